@@ -1,0 +1,14 @@
+# The command line tool. It takes the library's objects rather than its exports: benchmarks use the
+# library's own pool and copy.
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(PNG REQUIRED)
+
+file(GLOB cli_sources CONFIGURE_DEPENDS src/cli/*.cc)
+list(FILTER cli_sources EXCLUDE REGEX "_test\\.cc$")
+add_executable(tuckfold_cli ${cli_sources})
+tuckfold_compile(tuckfold_cli)
+set_target_properties(tuckfold_cli PROPERTIES OUTPUT_NAME tuckfold
+                                              RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+target_link_libraries(tuckfold_cli PRIVATE tuckfold_objects CLI11::CLI11 nlohmann_json::nlohmann_json
+                                           PNG::PNG ${CMAKE_DL_LIBS})

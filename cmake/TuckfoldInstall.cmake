@@ -1,0 +1,19 @@
+# What `cmake --install` leaves: the headers, the library, the tool, and the files that make
+# find_package(tuckfold) work from another project. The library's own dependencies stay inside it.
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tuckfold)
+
+install(TARGETS tuckfold EXPORT tuckfold)
+install(DIRECTORY include/tuckfold DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(TARGET tuckfold_cli)
+  install(TARGETS tuckfold_cli)
+endif()
+
+install(EXPORT tuckfold NAMESPACE tuckfold:: FILE tuckfoldTargets.cmake DESTINATION ${package_dir})
+configure_package_config_file(cmake/tuckfoldConfig.cmake.in tuckfoldConfig.cmake
+                              INSTALL_DESTINATION ${package_dir})
+# Before 1.0 a minor version may change the API.
+write_basic_package_version_file(tuckfoldConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tuckfoldConfig.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/tuckfoldConfigVersion.cmake
+        DESTINATION ${package_dir})

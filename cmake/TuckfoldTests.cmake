@@ -1,0 +1,28 @@
+# One test program from every *_test.cc beside its subject, and the tests that run other programs.
+# ctest labels: fast, slow, gpu.
+find_package(GTest REQUIRED)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+include(GoogleTest)
+
+file(GLOB test_sources CONFIGURE_DEPENDS src/*/*_test.cc)
+add_executable(tuckfold_tests ${test_sources})
+tuckfold_compile(tuckfold_tests)
+target_link_libraries(tuckfold_tests PRIVATE tuckfold_objects GTest::gtest_main)
+gtest_discover_tests(tuckfold_tests DISCOVERY_MODE PRE_TEST PROPERTIES LABELS fast)
+
+function(tuckfold_test name)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS fast)
+endfunction()
+
+tuckfold_test(layers ${Python3_EXECUTABLE} tools/check_layers.py)
+
+if(TARGET tuckfold_cli AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/tests/cli/run.py)
+  tuckfold_test(cli ${Python3_EXECUTABLE} tests/cli/run.py $<TARGET_FILE:tuckfold_cli>)
+endif()
+
+# An outside project would have to be built with the same sanitizer; it tests the installation only.
+if(NOT TUCKFOLD_SANITIZE)
+  tuckfold_test(consumer ${CMAKE_COMMAND} -D build=${CMAKE_CURRENT_BINARY_DIR}
+                -D compiler=${CMAKE_CXX_COMPILER} -P tests/consumer/run.cmake)
+endif()
