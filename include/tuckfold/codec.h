@@ -1,0 +1,105 @@
+// Turning tensors into fewer bytes and back.
+//
+//   CodecSpec spec = CodecSpec::parse("dct_chop(keep=4)");
+//   Layout fit = layout(spec, DType::F32, {64, 3, 256, 256});
+//   std::vector<std::byte> packed(fit.max_bytes);
+//   pack(spec, input, packed);      // fit.fixed: exactly max_bytes are written
+//   unpack(spec, packed, output);   // output has the dtype and shape of input
+//
+// One text names a codec everywhere: on the command line, in files, in plans. The packed bytes have
+// no header: the same spec, dtype and shape must be given to unpack. Functions here check their
+// arguments and throw Error; they never print, and allocate nothing beyond the stated workspace.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tuckfold/export.h"
+#include "tuckfold/tensor.h"
+
+namespace tuckfold {
+
+// ---- what codecs there are ----------------------------------------------------------------------
+
+// One parameter of a codec: a whole number in a range, or one of a few words.
+struct ParamInfo {
+  std::string_view name;
+  std::string_view summary;
+  std::int64_t default_value = 0;           // a number, or an index into words
+  std::int64_t min = 0, max = 0;            // for numbers, inclusive
+  std::span<const std::string_view> words;  // for words; empty means a number
+  bool headline = false;                    // printed even at its default
+};
+
+struct CodecInfo {
+  std::string_view name;
+  std::string_view summary;
+  std::span<const ParamInfo> params;
+};
+
+// Every codec of this build, in the order of the documentation.
+TUCKFOLD_API std::span<const CodecInfo> list_codecs();
+
+// ---- naming one ---------------------------------------------------------------------------------
+
+// One codec with all its parameters, defaults filled in, in the order of CodecInfo::params.
+struct Stage {
+  const CodecInfo* codec;
+  std::vector<std::int64_t> values;
+
+  // The value of a parameter that the codec has.
+  TUCKFOLD_API std::int64_t operator[](std::string_view param) const;
+  friend bool operator==(const Stage& a, const Stage& b) = default;
+};
+
+// A codec, or a chain `a | b` in which b packs what a produced.
+class TUCKFOLD_API CodecSpec {
+ public:
+  // Reads `name(param=value, …) | name(…)`. Throws InvalidArgument with the text, a caret under the
+  // offending word and the nearest valid one.
+  static CodecSpec parse(std::string_view text);
+
+  // The canonical text: parse(s.print()) == s, and equal specs print alike.
+  std::string print() const;
+
+  std::span<const Stage> stages() const noexcept { return stages_; }
+  friend bool operator==(const CodecSpec& a, const CodecSpec& b) = default;
+
+ private:
+  std::vector<Stage> stages_;
+};
+
+// ---- packing ------------------------------------------------------------------------------------
+
+// What packing a tensor of some dtype and shape takes.
+struct Layout {
+  std::size_t max_bytes = 0;        // room that pack needs in its output
+  bool fixed = true;                // whether pack always writes exactly max_bytes
+  std::size_t workspace_bytes = 0;  // scratch that pack and unpack each need
+  DType dtype = DType::U8;          // the packed bytes seen as a tensor:
+  Shape shape;                      //   row-major, of this shape
+};
+
+// Throws InvalidArgument where the tensor does not fit the codec, or where packing would grow it.
+TUCKFOLD_API Layout layout(const CodecSpec& spec, DType dtype, const Shape& shape);
+
+struct RunOptions {
+  int threads = 0;                   // 0: every core
+  std::uint64_t seed = 0;            // for stochastic rounding; give each tensor its own
+  std::span<std::byte> workspace{};  // of Layout::workspace_bytes; empty: allocated for the call
+};
+
+// Writes the packed bytes to the front of `out` and returns how many there are. The bytes depend on
+// spec, input and seed alone: not on threads, SIMD target or strides.
+TUCKFOLD_API std::size_t pack(const CodecSpec& spec, const ConstTensorView& in,
+                              std::span<std::byte> out, const RunOptions& options = {});
+
+// Fills `out` from packed bytes. Throws CorruptData if their number is not what pack writes.
+TUCKFOLD_API void unpack(const CodecSpec& spec, std::span<const std::byte> packed,
+                         const TensorView& out, const RunOptions& options = {});
+
+}  // namespace tuckfold

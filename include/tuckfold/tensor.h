@@ -1,0 +1,87 @@
+// Where a tensor lies and how to walk it. A view owns nothing.
+//
+//   std::vector<float> images(64 * 3 * 32 * 32);
+//   TensorView view(images.data(), DType::F32, {64, 3, 32, 32});
+//
+// Strides count elements, may be zero or negative, and default to row-major.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tuckfold/export.h"
+
+namespace tuckfold {
+
+enum class DType : unsigned char { F32, F16, BF16, F64, U8 };
+inline constexpr std::array kDTypes = {DType::F32, DType::F16, DType::BF16, DType::F64, DType::U8};
+
+TUCKFOLD_API std::size_t size_bytes(DType dtype);
+TUCKFOLD_API std::string_view to_string(DType dtype);  // "f32", "f16", "bf16", "f64", "u8"
+TUCKFOLD_API DType parse_dtype(std::string_view text);
+
+enum class Device : unsigned char { Cpu, Cuda };
+
+// Axis lengths, or strides: up to kMaxRank numbers held in place, so that views never allocate.
+class TUCKFOLD_API Shape {
+ public:
+  static constexpr std::size_t kMaxRank = 64;  // numpy's and torch's limit
+
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> axes) : Shape(std::span(axes.begin(), axes.size())) {}
+  explicit Shape(std::span<const std::int64_t> axes);
+  Shape(const Shape& other);
+  Shape& operator=(const Shape& other);
+
+  std::size_t rank() const noexcept { return rank_; }
+  std::int64_t operator[](std::size_t axis) const noexcept { return axes_[axis]; }
+  std::int64_t& operator[](std::size_t axis) noexcept { return axes_[axis]; }
+  const std::int64_t* begin() const noexcept { return axes_; }
+  const std::int64_t* end() const noexcept { return axes_ + rank_; }
+  void push_back(std::int64_t length);
+
+  // The product of the axes. Throws InvalidArgument for a negative axis or past 2^62 elements.
+  std::int64_t elems() const;
+
+  friend bool operator==(const Shape& a, const Shape& b) noexcept {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+
+ private:
+  std::size_t rank_ = 0;
+  std::int64_t axes_[kMaxRank];
+};
+
+TUCKFOLD_API std::string to_string(const Shape& shape);  // "64x3x32x32"; rank 0 is "scalar"
+TUCKFOLD_API Shape row_major_strides(const Shape& shape);
+
+template <class Pointer>
+struct BasicTensorView {
+  Pointer data = nullptr;
+  DType dtype = DType::F32;
+  Shape shape;
+  Shape strides;
+  Device device = Device::Cpu;
+
+  BasicTensorView(Pointer where, DType type, const Shape& axes, Device on = Device::Cpu)
+      : BasicTensorView(where, type, axes, row_major_strides(axes), on) {}
+  BasicTensorView(Pointer where, DType type, const Shape& axes, const Shape& steps,
+                  Device on = Device::Cpu)
+      : data(where), dtype(type), shape(axes), strides(steps), device(on) {}
+
+  // A view that may write serves where one that only reads is wanted.
+  template <class Other>
+  requires std::is_convertible_v<Other, Pointer> BasicTensorView(
+      const BasicTensorView<Other>& other)  // NOLINT(google-explicit-constructor)
+      : BasicTensorView(other.data, other.dtype, other.shape, other.strides, other.device) {}
+};
+
+using TensorView = BasicTensorView<void*>;
+using ConstTensorView = BasicTensorView<const void*>;
+
+}  // namespace tuckfold

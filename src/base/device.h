@@ -1,0 +1,9 @@
+// HOST_DEVICE functions compile for the CPU and, under nvcc, for the GPU: the same text gives the
+// same bytes on both.
+#pragma once
+
+#ifdef __CUDACC__
+#define TUCKFOLD_HOST_DEVICE __host__ __device__
+#else
+#define TUCKFOLD_HOST_DEVICE
+#endif

@@ -1,0 +1,86 @@
+// f16 and bf16 to and from f32, rounding to nearest, ties to even, in integer arithmetic: the same
+// bits on every machine, whatever its conversion instructions do with subnormals and NaN.
+//
+// Every NaN becomes the quiet NaN of the same sign without payload.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "base/device.h"
+
+namespace tuckfold {
+
+struct F16 {
+  std::uint16_t bits;
+};
+struct BF16 {
+  std::uint16_t bits;
+};
+
+TUCKFOLD_HOST_DEVICE inline std::uint32_t bits_of(float value) {
+  return std::bit_cast<std::uint32_t>(value);
+}
+TUCKFOLD_HOST_DEVICE inline float float_of(std::uint32_t bits) {
+  return std::bit_cast<float>(bits);
+}
+
+inline constexpr std::uint32_t kSignBit = 0x80000000u;
+inline constexpr std::uint32_t kInfBits = 0x7f800000u;
+
+TUCKFOLD_HOST_DEVICE inline BF16 to_bf16(float value) {
+  const std::uint32_t bits = bits_of(value);
+  if ((bits & ~kSignBit) > kInfBits) {
+    return {static_cast<std::uint16_t>(((bits & kSignBit) >> 16) | 0x7fc0u)};
+  }
+  return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+}
+
+TUCKFOLD_HOST_DEVICE inline float to_float(BF16 value) {
+  return float_of(static_cast<std::uint32_t>(value.bits) << 16);
+}
+
+TUCKFOLD_HOST_DEVICE inline F16 to_f16(float value) {
+  const std::uint32_t bits = bits_of(value);
+  const std::uint32_t sign = (bits & kSignBit) >> 16;
+  const std::uint32_t magnitude = bits & ~kSignBit;
+  std::uint32_t half;
+  if (magnitude > kInfBits) {
+    half = 0x7e00u;
+  } else if (magnitude >= 0x47800000u) {  // 2^16 and up
+    half = 0x7c00u;
+  } else if (magnitude < 0x38800000u) {  // below 2^-14: a subnormal, in units of 2^-24
+    // Adding 0.5 leaves the value's multiple of 2^-24, rounded to even, in the low bits of the sum.
+    half = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;
+  } else {
+    // Rebias the exponent by 112 and round away 13 bits; a carry into 2^16 becomes infinity.
+    half = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  }
+  return {static_cast<std::uint16_t>(sign | half)};
+}
+
+TUCKFOLD_HOST_DEVICE inline float to_float(F16 value) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(value.bits & 0x8000u) << 16;
+  const std::uint32_t magnitude = static_cast<std::uint32_t>(value.bits & 0x7fffu) << 13;
+  if (magnitude >= 0x0f800000u) {  // infinity or NaN
+    const std::uint32_t quiet = magnitude > 0x0f800000u ? 0x00400000u : 0u;
+    return float_of(sign | kInfBits | quiet);
+  }
+  // Multiplying by 2^112 rebiases the exponent and normalizes subnormals, exactly.
+  return float_of(sign | bits_of(float_of(magnitude) * 0x1p112f));
+}
+
+// The largest bf16 that is at most `value`, and the smallest that is at least it; for finite input.
+// Past the largest finite bf16 they give infinity.
+TUCKFOLD_HOST_DEVICE inline BF16 to_bf16_down(float value) {
+  const std::uint32_t bits = bits_of(value);
+  const std::uint32_t away = (bits & kSignBit) != 0 ? 0xffffu : 0u;
+  return {static_cast<std::uint16_t>((bits + away) >> 16)};
+}
+TUCKFOLD_HOST_DEVICE inline BF16 to_bf16_up(float value) {
+  const std::uint32_t bits = bits_of(value);
+  const std::uint32_t away = (bits & kSignBit) != 0 ? 0u : 0xffffu;
+  return {static_cast<std::uint16_t>((bits + away) >> 16)};
+}
+
+}  // namespace tuckfold

@@ -1,0 +1,172 @@
+// The pool. Workers spin for a moment before they sleep: waking one costs more than packing 100 KB.
+#include "base/parallel.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+
+#include "base/fp_env.h"
+
+namespace tuckfold {
+namespace {
+
+using detail::RangeFn;
+
+constexpr int kMaxWorkers = 254;
+// A generation is a turn number and, below kTurn, how many ranges its job has: a worker that has no
+// range must not look at the job, which may be the next one by then.
+constexpr std::uint64_t kTurn = 256;
+constexpr auto kSpin = std::chrono::microseconds(50);
+
+// A short loop costs less than handing it over, so a range is at least one part and threads are
+// used only as far as there are parts. Each thread gets one contiguous range: parts cost alike.
+struct Job {
+  RangeFn run;
+  void* context;
+  std::int64_t parts;
+  int ranges;
+
+  void run_range(int index) const noexcept {
+    const FpEnv env;
+    run(context, parts * index / ranges, parts * (index + 1) / ranges);
+  }
+};
+
+class Pool {
+ public:
+  // Runs the job on the caller and ranges - 1 workers. False if the pool is taken.
+  bool try_run(const Job& job) {
+    const std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
+    if (!owner.owns_lock()) return false;
+    const int helpers = start_workers(job.ranges - 1);
+    Job fitted = job;
+    fitted.ranges = helpers + 1;
+    job_ = fitted;
+    pending_.store(helpers, std::memory_order_relaxed);
+    {
+      // The lock pairs with a worker that is about to sleep, so that no wake-up is lost.
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const std::uint64_t turn = generation_.load(std::memory_order_relaxed) / kTurn + 1;
+      generation_.store(turn * kTurn + static_cast<std::uint64_t>(fitted.ranges),
+                        std::memory_order_release);
+    }
+    if (sleepers_.load(std::memory_order_acquire) > 0) wake_.notify_all();
+    fitted.run_range(0);
+    for (int spins = 0; pending_.load(std::memory_order_acquire) > 0; ++spins) {
+      if (spins < 10000) {
+        pause();
+      } else {
+        sched_yield();  // the worker may be waiting for this very core
+      }
+    }
+    return true;
+  }
+
+ private:
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    sched_yield();
+#endif
+  }
+
+  // Fewer workers than asked for is no error: the caller does the rest.
+  int start_workers(int wanted) {
+    wanted = std::min(wanted, kMaxWorkers);
+    while (workers_ < wanted) {
+      const int index = workers_ + 1;
+      const std::uint64_t seen = generation_.load(std::memory_order_relaxed);
+      try {
+        std::thread([this, index, seen] { work(index, seen); }).detach();
+      } catch (const std::system_error&) {
+        break;
+      }
+      ++workers_;
+    }
+    return std::min(wanted, workers_);
+  }
+
+  void work(int index, std::uint64_t seen) noexcept {
+    for (;;) {
+      wait_for_change(seen);
+      seen = generation_.load(std::memory_order_acquire);
+      if (static_cast<std::uint64_t>(index) < seen % kTurn) {
+        job_.run_range(index);
+        pending_.fetch_sub(1, std::memory_order_release);
+      }
+    }
+  }
+
+  void wait_for_change(std::uint64_t seen) {
+    const auto deadline = std::chrono::steady_clock::now() + kSpin;
+    while (std::chrono::steady_clock::now() < deadline) {
+      for (int i = 0; i < 32; ++i) {
+        if (generation_.load(std::memory_order_acquire) != seen) return;
+        pause();
+      }
+    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    sleepers_.fetch_add(1, std::memory_order_release);
+    wake_.wait(lock, [&] { return generation_.load(std::memory_order_acquire) != seen; });
+    sleepers_.fetch_sub(1, std::memory_order_release);
+  }
+
+  std::mutex owner_;  // held for the length of one loop
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::atomic<std::uint64_t> generation_{0};
+  std::atomic<int> pending_{0};
+  std::atomic<int> sleepers_{0};
+  Job job_{};
+  int workers_ = 0;
+};
+
+// Never destroyed: workers outlive main's statics. After a fork the child makes a new one over it,
+// since its threads are gone and its locks may be held.
+alignas(Pool) unsigned char g_storage[sizeof(Pool)];
+thread_local bool t_inside = false;
+
+Pool& pool() {
+  static const bool made = [] {
+    new (g_storage) Pool;
+    pthread_atfork(nullptr, nullptr, [] { new (g_storage) Pool; });
+    return true;
+  }();
+  static_cast<void>(made);
+  return *std::launder(reinterpret_cast<Pool*>(g_storage));
+}
+
+}  // namespace
+
+int thread_count(int requested) {
+  if (requested > 0) return std::min(requested, kMaxWorkers + 1);
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof mask, &mask) == 0) return std::max(1, CPU_COUNT(&mask));
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
+void detail::parallel_ranges(std::int64_t parts, int threads, RangeFn run, void* context) {
+  const int ranges = static_cast<int>(std::min<std::int64_t>(parts, threads));
+  const Job job{run, context, parts, std::max(ranges, 1)};
+  if (parts <= 0) return;
+  if (ranges > 1 && !t_inside) {
+    t_inside = true;
+    const bool done = pool().try_run(job);
+    t_inside = false;
+    if (done) return;
+  }
+  Job alone = job;
+  alone.ranges = 1;
+  alone.run_range(0);
+}
+
+}  // namespace tuckfold

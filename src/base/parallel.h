@@ -1,0 +1,32 @@
+// A small pool of threads for loops over independent parts. It starts on first use, and again in
+// the child of a fork, so that data-loader workers may pack.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace tuckfold {
+
+// How many threads `requested` stands for: itself, or every core for 0.
+int thread_count(int requested);
+
+namespace detail {
+using RangeFn = void (*)(void* context, std::int64_t begin, std::int64_t end) noexcept;
+void parallel_ranges(std::int64_t parts, int threads, RangeFn run, void* context);
+}  // namespace detail
+
+// Calls body(begin, end) over ranges that together cover 0..parts once, on at most `threads`
+// threads, the caller's among them; returns when all are done. Each call runs under FpEnv. A body
+// must not throw. A loop inside a loop, or beside one that another thread runs, runs on its caller
+// alone.
+template <class Body>
+void parallel_for(std::int64_t parts, int threads, Body&& body) {
+  detail::parallel_ranges(
+      parts, threads,
+      [](void* context, std::int64_t begin, std::int64_t end) noexcept {
+        (*static_cast<std::remove_reference_t<Body>*>(context))(begin, end);
+      },
+      &body);
+}
+
+}  // namespace tuckfold

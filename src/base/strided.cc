@@ -1,0 +1,154 @@
+#include "base/strided.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "base/half.h"
+
+namespace tuckfold {
+namespace {
+
+template <class T>
+float as_float(T value) {
+  if constexpr (std::is_same_v<T, F16> || std::is_same_v<T, BF16>) {
+    return to_float(value);
+  } else {
+    return static_cast<float>(value);
+  }
+}
+
+template <class T>
+T from_float(float value) {
+  if constexpr (std::is_same_v<T, F16>) {
+    return to_f16(value);
+  } else if constexpr (std::is_same_v<T, BF16>) {
+    return to_bf16(value);
+  } else if constexpr (std::is_same_v<T, std::uint8_t>) {
+    // Comparisons are false for NaN, which therefore ends at 0.
+    return static_cast<T>(std::nearbyint(value > 0.0f ? (value < 255.0f ? value : 255.0f) : 0.0f));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+// Calls body with a value of the dtype's element type.
+template <class Body>
+void with_element(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::F32: return body(float{});
+    case DType::F16: return body(F16{});
+    case DType::BF16: return body(BF16{});
+    case DType::F64: return body(double{});
+    case DType::U8: return body(std::uint8_t{});
+  }
+}
+
+template <class Pointer>
+Pointer advance(Pointer base, std::int64_t bytes) {
+  using Byte = std::conditional_t<std::is_same_v<Pointer, void*>, char, const char>;
+  return static_cast<Byte*>(base) + bytes;
+}
+
+}  // namespace
+
+template <class Pointer>
+FlatView<Pointer>::FlatView(const BasicTensorView<Pointer>& view)
+    : data_(view.data), dtype_(view.dtype), elems_(view.shape.elems()) {
+  Shape axes, steps;  // innermost first while merging
+  if (elems_ > 0) {
+    for (std::size_t axis = view.shape.rank(); axis-- > 0;) {
+      if (view.shape[axis] == 1) continue;
+      const std::size_t last = axes.rank() - 1;
+      if (axes.rank() > 0 && view.strides[axis] == axes[last] * steps[last]) {
+        axes[last] *= view.shape[axis];
+      } else {
+        axes.push_back(view.shape[axis]);
+        steps.push_back(view.strides[axis]);
+      }
+    }
+  }
+  if (axes.rank() == 0) {
+    axes.push_back(elems_);
+    steps.push_back(1);
+  }
+  axes_ = axes;
+  steps_ = steps;
+  std::reverse_copy(axes.begin(), axes.end(), &axes_[0]);
+  std::reverse_copy(steps.begin(), steps.end(), &steps_[0]);
+}
+
+template <class Pointer>
+std::int64_t FlatView<Pointer>::run_length(std::int64_t begin, std::int64_t count) const noexcept {
+  const std::size_t inner = axes_.rank() - 1;
+  if (steps_[inner] != 1) return 1;
+  return std::min(count, axes_[inner] - begin % axes_[inner]);
+}
+
+template <class Pointer>
+Pointer FlatView<Pointer>::dense(std::int64_t begin, std::int64_t count) const noexcept {
+  if (run_length(begin, count) < count) return nullptr;
+  const std::size_t inner = axes_.rank() - 1;
+  std::int64_t index = begin / axes_[inner];
+  std::int64_t offset = begin % axes_[inner] * steps_[inner];
+  for (std::size_t axis = inner; axis-- > 0; index /= axes_[axis]) {
+    offset += index % axes_[axis] * steps_[axis];
+  }
+  return advance(data_, offset * static_cast<std::int64_t>(size_bytes(dtype_)));
+}
+
+// Calls body(first element offset, stride, length) for the runs along the innermost axis.
+template <class Pointer>
+template <class Body>
+void FlatView<Pointer>::for_each_run(std::int64_t begin, std::int64_t count,
+                                     Body&& body) const noexcept {
+  const std::size_t inner = axes_.rank() - 1;
+  while (count > 0) {
+    std::int64_t index = begin / axes_[inner];
+    const std::int64_t first = begin % axes_[inner];
+    std::int64_t offset = first * steps_[inner];
+    for (std::size_t axis = inner; axis-- > 0; index /= axes_[axis]) {
+      offset += index % axes_[axis] * steps_[axis];
+    }
+    const std::int64_t length = std::min(count, axes_[inner] - first);
+    body(offset, steps_[inner], length);
+    begin += length;
+    count -= length;
+  }
+}
+
+void FlatReader::gather(std::int64_t begin, std::int64_t count, float* out) const noexcept {
+  with_element(dtype_, [&](auto element) {
+    using T = decltype(element);
+    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
+      const T* from = static_cast<const T*>(data_) + offset;
+      if (step == 1) {
+        for (std::int64_t i = 0; i < length; ++i) out[i] = as_float(from[i]);
+      } else {
+        for (std::int64_t i = 0; i < length; ++i) out[i] = as_float(from[i * step]);
+      }
+      out += length;
+    });
+  });
+}
+
+void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in) const noexcept {
+  with_element(dtype_, [&](auto element) {
+    using T = decltype(element);
+    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
+      T* to = static_cast<T*>(data_) + offset;
+      if (step == 1) {
+        for (std::int64_t i = 0; i < length; ++i) to[i] = from_float<T>(in[i]);
+      } else {
+        for (std::int64_t i = 0; i < length; ++i) to[i * step] = from_float<T>(in[i]);
+      }
+      in += length;
+    });
+  });
+}
+
+template class FlatView<const void*>;
+template class FlatView<void*>;
+
+}  // namespace tuckfold

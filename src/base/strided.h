@@ -1,0 +1,50 @@
+// A tensor of any dtype and strides as one row-major sequence of f32 values, read and written in
+// runs. This is how every codec takes every tensor without copying it.
+#pragma once
+
+#include <cstdint>
+
+#include "tuckfold/tensor.h"
+
+namespace tuckfold {
+
+// Axes that strides let us merge are merged, so that the common tensors have one or two left.
+template <class Pointer>
+class FlatView {
+ public:
+  explicit FlatView(const BasicTensorView<Pointer>& view);
+
+  std::int64_t elems() const noexcept { return elems_; }
+  DType dtype() const noexcept { return dtype_; }
+
+  // How many elements from `begin` on, at most `count`, lie side by side; at least one.
+  std::int64_t run_length(std::int64_t begin, std::int64_t count) const noexcept;
+
+  // The address of elements [begin, begin + count) if they lie side by side, else null.
+  Pointer dense(std::int64_t begin, std::int64_t count) const noexcept;
+
+ protected:
+  template <class Body>
+  void for_each_run(std::int64_t begin, std::int64_t count, Body&& body) const noexcept;
+
+  Pointer data_;
+  DType dtype_;
+  std::int64_t elems_;
+  Shape axes_, steps_;  // innermost last; at least one axis
+};
+
+class FlatReader : public FlatView<const void*> {
+ public:
+  using FlatView::FlatView;
+  // Elements [begin, begin + count) converted to f32 (f64 rounds to nearest).
+  void gather(std::int64_t begin, std::int64_t count, float* out) const noexcept;
+};
+
+class FlatWriter : public FlatView<void*> {
+ public:
+  using FlatView::FlatView;
+  // Writes elements [begin, begin + count), rounding to nearest even; u8 saturates, NaN becomes 0.
+  void scatter(std::int64_t begin, std::int64_t count, const float* in) const noexcept;
+};
+
+}  // namespace tuckfold

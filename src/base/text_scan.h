@@ -1,0 +1,21 @@
+// Helpers for small textual grammars: a caret under the offending word, and the nearest valid one.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tuckfold {
+
+// The candidate that needs the fewest edits to become `word`, if that is few enough to be a slip of
+// the hand; else empty.
+std::string_view nearest_word(std::string_view word, std::span<const std::string_view> candidates);
+
+// `text` on a line of its own and carets under [at, at + length). Bytes that are not printable
+// ASCII are shown as '?', so that a caret stands where it should.
+std::string with_caret(std::string_view text, std::size_t at, std::size_t length);
+
+// `word` between quotes, shortened and made printable, for messages.
+std::string quoted(std::string_view word);
+
+}  // namespace tuckfold
