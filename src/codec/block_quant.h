@@ -1,0 +1,43 @@
+// block_quant: whole numbers of `bits` bits, with a scale and a minimum per group of values in
+// row-major order.
+//
+// Packed: the codes of all groups, each group from a byte on, code i of a group in bits i*bits … of
+// its bytes, lowest first; then the groups' headers, four bytes each.
+#pragma once
+
+#include <cstdint>
+
+#include "base/strided.h"
+#include "codec/registry.h"
+
+namespace tuckfold::block_quant {
+
+struct Params {
+  int bits;
+  std::int64_t group;
+  bool stochastic;
+  bool exact_zero;
+
+  static Params of(const Stage& stage);
+  std::int64_t code_bytes(std::int64_t values) const { return (values * bits + 7) / 8; }
+};
+
+// The kernels, over groups [begin, end). They never throw.
+struct PackJob {
+  Params params;
+  std::uint64_t seed;
+  const FlatReader* in;
+  std::byte* codes;
+  std::byte* headers;
+};
+struct UnpackJob {
+  Params params;
+  const std::byte* codes;
+  const std::byte* headers;
+  const FlatWriter* out;
+  bool stream;
+};
+void pack_groups(const PackJob& job, std::int64_t begin, std::int64_t end);
+void unpack_groups(const UnpackJob& job, std::int64_t begin, std::int64_t end);
+
+}  // namespace tuckfold::block_quant

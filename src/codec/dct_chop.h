@@ -1,0 +1,57 @@
+// dct_chop: keep the low frequencies of every block ("A Portable, Fast, DCT-based Compressor for AI
+// Accelerators", HPDC 2024). Parameters, geometry, sizes; the arithmetic is in dct_chop_block.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/strided.h"
+#include "codec/registry.h"
+
+namespace tuckfold::dct_chop {
+
+enum class Transform : unsigned char { Dct, Zfp };
+
+struct Params {
+  int block;
+  int keep;
+  bool triangle;
+  DType coef;
+  Transform transform;
+  int serialize;
+
+  static Params of(const Stage& stage);
+  int values_per_block() const { return triangle ? keep * (keep + 1) / 2 : keep * keep; }
+};
+
+// The tensor as `planes` matrices of rows x cols, cut into blocks; edges are padded to whole
+// blocks.
+struct Geometry {
+  std::int64_t planes, rows, cols;
+  std::int64_t block_rows, block_cols;
+  std::size_t leading;  // how many axes of the shape remain before the plane's two
+
+  // Folds trailing axes until both sides reach a block; throws InvalidArgument where they cannot.
+  static Geometry of(const Params& params, const Shape& shape);
+  std::int64_t strips() const { return planes * block_rows; }
+};
+
+// The kernels, over strips [begin, end): a strip is one row of blocks. They never throw.
+struct PackJob {
+  Params params;
+  Geometry geometry;
+  const FlatReader* in;
+  std::byte* out;
+  bool stream;  // whether the output is too large to be read from cache soon
+};
+struct UnpackJob {
+  Params params;
+  Geometry geometry;
+  const std::byte* in;
+  const FlatWriter* out;
+  bool stream;
+};
+void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end);
+void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end);
+
+}  // namespace tuckfold::dct_chop

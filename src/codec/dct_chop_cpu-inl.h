@@ -1,0 +1,407 @@
+// The 8 x 8 transform of dct_chop. The arithmetic, term by term, is that of dct_chop_block.h.
+//
+// Columns: a vector holds 8 or 16 columns of one row, so a column's transform is plain arithmetic
+// on eight vectors. Rows: the eight values of a row are folded onto their mirror image,
+//   lane k: x_k + x_{7-k},  lane 7-k: x_k - x_{7-k}           k < 4
+// and coefficient v is four products with lanes looked up by table. The table also closes the gaps
+// between blocks, so that coefficients come out in the order in which they are stored. Nothing is
+// stored on the way, since any store would have to wait for the streaming ones before it.
+#if defined(TUCKFOLD_CODEC_DCT_CHOP_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TUCKFOLD_CODEC_DCT_CHOP_INL_H
+#undef TUCKFOLD_CODEC_DCT_CHOP_INL_H
+#else
+#define TUCKFOLD_CODEC_DCT_CHOP_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "codec/dct_chop_block.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tuckfold::dct_chop::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Reads are announced this far ahead: rows that lie side by side defeat the hardware's own guesses.
+constexpr std::int64_t kAheadBytes = 16384;
+
+#undef TUCKFOLD_DCT_CHOP_SLOTS
+#define TUCKFOLD_DCT_CHOP_SLOTS (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
+
+#if HWY_CAP_GE256  // a vector holds a row of a block; narrower targets use dct_chop_block.h itself
+
+template <class D>
+constexpr int lanes_of(D) {
+  return static_cast<int>(hn::MaxLanes(D()));
+}
+
+// Up to four terms, pairwise.
+template <int Terms, class V>
+HWY_INLINE V sum_terms(const V* t) {
+  if constexpr (Terms == 1) return t[0];
+  if constexpr (Terms == 2) return hn::Add(t[0], t[1]);
+  if constexpr (Terms == 3) return hn::Add(hn::Add(t[0], t[1]), t[2]);
+  if constexpr (Terms == 4) return hn::Add(hn::Add(t[0], t[1]), hn::Add(t[2], t[3]));
+}
+
+// Lane k: v_{7-k} + v_k; lane 7-k: v_k - v_{7-k}; within each eight lanes.
+template <class D>
+struct Fold {
+  using V = hn::Vec<D>;
+  static constexpr int kLanes = lanes_of(D());
+  alignas(64) static constexpr auto kMirror = [] {
+    std::array<std::int32_t, kLanes> lanes{};
+    for (int i = 0; i < kLanes; ++i) lanes[i] = i / 8 * 8 + 7 - i % 8;
+    return lanes;
+  }();
+  alignas(64) static constexpr auto kSigns = [] {
+    std::array<float, kLanes> signs{};
+    for (int i = 0; i < kLanes; ++i) signs[i] = i % 8 < 4 ? 1.0f : -1.0f;
+    return signs;
+  }();
+
+  explicit HWY_INLINE Fold(D d)
+      : mirror(hn::SetTableIndices(d, kMirror.data())), signs(hn::Load(d, kSigns.data())) {}
+  // A product with 1 or -1 is exact, so this rounds once, as a sum does.
+  HWY_INLINE V operator()(V v) const {
+    return hn::MulAdd(v, signs, hn::TableLookupLanes(v, mirror));
+  }
+
+  decltype(hn::SetTableIndices(D(), kMirror.data())) mirror;
+  V signs;
+};
+
+// Which lanes four terms look up, and what they are multiplied with.
+template <int kLanes>
+struct Plan {
+  alignas(64) std::array<std::array<std::int32_t, kLanes>, 4> lanes{};
+  alignas(64) std::array<std::array<float, kLanes>, 4> factors{};
+};
+
+// ---- pack ---------------------------------------------------------------------------------------
+
+// Lane o of a packed row: coefficient o % K of block o / K, from folded rows put end to end.
+template <int K, int kLanes, int kBlocks>
+constexpr Plan<kLanes> forward_plan() {
+  Plan<kLanes> plan;
+  for (int o = 0; o < kBlocks * K; ++o) {
+    const int block = o / K, v = o % K;
+    for (int k = 0; k < 4; ++k) {
+      plan.lanes[k][o] = block * 8 + (v % 2 == 0 ? k : 7 - k);
+      plan.factors[k][o] = kDct<8>[v][k];
+    }
+  }
+  return plan;
+}
+
+// Announces the cache lines that will be read kAheadBytes from now. In the order of addresses,
+// which is not the order of reading: only so do the hardware's own prefetchers join in.
+class Ahead {
+ public:
+  explicit HWY_INLINE Ahead(const float* from)
+      : next_(reinterpret_cast<const char*>(from) + kAheadBytes) {}
+  HWY_INLINE void lines(int count) {
+    for (int i = 0; i < count; ++i, next_ += 64) __builtin_prefetch(next_, 0, 2);
+  }
+
+ private:
+  const char* next_;
+};
+
+// The first K coefficients of each of a vector's columns; rows[r] + col is the r-th row.
+template <int K, class D, class V = hn::Vec<D>>
+HWY_INLINE void forward_columns(D d, const float* const* rows, std::int64_t col, V* y) {
+  const auto& t = kDct<8>;
+  const auto mul = [&](V v, float factor) HWY_ATTR { return hn::Mul(v, hn::Set(d, factor)); };
+  V s[4], e[4];
+  for (int k = 0; k < 4; ++k) {
+    const V a = hn::LoadU(d, rows[k] + col), b = hn::LoadU(d, rows[7 - k] + col);
+    s[k] = hn::Add(a, b);
+    e[k] = hn::Sub(a, b);
+  }
+  const V e0 = hn::Add(s[0], s[3]), e1 = hn::Add(s[1], s[2]);
+  y[0] = mul(hn::Add(e0, e1), t[0][0]);
+  if constexpr (K > 4) y[4] = mul(hn::Sub(e0, e1), t[4][0]);
+  if constexpr (K > 2) {
+    const V o0 = hn::Sub(s[0], s[3]), o1 = hn::Sub(s[1], s[2]);
+    y[2] = hn::Add(mul(o0, t[2][0]), mul(o1, t[2][1]));
+    if constexpr (K > 6) y[6] = hn::Add(mul(o0, t[6][0]), mul(o1, t[6][1]));
+  }
+  for (int u = 1; u < K; u += 2) {
+    const V terms[4] = {mul(e[0], t[u][0]), mul(e[1], t[u][1]), mul(e[2], t[u][2]),
+                        mul(e[3], t[u][3])};
+    y[u] = sum_terms<4>(terms);
+  }
+}
+
+// One vector of columns to K packed rows, which `put(u, row)` takes.
+template <int K, class D, class Put>
+HWY_INLINE void forward_step(D d, const float* const* rows, std::int64_t col, const Put& put) {
+  using V = hn::Vec<D>;
+  constexpr int kLanes = lanes_of(D());
+  static constexpr auto kPlan = forward_plan<K, kLanes, kLanes / 8>();
+  const Fold<D> fold(d);
+  V y[K];
+  forward_columns<K>(d, rows, col, y);
+  for (int u = 0; u < K; ++u) {
+    const V folded = fold(y[u]);
+    V terms[4];
+    for (int k = 0; k < 4; ++k) {
+      const auto lanes = hn::SetTableIndices(d, kPlan.lanes[k].data());
+      terms[k] = hn::Mul(hn::TableLookupLanes(folded, lanes), hn::Load(d, kPlan.factors[k].data()));
+    }
+    put(u, sum_terms<4>(terms));
+  }
+}
+
+// One strip, whose packed rows lie side by side, as stored.
+template <int K>
+HWY_ATTR HWY_NOINLINE void forward_strip(const float* const* rows, std::int64_t cols, float* out) {
+  const std::int64_t row_values = cols / 8 * K;
+  Ahead ahead(rows[0]);
+  const auto step = [&]<class D>(D d, std::int64_t col) HWY_ATTR {
+    constexpr int kLanes = lanes_of(D());
+    float* at = out + col / 8 * K;
+    // Lanes past the blocks are junk that the next ones overwrite, unless it reaches the next row.
+    const bool last = col / 8 * K + kLanes > row_values;
+    forward_step<K>(d, rows, col, [&](int u, hn::Vec<D> row) HWY_ATTR {
+      if (last) {
+        hn::BlendedStore(row, hn::FirstN(d, kLanes / 8 * K), d, at + u * row_values);
+      } else {
+        hn::StoreU(row, d, at + u * row_values);
+      }
+    });
+    ahead.lines(kLanes / 2);
+  };
+  const hn::CappedTag<float, 16> wide;
+  std::int64_t col = 0;
+  for (; col + lanes_of(wide) <= cols; col += lanes_of(wide)) step(wide, col);
+  if (col < cols) step(hn::CappedTag<float, 8>(), col);
+}
+
+// ---- pack through slots -------------------------------------------------------------------------
+
+#if TUCKFOLD_DCT_CHOP_SLOTS
+
+// Lane i of the result: lane indices[i] of a and b put end to end.
+HWY_INLINE hn::Vec512<float> lookup_two(hn::Vec512<float> a, hn::Vec512<float> b,
+                                        const std::int32_t* indices) {
+  return hn::Vec512<float>{_mm512_permutex2var_ps(a.raw, _mm512_load_si512(indices), b.raw)};
+}
+
+// A slot is a cache line that holds as many blocks' rows as fit: a store into it crosses no line,
+// which would have to wait for the streaming stores before it.
+template <int K>
+constexpr int kSlotBlocks = K <= 4 ? 4 : 2;
+template <int K>
+constexpr int kSlotValues = K* kSlotBlocks<K>;
+
+// Slots of V values leave in groups that make whole cache lines, between pieces of other work.
+template <int V>
+struct Drain {
+  static constexpr int kPart = V % 16 == 0 ? 16 : V % 8 == 0 ? 8 : V % 4 == 0 ? 4 : 2;
+  static constexpr int kSlots = 16 / kPart, kLines = V / kPart;  // of a group
+
+  const float* slots = nullptr;
+  float* to = nullptr;
+  std::int64_t groups = 0;
+  bool stream = false;
+
+  HWY_INLINE void step(std::int64_t most) {
+    for (std::int64_t i = HWY_MIN(most, groups); i > 0; --i, --groups) {
+      if (stream) {
+        move<true>();
+      } else {
+        move<false>();
+      }
+      slots += kSlots * 16;
+      to += kLines * 16;
+    }
+  }
+
+ private:
+  template <bool kStream>
+  HWY_INLINE void move() const {
+    const hn::CappedTag<float, 16> d;
+    hn::Vec512<float> slot[kSlots];
+    for (int i = 0; i < kSlots; ++i) slot[i] = hn::Load(d, slots + i * 16);
+    for (int line = 0; line < kLines; ++line) {
+      const int at = line * 16 % V;
+      int next = line * 16 / V;
+      hn::Vec512<float> values = slot[next++];
+      for (int have = V - at; have < 16; have += V, ++next) {
+        values = lookup_two(values, slot[next], kJoin[have == V - at ? at : 0][have].data());
+      }
+      if constexpr (kStream) {
+        hn::Stream(values, d, to + line * 16);
+      } else {
+        hn::Store(values, d, to + line * 16);
+      }
+    }
+  }
+
+  // kJoin[at][have]: `have` lanes from `at` on, then the first of another vector.
+  alignas(64) static constexpr auto kJoin = [] {
+    std::array<std::array<std::array<std::int32_t, 16>, 16>, 16> table{};
+    for (int at = 0; at < 16; ++at) {
+      for (int have = 0; have < 16; ++have) {
+        for (int i = 0; i < 16; ++i) table[at][have][i] = i < have ? at + i : 16 + i - have;
+      }
+    }
+    return table;
+  }();
+};
+
+// Two vectors of columns at a time where their packed rows fit into one.
+template <int K, class D, class Put>
+HWY_INLINE void forward_step_two(D d, const float* const* rows, std::int64_t col, const Put& put) {
+  using V = hn::Vec<D>;
+  static constexpr auto kPlan = forward_plan<K, 16, 4>();
+  const Fold<D> fold(d);
+  V left[K], right[K];
+  forward_columns<K>(d, rows, col, left);
+  forward_columns<K>(d, rows, col + 16, right);
+  for (int u = 0; u < K; ++u) {
+    const V a = fold(left[u]), b = fold(right[u]);
+    V terms[4];
+    for (int k = 0; k < 4; ++k) {
+      terms[k] =
+          hn::Mul(lookup_two(a, b, kPlan.lanes[k].data()), hn::Load(d, kPlan.factors[k].data()));
+    }
+    put(u, sum_terms<4>(terms));
+  }
+}
+
+// Strips that lie one behind the other, to slots; cols is a multiple of 8 * kSlotBlocks<K>.
+template <int K>
+HWY_ATTR HWY_NOINLINE void forward_slots(const float* in, std::int64_t cols, std::int64_t strips,
+                                         float* out, Drain<kSlotValues<K>>& waiting) {
+  constexpr int kBlocks = kSlotBlocks<K>;
+  constexpr int kGroups =
+      kBlocks * K * K / 16 / Drain<kSlotValues<K>>::kLines + 1;  // that a step's rows make
+  const hn::CappedTag<float, 16> d;
+  const std::int64_t row_slots = cols / 8 / kBlocks;
+  Drain<kSlotValues<K>> drain = waiting;  // in registers
+  Ahead ahead(in);
+  for (std::int64_t strip = 0; strip < strips; ++strip, in += 8 * cols) {
+    const float* rows[8];
+    for (int r = 0; r < 8; ++r) rows[r] = in + r * cols;
+    for (std::int64_t i = 0; i < row_slots; ++i) {
+      float* at = out + (strip * K * row_slots + i) * 16;
+      const auto put = [&](int u, hn::Vec<decltype(d)> row)
+                           HWY_ATTR { hn::Store(row, d, at + u * row_slots * 16); };
+      if constexpr (kBlocks == 4) {
+        forward_step_two<K>(d, rows, i * 32, put);
+      } else {
+        forward_step<K>(d, rows, i * 16, put);
+      }
+      ahead.lines(kBlocks * 4);
+      drain.step(kGroups);
+    }
+  }
+  waiting = drain;
+}
+#endif  // TUCKFOLD_DCT_CHOP_SLOTS
+
+// ---- unpack -------------------------------------------------------------------------------------
+
+// Lane j < 4 of a block: E_j, lane 7-j: O_j, from a packed row with zeros behind it. A term that is
+// left out is the product of such a zero with -1: -0, which adds nothing.
+template <int K, int kLanes>
+constexpr Plan<kLanes> inverse_plan() {
+  Plan<kLanes> plan;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const int block = lane / 8, at = lane % 8;
+    for (int k = 0; k < (K + 1) / 2; ++k) {
+      const int v = 2 * k + (at < 4 ? 0 : 1);
+      plan.lanes[k][lane] = v < K ? block * K + v : kLanes - 1;
+      plan.factors[k][lane] = v < K ? kDct<8>[v][at < 4 ? at : 7 - at] : -1.0f;
+    }
+  }
+  return plan;
+}
+
+// One vector of columns from K packed rows to eight rows.
+template <int K, bool kStream, class D>
+HWY_INLINE void inverse_step(D d, const float* in, std::int64_t in_row, float* const* rows,
+                             std::int64_t col, Ahead& ahead) {
+  using V = hn::Vec<D>;
+  constexpr int kLanes = lanes_of(D());
+  constexpr int kTerms = (K + 1) / 2, kOdd = K / 2;
+  static constexpr auto kPlan = inverse_plan<K, kLanes>();
+  const Fold<D> fold(d);
+  const auto& t = kDct<8>;
+  const auto mul = [&](V v, float factor) HWY_ATTR { return hn::Mul(v, hn::Set(d, factor)); };
+  V y[K];
+  for (int u = 0; u < K; ++u, in += in_row) {
+    const V packed =
+        K == 8 ? hn::LoadU(d, in) : hn::MaskedLoad(hn::FirstN(d, kLanes / 8 * K), d, in);
+    V terms[kTerms];
+    for (int k = 0; k < kTerms; ++k) {
+      const auto lanes = hn::SetTableIndices(d, kPlan.lanes[k].data());
+      terms[k] = hn::Mul(hn::TableLookupLanes(packed, lanes), hn::Load(d, kPlan.factors[k].data()));
+    }
+    // x_j = E_j + O_j, and mirrored E_j - O_j.
+    y[u] = fold(sum_terms<kTerms>(terms));
+  }
+  ahead.lines((kLanes / 8 * K * K + 15) / 16);
+  const V p = mul(y[0], t[0][0]);
+  V even[4] = {p, p, p, p};
+  if constexpr (K > 4) {
+    const V q = mul(y[4], t[4][0]);
+    even[0] = even[3] = hn::Add(p, q);
+    even[1] = even[2] = hn::Sub(p, q);
+  }
+  if constexpr (K > 2) {
+    V a = mul(y[2], t[2][0]), b = mul(y[2], t[2][1]);
+    if constexpr (K > 6) {
+      a = hn::Add(a, mul(y[6], t[6][0]));
+      b = hn::Add(b, mul(y[6], t[6][1]));
+    }
+    even[0] = hn::Add(even[0], a);
+    even[3] = hn::Sub(even[3], a);
+    even[1] = hn::Add(even[1], b);
+    even[2] = hn::Sub(even[2], b);
+  }
+  for (int j = 0; j < 4; ++j) {
+    V upper = even[j], lower = even[j];
+    if constexpr (kOdd > 0) {
+      V terms[kOdd];
+      for (int k = 0; k < kOdd; ++k) terms[k] = mul(y[2 * k + 1], t[2 * k + 1][j]);
+      const V odd = sum_terms<kOdd>(terms);
+      upper = hn::Add(even[j], odd);
+      lower = hn::Sub(even[j], odd);
+    }
+    if constexpr (kStream) {
+      hn::Stream(upper, d, rows[j] + col);
+      hn::Stream(lower, d, rows[7 - j] + col);
+    } else {
+      hn::StoreU(upper, d, rows[j] + col);
+      hn::StoreU(lower, d, rows[7 - j] + col);
+    }
+  }
+}
+
+template <int K, bool kStream>
+HWY_ATTR HWY_NOINLINE void inverse_strip(const float* in, std::int64_t in_row, std::int64_t cols,
+                                         float* const* rows) {
+  const hn::CappedTag<float, 16> wide;
+  Ahead ahead(in);
+  std::int64_t col = 0;
+  for (; col + lanes_of(wide) <= cols; col += lanes_of(wide)) {
+    inverse_step<K, kStream>(wide, in + col / 8 * K, in_row, rows, col, ahead);
+  }
+  if (col < cols) {
+    inverse_step<K, kStream>(hn::CappedTag<float, 8>(), in + col / 8 * K, in_row, rows, col, ahead);
+  }
+}
+
+#endif  // HWY_CAP_GE256
+
+}  // namespace tuckfold::dct_chop::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

@@ -1,0 +1,449 @@
+// dct_chop on the CPU. Strips are transformed into a buffer in the first-level cache, which then
+// goes out in whole cache lines: stores that straddle lines, or fetch them first, would cost more
+// than the arithmetic does.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/dct_chop_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/half.h"
+#include "base/stream_cpu-inl.h"
+#include "codec/dct_chop.h"
+#include "codec/dct_chop_block.h"
+#include "codec/dct_chop_cpu-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tuckfold::dct_chop::HWY_NAMESPACE {
+
+constexpr std::int64_t kStripFloats = 8192;  // of one strip, worked on at a time
+constexpr std::int64_t kFlushFloats = 2048;  // packed values collected before they go out
+constexpr std::int64_t kSlack = 16;          // a vector may write junk this far past the end
+constexpr int kMaxBlock = 16;
+
+// ---- one strip of blocks, f32 to f32 ------------------------------------------------------------
+
+// `block` rows, cols wide, to and from `keep` packed rows; those of `forward` lie side by side.
+using ForwardFn = void (*)(int keep, const float* const* rows, std::int64_t cols, float* out);
+using InverseFn = void (*)(int keep, const float* in, std::int64_t in_row, std::int64_t cols,
+                           float* const* rows);
+// Strips that lie one behind the other in memory straight to a stored f32 output at a cache line.
+using FastFn = void (*)(const float* in, std::int64_t cols, std::int64_t strips, float* out,
+                        bool stream);
+
+template <int N, bool kZfp>
+constexpr const Table<N>& forward_table() {
+  if constexpr (kZfp) {
+    return kZfpForward;
+  } else {
+    return kDct<N>;
+  }
+}
+template <int N, bool kZfp>
+constexpr const Table<N>& inverse_table() {
+  if constexpr (kZfp) {
+    return kZfpInverse;
+  } else {
+    return kDct<N>;
+  }
+}
+
+// Any block, by the normative function.
+template <int N, bool kZfp = false>
+void forward_plain(int keep, const float* const* rows, std::int64_t cols, float* out) {
+  float x[N * N], coefs[N * N];
+  for (std::int64_t b = 0; b < cols / N; ++b) {
+    for (int r = 0; r < N; ++r) std::memcpy(x + r * N, rows[r] + b * N, N * sizeof(float));
+    forward_block<N>(forward_table<N, kZfp>(), keep, x, N, coefs);
+    for (int u = 0; u < keep; ++u) {
+      std::copy_n(coefs + u * keep, keep, out + (u * (cols / N) + b) * keep);
+    }
+  }
+}
+
+template <int N, bool kZfp = false>
+void inverse_plain(int keep, const float* in, std::int64_t in_row, std::int64_t cols,
+                   float* const* rows) {
+  float x[N * N], coefs[N * N];
+  for (std::int64_t b = 0; b < cols / N; ++b) {
+    for (int u = 0; u < keep; ++u) {
+      std::memcpy(coefs + u * keep, in + u * in_row + b * keep,
+                  static_cast<std::size_t>(keep) * sizeof(float));
+    }
+    inverse_block<N>(inverse_table<N, kZfp>(), keep, coefs, x, N);
+    for (int r = 0; r < N; ++r) std::memcpy(rows[r] + b * N, x + r * N, N * sizeof(float));
+  }
+}
+
+#if HWY_CAP_GE256
+// 8 x 8 in vectors, where they hold a block's row.
+template <int K>
+void forward_8(int, const float* const* rows, std::int64_t cols, float* out) {
+  forward_strip<K>(rows, cols, out);
+}
+template <int K, bool kStream>
+void inverse_8(int, const float* in, std::int64_t in_row, std::int64_t cols, float* const* rows) {
+  inverse_strip<K, kStream>(in, in_row, cols, rows);
+}
+#endif
+
+#if TUCKFOLD_DCT_CHOP_SLOTS
+// Two buffers of slots take turns: one fills while the other drains. Slots that make no whole group
+// of lines move on to the next turn.
+template <int K>
+HWY_ATTR void fast_8(const float* in, std::int64_t cols, std::int64_t strips, float* out,
+                     bool stream) {
+  using Out = Drain<kSlotValues<K>>;
+  const std::int64_t strip_slots = cols / 8 / kSlotBlocks<K> * K;
+  const std::int64_t at_a_time = HWY_MAX(kFlushFloats / 16 / strip_slots, 1);
+  alignas(64) float buffers[2][kFlushFloats + kStripFloats + Out::kSlots * 16];
+  Out drain{.to = out, .stream = stream};
+  std::int64_t waiting = 0;  // slots at the front of the buffer to fill
+  for (int turn = 0; strips > 0; turn ^= 1) {
+    const std::int64_t count = HWY_MIN(at_a_time, strips);
+    float* buffer = buffers[turn];
+    forward_slots<K>(in, cols, count, buffer + waiting * 16, drain);
+    drain.step(drain.groups);
+    const std::int64_t filled = waiting + count * strip_slots;
+    drain.slots = buffer;
+    drain.groups = filled / Out::kSlots;
+    waiting = filled % Out::kSlots;
+    std::memcpy(buffers[turn ^ 1], buffer + drain.groups * Out::kSlots * 16,
+                static_cast<std::size_t>(waiting) * 64);
+    strips -= count;
+    in += count * 8 * cols;
+    if (strips == 0) {
+      drain.step(drain.groups);
+      for (std::int64_t i = 0; i < waiting; ++i, drain.to += kSlotValues<K>) {
+        std::memcpy(drain.to, buffers[turn ^ 1] + i * 16, kSlotValues<K> * sizeof(float));
+      }
+    }
+  }
+}
+#endif
+
+struct Kernels {
+  ForwardFn forward;
+  InverseFn inverse;
+  InverseFn inverse_streaming = nullptr;  // rows start at cache lines and are whole lines
+  FastFn fast = nullptr;
+  std::int64_t fast_cols = 1;  // whose multiples `fast` takes
+};
+
+Kernels kernels_of(const Params& p) {
+  if (p.transform == Transform::Zfp) return {forward_plain<4, true>, inverse_plain<4, true>};
+  if (p.block == 4) return {forward_plain<4>, inverse_plain<4>};
+  if (p.block == 16) return {forward_plain<16>, inverse_plain<16>};
+#if TUCKFOLD_DCT_CHOP_SLOTS
+  return [&]<int... K>(std::integer_sequence<int, K...>) {
+    constexpr std::array kTable = {Kernels{forward_8<K + 1>, inverse_8<K + 1, false>,
+                                           inverse_8<K + 1, true>, fast_8<K + 1>,
+                                           8 * kSlotBlocks<K + 1>}...};
+    return kTable[static_cast<std::size_t>(p.keep - 1)];
+  }
+  (std::make_integer_sequence<int, 8>());
+#elif HWY_CAP_GE256
+  return [&]<int... K>(std::integer_sequence<int, K...>) {
+    constexpr std::array kTable = {
+        Kernels{forward_8<K + 1>, inverse_8<K + 1, false>, inverse_8<K + 1, true>}...};
+    return kTable[static_cast<std::size_t>(p.keep - 1)];
+  }
+  (std::make_integer_sequence<int, 8>());
+#else
+  return {forward_plain<8>, inverse_plain<8>};
+#endif
+}
+
+// ---- coefficients as they are stored ------------------------------------------------------------
+
+inline void narrow(DType coef, const float* in, std::int64_t count, std::uint16_t* out) {
+  if (coef == DType::F16) {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = to_f16(in[i]).bits;
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = to_bf16(in[i]).bits;
+  }
+}
+
+// `in` may be at any address.
+inline void widen(DType coef, const std::byte* in, std::int64_t count, float* out) {
+  if (coef == DType::F32) {
+    std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(float));
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint16_t bits;
+    std::memcpy(&bits, in + 2 * i, 2);
+    out[i] = coef == DType::F16 ? to_float(F16{bits}) : to_float(BF16{bits});
+  }
+}
+
+// Packed values on their way out, in order, in pieces that end where cache lines do.
+class PackedWriter {
+ public:
+  PackedWriter(DType coef, std::byte* to, bool stream)
+      : coef_(coef),
+        width_(static_cast<std::int64_t>(size_bytes(coef))),
+        to_(to),
+        stream_(stream) {}
+
+  float* room() { return values_ + count_; }  // for one part of a strip
+  void commit(std::int64_t count) {
+    count_ += count;
+    if (count_ >= kFlushFloats) flush(false);
+  }
+  void finish() { flush(true); }
+
+ private:
+  HWY_ATTR void flush(bool all) {
+    const auto end =
+        reinterpret_cast<std::uintptr_t>(to_) + static_cast<std::uintptr_t>(count_ * width_);
+    const std::int64_t rest = all ? 0 : static_cast<std::int64_t>(end % 64) / width_;
+    const std::int64_t count = count_ - rest;
+    const void* from = values_;
+    if (coef_ != DType::F32) {
+      narrow(coef_, values_, count, narrow_);
+      from = narrow_;
+    }
+    const auto bytes = static_cast<std::size_t>(count * width_);
+    if (stream_) {
+      tuckfold::HWY_NAMESPACE::stream_lines(reinterpret_cast<char*>(to_),
+                                            static_cast<const char*>(from), bytes);
+    } else {
+      std::memcpy(to_, from, bytes);
+    }
+    to_ += bytes;
+    count_ = rest;
+    std::memmove(values_, values_ + count, static_cast<std::size_t>(rest) * sizeof(float));
+  }
+
+  DType coef_;
+  std::int64_t width_;
+  std::byte* to_;
+  bool stream_;
+  std::int64_t count_ = 0;
+  alignas(64) float values_[kFlushFloats + kStripFloats + kSlack];
+  alignas(64) std::uint16_t narrow_[kFlushFloats + kStripFloats];
+};
+
+// Square coefficients of a strip's part to triangles, block by block, and back with zeros. Rows of
+// up to eight are copied as eight: what is too much is overwritten by the next row.
+void square_to_triangle(int keep, const float* square, std::int64_t row, std::int64_t blocks,
+                        float* out) {
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    for (int u = 0; u < keep; ++u) {
+      const float* from = square + u * row + b * keep;
+      if (keep <= 8) {
+        std::memcpy(out, from, 8 * sizeof(float));
+      } else {
+        std::copy_n(from, keep - u, out);
+      }
+      out += keep - u;
+    }
+  }
+}
+void triangle_to_square(int keep, const float* in, std::int64_t blocks, float* square,
+                        std::int64_t row) {
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    for (int u = 0; u < keep; in += keep - u, ++u) {
+      float* to = square + u * row + b * keep;
+      if (keep <= 8) {
+        std::memcpy(to, in, 8 * sizeof(float));
+        std::memset(to + keep - u, 0, 8 * sizeof(float));
+      } else {
+        std::fill(std::copy_n(in, keep - u, to), to + keep, 0.0f);
+      }
+    }
+  }
+}
+
+// ---- strips of a tensor -------------------------------------------------------------------------
+
+// Part of a strip: `cols` columns from `first` on, padded to whole blocks.
+struct Part {
+  std::int64_t plane_row;   // index of the strip's first row among all rows of all planes
+  std::int64_t valid_rows;  // rows that exist, at most block
+  std::int64_t first, valid_cols, cols;
+};
+
+template <class Visit>
+void for_each_part(const Params& p, const Geometry& g, std::int64_t strip, Visit&& visit) {
+  const std::int64_t row = strip % g.block_rows * p.block;
+  const std::int64_t step = kStripFloats / p.block;
+  for (std::int64_t first = 0; first < g.cols; first += step) {
+    const std::int64_t valid = std::min(step, g.cols - first);
+    visit(Part{.plane_row = strip / g.block_rows * g.rows + row,
+               .valid_rows = std::min<std::int64_t>(p.block, g.rows - row),
+               .first = first,
+               .valid_cols = valid,
+               .cols = (valid + p.block - 1) / p.block * p.block});
+  }
+}
+
+// The part's rows in memory if they are whole blocks of f32 side by side; else false.
+template <class View, class Float>
+bool direct_rows(const View& view, const Params& p, const Geometry& g, const Part& part,
+                 Float** rows) {
+  if (view.dtype() != DType::F32 || part.valid_rows < p.block || part.valid_cols < part.cols)
+    return false;
+  const std::int64_t begin = part.plane_row * g.cols + part.first;
+  auto* all = static_cast<Float*>(view.dense(begin, (p.block - 1) * g.cols + part.cols));
+  for (int r = 0; r < p.block; ++r) {
+    rows[r] = all != nullptr ? all + r * g.cols
+                             : static_cast<Float*>(view.dense(begin + r * g.cols, part.cols));
+    if (rows[r] == nullptr) return false;
+  }
+  return true;
+}
+
+// Rows and columns past the edge repeat the last ones.
+void gather_rows(const FlatReader& in, const Params& p, const Geometry& g, const Part& part,
+                 float* buffer, const float** rows) {
+  for (int r = 0; r < p.block; ++r) {
+    float* row = buffer + r * part.cols;
+    if (r < part.valid_rows) {
+      in.gather((part.plane_row + r) * g.cols + part.first, part.valid_cols, row);
+      std::fill(row + part.valid_cols, row + part.cols, row[part.valid_cols - 1]);
+    } else {
+      std::memcpy(row, row - part.cols, static_cast<std::size_t>(part.cols) * sizeof(float));
+    }
+    rows[r] = row;
+  }
+}
+
+// Packs all strips at once where everything suits the fast kernel.
+bool pack_fast(const PackJob& job, const Kernels& kernels, std::int64_t begin, std::int64_t end) {
+  const Params& p = job.params;
+  const Geometry& g = job.geometry;
+  const std::int64_t strip_elems = p.block * g.cols;
+  std::byte* out = job.out + begin * g.block_cols * p.values_per_block() * 4;
+  const bool suits = kernels.fast != nullptr && !p.triangle && p.coef == DType::F32 &&
+                     job.in->dtype() == DType::F32 && g.rows % p.block == 0 &&
+                     g.cols % kernels.fast_cols == 0 && strip_elems <= kStripFloats &&
+                     reinterpret_cast<std::uintptr_t>(out) % 64 == 0;
+  if (!suits) return false;
+  const void* in = job.in->dense(begin * strip_elems, (end - begin) * strip_elems);
+  if (in == nullptr) return false;
+  kernels.fast(static_cast<const float*>(in), g.cols, end - begin, reinterpret_cast<float*>(out),
+               job.stream);
+  return true;
+}
+
+void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  const Params& p = job.params;
+  const Geometry& g = job.geometry;
+  const Kernels kernels = kernels_of(p);
+  if (pack_fast(job, kernels, begin, end)) return;
+  const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
+  const std::int64_t strip_values = g.block_cols * p.values_per_block();
+  const bool whole_rows = g.block_cols * p.block <= kStripFloats / p.block;
+  alignas(64) float gathered[kStripFloats];
+  alignas(64) float square[kStripFloats + kSlack];
+  PackedWriter writer(p.coef, job.out + begin * strip_values * width, job.stream);
+  for (std::int64_t strip = begin; strip < end; ++strip) {
+    for_each_part(p, g, strip, [&](const Part& part) {
+      const float* rows[kMaxBlock];
+      if (!direct_rows(*job.in, p, g, part, rows)) gather_rows(*job.in, p, g, part, gathered, rows);
+      const std::int64_t blocks = part.cols / p.block, row = blocks * p.keep;
+      if (whole_rows && !p.triangle) {
+        kernels.forward(p.keep, rows, part.cols, writer.room());
+        writer.commit(row * p.keep);
+        return;
+      }
+      kernels.forward(p.keep, rows, part.cols, square);
+      if (p.triangle) {
+        square_to_triangle(p.keep, square, row, blocks, writer.room());
+        writer.commit(blocks * p.values_per_block());
+        return;
+      }
+      // Squares of a strip too wide for one part: their rows leave one by one.
+      for (int u = 0; u < p.keep; ++u) {
+        const std::int64_t at =
+            strip * strip_values + u * g.block_cols * p.keep + part.first / p.block * p.keep;
+        PackedWriter piece(p.coef, job.out + at * width, job.stream);
+        std::memcpy(piece.room(), square + u * row, static_cast<std::size_t>(row) * sizeof(float));
+        piece.commit(row);
+        piece.finish();
+      }
+    });
+  }
+  writer.finish();
+}
+
+void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  const Params& p = job.params;
+  const Geometry& g = job.geometry;
+  const Kernels kernels = kernels_of(p);
+  const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
+  const std::int64_t strip_values = g.block_cols * p.values_per_block();
+  alignas(64) float linear[kStripFloats + kSlack];
+  alignas(64) float square[kStripFloats + kMaxBlock * kSlack];
+  alignas(64) float buffer[kStripFloats];
+  for (std::int64_t strip = begin; strip < end; ++strip) {
+    for_each_part(p, g, strip, [&](const Part& part) {
+      const std::int64_t blocks = part.cols / p.block, first_block = part.first / p.block;
+      const std::byte* strip_at = job.in + strip * strip_values * width;
+      // The part's coefficients as `keep` rows of f32.
+      const float* coefs = square;
+      std::int64_t coef_row = blocks * p.keep;
+      if (p.triangle) {
+        const std::int64_t count = p.values_per_block();
+        coef_row += kSlack;
+        widen(p.coef, strip_at + first_block * count * width, blocks * count, linear);
+        triangle_to_square(p.keep, linear, blocks, square, coef_row);
+      } else {
+        const std::byte* at = strip_at + first_block * p.keep * width;
+        const std::int64_t stored_row = g.block_cols * p.keep;
+        if (p.coef == DType::F32 && reinterpret_cast<std::uintptr_t>(at) % alignof(float) == 0) {
+          coefs = reinterpret_cast<const float*>(at);
+          coef_row = stored_row;
+        } else {
+          for (int u = 0; u < p.keep; ++u) {
+            widen(p.coef, at + u * stored_row * width, coef_row, square + u * coef_row);
+          }
+        }
+      }
+      float* rows[kMaxBlock];
+      if (direct_rows(*job.out, p, g, part, rows)) {
+        bool lines = job.stream && kernels.inverse_streaming != nullptr && part.cols % 16 == 0;
+        for (int r = 0; r < p.block; ++r)
+          lines &= reinterpret_cast<std::uintptr_t>(rows[r]) % 64 == 0;
+        (lines ? kernels.inverse_streaming : kernels.inverse)(p.keep, coefs, coef_row, part.cols,
+                                                              rows);
+        return;
+      }
+      for (int r = 0; r < p.block; ++r) rows[r] = buffer + r * part.cols;
+      kernels.inverse(p.keep, coefs, coef_row, part.cols, rows);
+      for (int r = 0; r < part.valid_rows; ++r) {
+        job.out->scatter((part.plane_row + r) * g.cols + part.first, part.valid_cols, rows[r]);
+      }
+    });
+  }
+}
+
+}  // namespace tuckfold::dct_chop::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "base/stream.h"
+
+namespace tuckfold::dct_chop {
+
+HWY_EXPORT(pack_strips_target);
+HWY_EXPORT(unpack_strips_target);
+
+void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(pack_strips_target)(job, begin, end);
+  if (job.stream) stream_fence();
+}
+
+void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(unpack_strips_target)(job, begin, end);
+  if (job.stream) stream_fence();
+}
+
+}  // namespace tuckfold::dct_chop
+#endif  // HWY_ONCE

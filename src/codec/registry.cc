@@ -1,0 +1,35 @@
+#include "codec/registry.h"
+
+#include <array>
+
+#include "base/fail.h"
+
+namespace tuckfold {
+namespace {
+
+// Initialized on first use, since rows live in other files.
+const auto& rows() {
+  static const std::array kRows = {kRaw, kDctChop, kBlockQuant};
+  return kRows;
+}
+
+const auto& infos() {
+  static const auto kInfos = [] {
+    std::array<CodecInfo, std::tuple_size_v<std::remove_cvref_t<decltype(rows())>>> list;
+    for (std::size_t i = 0; i < list.size(); ++i) list[i] = rows()[i].info;
+    return list;
+  }();
+  return kInfos;
+}
+
+}  // namespace
+
+std::span<const Codec> codec_rows() { return rows(); }
+
+std::span<const CodecInfo> list_codecs() { return infos(); }
+
+const Codec& row_of(const Stage& stage) {
+  return rows()[static_cast<std::size_t>(stage.codec - infos().data())];
+}
+
+}  // namespace tuckfold

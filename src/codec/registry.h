@@ -1,0 +1,44 @@
+// The table of codecs: one row each. Adding a codec adds one row here and one glob of files.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "tuckfold/codec.h"
+
+namespace tuckfold {
+
+// What a row is given to run with; every field is settled and checked by codec.cc.
+struct RunContext {
+  int threads;
+  std::uint64_t seed;
+};
+
+struct Codec {
+  CodecInfo info;
+  // A rule between parameters that is broken, with the parameter to point at; null where none can
+  // be.
+  struct Complaint {
+    std::string_view param;
+    std::string rule;  // empty: all is well
+  };
+  Complaint (*check)(const Stage&) = nullptr;
+  // May throw InvalidArgument; a fixed codec's size must follow from these three alone.
+  Layout (*layout)(const Stage&, DType, const Shape&);
+  // `out` has Layout::max_bytes; the bytes written are returned.
+  std::size_t (*pack)(const Stage&, const ConstTensorView&, std::span<std::byte> out, RunContext);
+  // `packed` has exactly Layout::max_bytes if the codec is fixed, else at most. May throw
+  // CorruptData.
+  void (*unpack)(const Stage&, std::span<const std::byte> packed, const TensorView&, RunContext);
+};
+
+std::span<const Codec> codec_rows();
+const Codec& row_of(const Stage& stage);
+
+// Each codec's row, defined beside its code.
+extern const Codec kRaw;
+extern const Codec kDctChop;
+extern const Codec kBlockQuant;
+
+}  // namespace tuckfold
