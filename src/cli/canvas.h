@@ -1,0 +1,42 @@
+// A picture to draw on, and to save as PNG.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tuckfold::cli {
+
+struct Rgb {
+  std::uint8_t red = 0, green = 0, blue = 0;
+};
+inline constexpr Rgb kWhite = {255, 255, 255}, kInk = {34, 34, 34};
+
+class Canvas {
+ public:
+  Canvas(std::int64_t width, std::int64_t height, Rgb paper = kWhite);
+
+  std::int64_t width() const noexcept { return width_; }
+  std::int64_t height() const noexcept { return height_; }
+  Rgb& at(std::int64_t x, std::int64_t y) {
+    return pixels_[static_cast<std::size_t>(y * width_ + x)];
+  }
+
+  // Each pixel of `picture` as a square of `scale` pixels, the first at (left, top).
+  void draw(Canvas& picture, std::int64_t left, std::int64_t top, std::int64_t scale);
+  void write(std::string_view text, std::int64_t left, std::int64_t top, std::int64_t scale);
+  void save_png(const std::string& path) const;
+
+ private:
+  std::int64_t width_, height_;
+  std::vector<Rgb> pixels_;
+};
+
+// The size of a letter with the gap after it, at scale 1.
+inline constexpr std::int64_t kLetterWidth = 6, kLineHeight = 10;
+
+// Lines of at most `letters`, broken at spaces where possible.
+std::vector<std::string> wrap(std::string_view text, std::size_t letters);
+
+}  // namespace tuckfold::cli

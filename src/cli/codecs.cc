@@ -1,0 +1,90 @@
+// tuckfold codecs: what there is to choose from, straight from the registry.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "base/fail.h"
+#include "cli/report.h"
+#include "cli/table.h"
+#include "cli/verbs.h"
+#include "tuckfold/codec.h"
+
+namespace tuckfold::cli {
+namespace {
+
+struct Options {
+  std::string name;
+  bool json = false;
+};
+
+std::string default_text(const ParamInfo& param) {
+  return param.words.empty()
+             ? fmt::format("{}", param.default_value)
+             : std::string(param.words[static_cast<std::size_t>(param.default_value)]);
+}
+
+std::string describe(const CodecInfo& codec) {
+  std::string text = fmt::format("{}: {}\n", codec.name, codec.summary);
+  if (codec.params.empty()) return text;
+  Table table({"<parameter", "<default", "<values", "<meaning"});
+  for (const ParamInfo& param : codec.params) {
+    table.add({std::string(param.name), default_text(param),
+               param.words.empty() ? fmt::format("{}..{}", param.min, param.max)
+                                   : fmt::format("{}", fmt::join(param.words, "|")),
+               std::string(param.summary)});
+  }
+  return text + table.print("  ");
+}
+
+Json to_json(const CodecInfo& codec) {
+  Json params = Json::array();
+  for (const ParamInfo& param : codec.params) {
+    Json json = {{"name", param.name}, {"summary", param.summary}};
+    if (param.words.empty()) {
+      json["default"] = param.default_value;
+      json["min"] = param.min;
+      json["max"] = param.max;
+    } else {
+      json["default"] = default_text(param);
+      json["words"] = std::vector<std::string>(param.words.begin(), param.words.end());
+    }
+    params.push_back(std::move(json));
+  }
+  return {{"name", codec.name}, {"summary", codec.summary}, {"params", std::move(params)}};
+}
+
+std::vector<CodecInfo> chosen(const std::string& name) {
+  std::vector<CodecInfo> codecs(list_codecs().begin(), list_codecs().end());
+  if (name.empty()) return codecs;
+  std::vector<std::string_view> names;
+  for (const CodecInfo& codec : codecs) names.push_back(codec.name);
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found != names.end()) return {codecs[static_cast<std::size_t>(found - names.begin())]};
+  invalid("[codecs] {}", unknown_text("codec", name, names));
+}
+
+void run(const Options& options) {
+  const std::vector<CodecInfo> codecs = chosen(options.name);
+  if (options.json) {
+    Json all = Json::array();
+    for (const CodecInfo& codec : codecs) all.push_back(to_json(codec));
+    return print_out(print_json(all));
+  }
+  std::string text;
+  for (const CodecInfo& codec : codecs) text += (text.empty() ? "" : "\n") + describe(codec);
+  print_out(text);
+}
+
+}  // namespace
+
+void add_codecs(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb =
+      app.add_subcommand("codecs", "List codecs, their parameters, defaults and ranges");
+  verb->add_option("NAME", options->name, "Only this codec")->type_name("");
+  verb->add_flag("--json", options->json, "Print a JSON array");
+  verb->footer("Example:\n  tuckfold codecs dct_chop");
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace tuckfold::cli

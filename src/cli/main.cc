@@ -1,0 +1,99 @@
+// tuckfold: compress arrays, and see what that costs. One verb per file; errors end here.
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/fail.h"
+#include "base/text_scan.h"
+#include "cli/table.h"
+#include "cli/verbs.h"
+#include "tuckfold/version.h"
+
+namespace tuckfold::cli {
+namespace {
+
+constexpr const char* kExamples = R"_(Examples:
+  tuckfold codecs
+  tuckfold bench images.npy --codec "dct_chop(keep=4)" --codec "block_quant(bits=4)"
+  tuckfold eval images.npy --codec "dct_chop(keep=2)" --png side_by_side.png
+
+Any other VERB runs the program tuckfold-VERB beside this one or on PATH.
+Exit status: 2 invalid argument, 3 corrupt data, 4 unsupported, 5 input or output, 70 a bug.)_";
+
+int run(int argc, char** argv) {
+  CLI::App app("Tuckfold folds tensors small.", "tuckfold");
+  app.set_version_flag("--version", "tuckfold " + version());
+  app.footer(kExamples);
+  app.require_subcommand(1);
+  add_codecs(app);
+  add_bench(app);
+  add_eval(app);
+
+  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  std::vector<std::string> names;
+  for (CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    verb->group("Verbs");
+    names.push_back(verb->get_name());
+  }
+  const std::string verb = argc > 1 ? argv[1] : "";
+  const bool known = std::find(names.begin(), names.end(), verb) != names.end();
+  if (!known && !verb.empty() && verb[0] != '-') {
+    run_external(verb, argv + 1);
+    const std::vector<std::string_view> candidates(names.begin(), names.end());
+    invalid("{}", unknown_text("verb", verb, candidates));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help and --version
+    std::ostringstream text;
+    app.exit(asked, text, text);
+    print_out(text.str());
+  } catch (const CLI::ParseError& error) {
+    if (verb.empty()) {
+      fmt::print(stderr, "{}", app.help());
+      return exit_code(Errc::InvalidArgument);
+    }
+    invalid("{}{}; see 'tuckfold {}--help'", known ? "[" + verb + "] " : "", error.what(),
+            known ? verb + " " : "");
+  }
+  return 0;
+}
+
+}  // namespace
+
+void take_files(std::vector<std::string>& codecs, std::vector<std::string>& files) {
+  std::vector<std::string> specs;
+  for (std::string& text : codecs) {
+    (text.ends_with(".npy") ? files : specs).push_back(std::move(text));
+  }
+  codecs = std::move(specs);
+}
+
+std::string unknown_text(std::string_view kind, std::string_view word,
+                         std::span<const std::string_view> candidates) {
+  const std::string_view nearest = nearest_word(word, candidates);
+  return fmt::format("unknown {} {}; ", kind, quoted(word)) +
+         (nearest.empty() ? fmt::format("there are: {}", fmt::join(candidates, ", "))
+                          : fmt::format("did you mean '{}'?", nearest));
+}
+
+}  // namespace tuckfold::cli
+
+int main(int argc, char** argv) {
+  using tuckfold::Errc;
+  try {
+    return tuckfold::cli::run(argc, argv);
+  } catch (const tuckfold::Error& error) {
+    fmt::print(stderr, "tuckfold: {}\n", error.what());
+    return exit_code(error.code());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "tuckfold: the system has not enough memory for this\n");
+    return exit_code(Errc::Io);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "tuckfold: internal error: {}\n", error.what());
+    return exit_code(Errc::Internal);
+  }
+}

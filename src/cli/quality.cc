@@ -1,0 +1,75 @@
+#include "cli/quality.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/half.h"
+
+namespace tuckfold::cli {
+namespace {
+
+double as_double(float value) { return value; }
+double as_double(double value) { return value; }
+double as_double(std::uint8_t value) { return value; }
+double as_double(F16 value) { return to_float(value); }
+double as_double(BF16 value) { return to_float(value); }
+
+template <class Body>
+auto with_element(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::F32: break;
+    case DType::F16: return body(F16{});
+    case DType::BF16: return body(BF16{});
+    case DType::F64: return body(double{});
+    case DType::U8: return body(std::uint8_t{});
+  }
+  return body(float{});
+}
+
+template <class T>
+Quality compare_as(std::int64_t elems, const T* original, const T* result) {
+  Quality quality;
+  double low = std::numeric_limits<double>::infinity(), high = -low, squares = 0;
+  std::int64_t finite = 0;
+  for (std::int64_t i = 0; i < elems; ++i) {
+    const double want = as_double(original[i]), got = as_double(result[i]);
+    if (!std::isfinite(want)) continue;
+    ++finite;
+    low = std::min(low, want);
+    high = std::max(high, want);
+    if (!std::isfinite(got)) {
+      ++quality.lost;
+      continue;
+    }
+    const double error = std::abs(want - got);
+    quality.max_error = std::max(quality.max_error, error);
+    squares += error * error;
+  }
+  if (finite == 0) return quality;
+  quality.range = high - low;
+  if (quality.lost > 0) {
+    quality.max_error = std::numeric_limits<double>::infinity();
+    quality.psnr_db = std::numeric_limits<double>::quiet_NaN();
+  } else if (squares > 0) {
+    const double mean_square = squares / static_cast<double>(finite);
+    quality.psnr_db = 20 * std::log10(quality.range) - 10 * std::log10(mean_square);
+  }
+  return quality;
+}
+
+}  // namespace
+
+Quality compare(DType dtype, std::int64_t elems, const void* original, const void* result) {
+  return with_element(dtype, [&](auto element) {
+    using T = decltype(element);
+    return compare_as(elems, static_cast<const T*>(original), static_cast<const T*>(result));
+  });
+}
+
+double value_at(DType dtype, const void* values, std::int64_t index) {
+  return with_element(dtype, [&](auto element) {
+    return as_double(static_cast<const decltype(element)*>(values)[index]);
+  });
+}
+
+}  // namespace tuckfold::cli

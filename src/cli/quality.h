@@ -1,0 +1,26 @@
+// How far a result is from its original, over the values that are finite in the original.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "tuckfold/tensor.h"
+
+namespace tuckfold::cli {
+
+struct Quality {
+  double psnr_db = std::numeric_limits<double>::infinity();  // peak = range; infinite: exact
+  double max_error = 0;
+  double range = 0;       // largest minus smallest value of the original
+  std::int64_t lost = 0;  // values that were finite and came back NaN or infinite
+  bool exact() const noexcept { return max_error == 0 && lost == 0; }
+};
+
+// Both row-major. A lost value makes the error infinite and the PSNR NaN; an error where the
+// original is constant makes it minus infinity.
+Quality compare(DType dtype, std::int64_t elems, const void* original, const void* result);
+
+// Element `index` of row-major values of any dtype.
+double value_at(DType dtype, const void* values, std::int64_t index);
+
+}  // namespace tuckfold::cli

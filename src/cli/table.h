@@ -1,0 +1,26 @@
+// Text in aligned columns, and figures as they stand in them.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tuckfold::cli {
+
+class Table {
+ public:
+  // A title that begins with '<' heads a column of words, set flush left; numbers are flush right.
+  explicit Table(std::vector<std::string> titles);
+  void add(std::vector<std::string> cells);
+  std::string print(std::string_view indent = "") const;
+
+ private:
+  std::vector<bool> left_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// What everything printed goes through: a full disk is an error too.
+void print_out(std::string_view text);
+
+}  // namespace tuckfold::cli

@@ -1,0 +1,1 @@
+"$TUCKFOLD" eval a.npy --codec 'dct_chop(kep=4)'

@@ -1,0 +1,1 @@
+"$TUCKFOLD" codecs dctchop

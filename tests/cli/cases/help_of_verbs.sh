@@ -1,0 +1,3 @@
+for verb in codecs bench eval; do
+  "$TUCKFOLD" "$verb" --help | grep -A1 '^Example'
+done

@@ -1,0 +1,1 @@
+"$TUCKFOLD" bench no_such_file.npy --codec raw

@@ -1,0 +1,1 @@
+"$TUCKFOLD" benhc a.npy
