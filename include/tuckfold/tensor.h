@@ -6,7 +6,9 @@
 // Strides count elements, may be zero or negative, and default to row-major.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -75,9 +77,8 @@ struct BasicTensorView {
       : data(where), dtype(type), shape(axes), strides(steps), device(on) {}
 
   // A view that may write serves where one that only reads is wanted.
-  template <class Other>
-  requires std::is_convertible_v<Other, Pointer> BasicTensorView(
-      const BasicTensorView<Other>& other)  // NOLINT(google-explicit-constructor)
+  template <std::convertible_to<Pointer> Other>
+  BasicTensorView(const BasicTensorView<Other>& other)  // NOLINT(google-explicit-constructor)
       : BasicTensorView(other.data, other.dtype, other.shape, other.strides, other.device) {}
 };
 

@@ -199,11 +199,24 @@ constexpr int kSlotBlocks = K <= 4 ? 4 : 2;
 template <int K>
 constexpr int kSlotValues = K* kSlotBlocks<K>;
 
-// Slots of V values leave in groups that make whole cache lines, between pieces of other work.
-template <int V>
+// Where a slot has its i-th value. Of two blocks each eight lanes hold the even coefficients, then
+// the odd ones: so they come from shuffles within 128 bits, which are the cheaper kind.
+template <int K>
+constexpr int slot_lane(int i) {
+  if (kSlotBlocks<K> == 4) return i;
+  const int v = i % K;
+  return i / K * 8 + (v % 2 == 0 ? v / 2 : 4 + v / 2);
+}
+
+// Slots leave in groups that make whole cache lines, between pieces of other work.
+template <int K>
 struct Drain {
-  static constexpr int kPart = V % 16 == 0 ? 16 : V % 8 == 0 ? 8 : V % 4 == 0 ? 4 : 2;
-  static constexpr int kSlots = 16 / kPart, kLines = V / kPart;  // of a group
+  static constexpr int kValues = kSlotValues<K>;
+  static constexpr int kPart = kValues % 16 == 0  ? 16
+                               : kValues % 8 == 0 ? 8
+                               : kValues % 4 == 0 ? 4
+                                                  : 2;
+  static constexpr int kSlots = 16 / kPart, kLines = kValues / kPart;  // of a group
 
   const float* slots = nullptr;
   float* to = nullptr;
@@ -229,11 +242,15 @@ struct Drain {
     hn::Vec512<float> slot[kSlots];
     for (int i = 0; i < kSlots; ++i) slot[i] = hn::Load(d, slots + i * 16);
     for (int line = 0; line < kLines; ++line) {
-      const int at = line * 16 % V;
-      int next = line * 16 / V;
+      const int at = line * 16 % kValues;
+      int next = line * 16 / kValues, have = kValues - at;
       hn::Vec512<float> values = slot[next++];
-      for (int have = V - at; have < 16; have += V, ++next) {
-        values = lookup_two(values, slot[next], kJoin[have == V - at ? at : 0][have].data());
+      if (K != 4) {
+        values = lookup_two(values, slot[HWY_MIN(next, kSlots - 1)], kFirst[at].data());
+        ++next;
+      }
+      for (have += kValues; have < 16; have += kValues, ++next) {
+        values = lookup_two(values, slot[next], kThen[have].data());
       }
       if constexpr (kStream) {
         hn::Stream(values, d, to + line * 16);
@@ -243,17 +260,59 @@ struct Drain {
     }
   }
 
-  // kJoin[at][have]: `have` lanes from `at` on, then the first of another vector.
-  alignas(64) static constexpr auto kJoin = [] {
-    std::array<std::array<std::array<std::int32_t, 16>, 16>, 16> table{};
-    for (int at = 0; at < 16; ++at) {
-      for (int have = 0; have < 16; ++have) {
-        for (int i = 0; i < 16; ++i) table[at][have][i] = i < have ? at + i : 16 + i - have;
+  using Indices = std::array<std::int32_t, 16>;
+  // kFirst[at]: the values of a slot from `at` on, then those of the next.
+  alignas(64) static constexpr auto kFirst = [] {
+    std::array<Indices, kValues> table{};
+    for (int at = 0; at < kValues; ++at) {
+      for (int i = 0; i < 16; ++i) {
+        table[at][i] = at + i < kValues ? slot_lane<K>(at + i)
+                                        : 16 + slot_lane<K>((at + i - kValues) % kValues);
       }
     }
     return table;
   }();
+  // kThen[have]: `have` values in order, then those of a slot.
+  alignas(64) static constexpr auto kThen = [] {
+    std::array<Indices, 16> table{};
+    for (int have = 0; have < 16; ++have) {
+      for (int i = 0; i < 16; ++i)
+        table[have][i] = i < have ? i : 16 + slot_lane<K>((i - have) % kValues);
+    }
+    return table;
+  }();
 };
+
+// As forward_step, in the order of slot_lane.
+template <int K, class D, class Put>
+HWY_INLINE void forward_step_in_slots(D d, const float* const* rows, std::int64_t col,
+                                      const Put& put) {
+  using V = hn::Vec<D>;
+  // Folded, the second 128 bits of a block are d3 d2 d1 d0. Summing them in this order is the same:
+  // (t3 + t2) + (t1 + t0) = (t0 + t1) + (t2 + t3) to the bit.
+  alignas(64) static constexpr auto kFactors = [] {
+    std::array<std::array<float, 16>, 4> factors{};
+    for (int k = 0; k < 4; ++k) {
+      for (int i = 0; i < 16; ++i) {
+        const bool odd = i % 8 >= 4;
+        const int v = i % 4 * 2 + (odd ? 1 : 0);
+        factors[k][i] = v < K ? kDct<8>[v][odd ? 3 - k : k] : 0.0f;
+      }
+    }
+    return factors;
+  }();
+  const Fold<D> fold(d);
+  V y[K];
+  forward_columns<K>(d, rows, col, y);
+  for (int u = 0; u < K; ++u) {
+    const V folded = fold(y[u]);
+    const V terms[4] = {hn::Mul(hn::Broadcast<0>(folded), hn::Load(d, kFactors[0].data())),
+                        hn::Mul(hn::Broadcast<1>(folded), hn::Load(d, kFactors[1].data())),
+                        hn::Mul(hn::Broadcast<2>(folded), hn::Load(d, kFactors[2].data())),
+                        hn::Mul(hn::Broadcast<3>(folded), hn::Load(d, kFactors[3].data()))};
+    put(u, sum_terms<4>(terms));
+  }
+}
 
 // Two vectors of columns at a time where their packed rows fit into one.
 template <int K, class D, class Put>
@@ -278,13 +337,12 @@ HWY_INLINE void forward_step_two(D d, const float* const* rows, std::int64_t col
 // Strips that lie one behind the other, to slots; cols is a multiple of 8 * kSlotBlocks<K>.
 template <int K>
 HWY_ATTR HWY_NOINLINE void forward_slots(const float* in, std::int64_t cols, std::int64_t strips,
-                                         float* out, Drain<kSlotValues<K>>& waiting) {
+                                         float* out, Drain<K>& waiting) {
   constexpr int kBlocks = kSlotBlocks<K>;
-  constexpr int kGroups =
-      kBlocks * K * K / 16 / Drain<kSlotValues<K>>::kLines + 1;  // that a step's rows make
+  constexpr int kGroups = kBlocks * K * K / 16 / Drain<K>::kLines + 1;  // that a step's rows make
   const hn::CappedTag<float, 16> d;
   const std::int64_t row_slots = cols / 8 / kBlocks;
-  Drain<kSlotValues<K>> drain = waiting;  // in registers
+  Drain<K> drain = waiting;  // in registers
   Ahead ahead(in);
   for (std::int64_t strip = 0; strip < strips; ++strip, in += 8 * cols) {
     const float* rows[8];
@@ -296,7 +354,7 @@ HWY_ATTR HWY_NOINLINE void forward_slots(const float* in, std::int64_t cols, std
       if constexpr (kBlocks == 4) {
         forward_step_two<K>(d, rows, i * 32, put);
       } else {
-        forward_step<K>(d, rows, i * 16, put);
+        forward_step_in_slots<K>(d, rows, i * 16, put);
       }
       ahead.lines(kBlocks * 4);
       drain.step(kGroups);

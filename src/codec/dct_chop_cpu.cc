@@ -97,7 +97,7 @@ void inverse_8(int, const float* in, std::int64_t in_row, std::int64_t cols, flo
 template <int K>
 HWY_ATTR void fast_8(const float* in, std::int64_t cols, std::int64_t strips, float* out,
                      bool stream) {
-  using Out = Drain<kSlotValues<K>>;
+  using Out = Drain<K>;
   const std::int64_t strip_slots = cols / 8 / kSlotBlocks<K> * K;
   const std::int64_t at_a_time = HWY_MAX(kFlushFloats / 16 / strip_slots, 1);
   alignas(64) float buffers[2][kFlushFloats + kStripFloats + Out::kSlots * 16];
@@ -118,8 +118,9 @@ HWY_ATTR void fast_8(const float* in, std::int64_t cols, std::int64_t strips, fl
     in += count * 8 * cols;
     if (strips == 0) {
       drain.step(drain.groups);
-      for (std::int64_t i = 0; i < waiting; ++i, drain.to += kSlotValues<K>) {
-        std::memcpy(drain.to, buffers[turn ^ 1] + i * 16, kSlotValues<K> * sizeof(float));
+      for (std::int64_t i = 0; i < waiting; ++i, drain.to += Out::kValues) {
+        const float* slot = buffers[turn ^ 1] + i * 16;
+        for (int j = 0; j < Out::kValues; ++j) drain.to[j] = slot[slot_lane<K>(j)];
       }
     }
   }
