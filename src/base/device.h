@@ -7,3 +7,6 @@
 #else
 #define TUCKFOLD_HOST_DEVICE
 #endif
+
+// Inlined into its caller always, so that it is compiled for the caller's instruction set.
+#define TUCKFOLD_INLINE inline __attribute__((always_inline))

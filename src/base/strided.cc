@@ -83,19 +83,29 @@ template <class Pointer>
 std::int64_t FlatView<Pointer>::run_length(std::int64_t begin, std::int64_t count) const noexcept {
   const std::size_t inner = axes_.rank() - 1;
   if (steps_[inner] != 1) return 1;
-  return std::min(count, axes_[inner] - begin % axes_[inner]);
+  // The common tensor has one axis left; a division here would cost more than a short row.
+  return std::min(count, axes_[inner] - (inner == 0 ? begin : begin % axes_[inner]));
+}
+
+// Where element `begin` lies, in elements from the data pointer, and its place on the innermost
+// axis.
+template <class Pointer>
+typename FlatView<Pointer>::Place FlatView<Pointer>::place(std::int64_t begin) const noexcept {
+  const std::size_t inner = axes_.rank() - 1;
+  if (inner == 0) return {begin * steps_[0], begin};
+  std::int64_t index = begin / axes_[inner];
+  const std::int64_t first = begin % axes_[inner];
+  std::int64_t offset = first * steps_[inner];
+  for (std::size_t axis = inner; axis-- > 0; index /= axes_[axis]) {
+    offset += index % axes_[axis] * steps_[axis];
+  }
+  return {offset, first};
 }
 
 template <class Pointer>
 Pointer FlatView<Pointer>::dense(std::int64_t begin, std::int64_t count) const noexcept {
   if (run_length(begin, count) < count) return nullptr;
-  const std::size_t inner = axes_.rank() - 1;
-  std::int64_t index = begin / axes_[inner];
-  std::int64_t offset = begin % axes_[inner] * steps_[inner];
-  for (std::size_t axis = inner; axis-- > 0; index /= axes_[axis]) {
-    offset += index % axes_[axis] * steps_[axis];
-  }
-  return advance(data_, offset * static_cast<std::int64_t>(size_bytes(dtype_)));
+  return advance(data_, place(begin).offset * static_cast<std::int64_t>(size_bytes(dtype_)));
 }
 
 // Calls body(first element offset, stride, length) for the runs along the innermost axis.
@@ -105,14 +115,9 @@ void FlatView<Pointer>::for_each_run(std::int64_t begin, std::int64_t count,
                                      Body&& body) const noexcept {
   const std::size_t inner = axes_.rank() - 1;
   while (count > 0) {
-    std::int64_t index = begin / axes_[inner];
-    const std::int64_t first = begin % axes_[inner];
-    std::int64_t offset = first * steps_[inner];
-    for (std::size_t axis = inner; axis-- > 0; index /= axes_[axis]) {
-      offset += index % axes_[axis] * steps_[axis];
-    }
-    const std::int64_t length = std::min(count, axes_[inner] - first);
-    body(offset, steps_[inner], length);
+    const Place at = place(begin);
+    const std::int64_t length = std::min(count, axes_[inner] - at.first);
+    body(at.offset, steps_[inner], length);
     begin += length;
     count -= length;
   }

@@ -24,6 +24,12 @@ class FlatView {
   Pointer dense(std::int64_t begin, std::int64_t count) const noexcept;
 
  protected:
+  struct Place {
+    std::int64_t offset;  // elements from data_
+    std::int64_t first;   // on the innermost axis
+  };
+  Place place(std::int64_t begin) const noexcept;
+
   template <class Body>
   void for_each_run(std::int64_t begin, std::int64_t count, Body&& body) const noexcept;
 

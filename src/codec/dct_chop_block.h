@@ -1,16 +1,19 @@
-// The normative arithmetic of dct_chop: one line of a block, forth and back. Every kernel, on any
-// device, must give these bits: only + - ×, in this order, nothing fused.
+// The normative arithmetic of dct_chop on one block, forth and back. Every kernel, on any device,
+// must give these bits: additions, multiplications and fused multiply-adds, each correctly rounded,
+// in this order.
 //
 // Rows of both transforms are even or odd about their middle, so with
 //   s_k = x_k + x_{N-1-k},  d_k = x_k - x_{N-1-k}                       k < N/2
 // coefficient v is the sum over k of table[v][k] * (v even ? s_k : d_k), and back
 //   x_j = E_j + O_j,  x_{N-1-j} = E_j - O_j
-// where E and O sum table[v][j] * y_v over the even and odd v below keep. Sums of N/2 terms are
-// taken pairwise: ((t0 + t1) + (t2 + t3)) + …; terms at or above keep are left out. Columns of 8,
-// where most of the time goes, fold the even half once more.
+// where E and O sum table[v][j] * y_v over the even and odd v below keep.
+//
+// Blocks of 8, where the time goes, leave out what can be left out: the columns' coefficients are
+// made only up to a factor alpha_u, which the rows' tables contain.
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 #include "base/device.h"
@@ -48,21 +51,23 @@ constexpr double cos_32nds(int k) {
   return k > 16 ? -kCos[32 - k] : kCos[k];
 }
 
-// sqrt(1/N) and sqrt(2/N) for N = 4, 8, 16.
-constexpr double inverse_root(int n) { return n == 4 ? 0.5 : n == 8 ? 0.5 * kCos[8] : 0.25; }
+// Eq. 2: entry [v][x] of the orthonormal DCT-II matrix of N = 4, 8 or 16 values.
+constexpr double dct_entry(int n, int v, int x) {
+  const double root = n == 4 ? 0.5 : n == 8 ? 0.5 * kCos[8] : 0.25;  // sqrt(1/N)
+  return (v == 0 ? root : 2 * kCos[8] * root) * cos_32nds((2 * x + 1) * v * (16 / n));
+}
 
-// Eq. 2: the orthonormal DCT-II matrix, its left half.
 template <int N>
 constexpr Table<N> make_dct() {
   Table<N> table{};
   for (int v = 0; v < N; ++v) {
-    for (int k = 0; k < N / 2; ++k) {
-      const double scale = v == 0 ? inverse_root(N) : 2 * kCos[8] * inverse_root(N);
-      table[v][k] = static_cast<float>(scale * cos_32nds((2 * k + 1) * v * (16 / N)));
-    }
+    for (int k = 0; k < N / 2; ++k) table[v][k] = static_cast<float>(dct_entry(N, v, k));
   }
   return table;
 }
+
+// What the columns of 8 leave out. For u = 6 the coefficient is written with that of u = 2.
+constexpr double alpha(int u) { return dct_entry(8, u == 6 ? 2 : u, 0); }
 
 }  // namespace detail
 
@@ -77,20 +82,13 @@ inline constexpr Table<4> kZfpForward = {
 inline constexpr Table<4> kZfpInverse = {
     {{1.0f, 1.0f}, {1.5f, 0.5f}, {-1.0f, 1.0f}, {-0.25f, 1.25f}}};
 
-// The sum of 2, 4 or 8 terms, pairwise.
-template <int Count>
-TUCKFOLD_HOST_DEVICE constexpr float pairwise(const float* terms) {
-  if constexpr (Count == 1) {
-    return terms[0];
-  } else {
-    return pairwise<Count / 2>(terms) + pairwise<Count / 2>(terms + Count / 2);
-  }
-}
+// ---- any block ----------------------------------------------------------------------------------
 
 // y_v for v < keep from x_0 … x_{N-1}; x and y are walked with strides.
 template <int N>
-TUCKFOLD_HOST_DEVICE void forward_line(const Table<N>& table, int keep, const float* x,
-                                       std::int64_t x_step, float* y, std::int64_t y_step) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_line(const Table<N>& table, int keep,
+                                                       const float* x, std::int64_t x_step,
+                                                       float* y, std::int64_t y_step) {
   float halves[2][N / 2];  // s, d
   for (int k = 0; k < N / 2; ++k) {
     const float a = x[k * x_step], b = x[(N - 1 - k) * x_step];
@@ -98,100 +96,174 @@ TUCKFOLD_HOST_DEVICE void forward_line(const Table<N>& table, int keep, const fl
     halves[1][k] = a - b;
   }
   for (int v = 0; v < keep; ++v) {
-    float terms[N / 2];
-    for (int k = 0; k < N / 2; ++k) terms[k] = table[v][k] * halves[v % 2][k];
-    y[v * y_step] = pairwise<N / 2>(terms);
+    float sum = table[v][0] * halves[v % 2][0];
+    for (int k = 1; k < N / 2; ++k) sum = std::fma(table[v][k], halves[v % 2][k], sum);
+    y[v * y_step] = sum;
   }
 }
 
-// x_0 … x_{N-1} from y_v, v < keep. A term that is left out is -0, which adds nothing to anything.
+// x_0 … x_{N-1} from y_v, v < keep.
 template <int N>
-TUCKFOLD_HOST_DEVICE void inverse_line(const Table<N>& table, int keep, const float* y,
-                                       std::int64_t y_step, float* x, std::int64_t x_step) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_line(const Table<N>& table, int keep,
+                                                       const float* y, std::int64_t y_step,
+                                                       float* x, std::int64_t x_step) {
   for (int j = 0; j < N / 2; ++j) {
-    float even[N / 2], odd[N / 2];
-    for (int k = 0; k < N / 2; ++k) {
-      even[k] = 2 * k < keep ? table[2 * k][j] * y[2 * k * y_step] : -0.0f;
-      odd[k] = 2 * k + 1 < keep ? table[2 * k + 1][j] * y[(2 * k + 1) * y_step] : -0.0f;
-    }
-    const float e = pairwise<N / 2>(even), o = pairwise<N / 2>(odd);
-    x[j * x_step] = e + o;
-    x[(N - 1 - j) * x_step] = e - o;
+    float even = table[0][j] * y[0];
+    for (int v = 2; v < keep; v += 2) even = std::fma(table[v][j], y[v * y_step], even);
+    float odd = -0.0f;  // adds nothing to anything
+    for (int v = 1; v < keep; v += 2) odd = std::fma(table[v][j], y[v * y_step], odd);
+    x[j * x_step] = even + odd;
+    x[(N - 1 - j) * x_step] = even - odd;
   }
 }
 
-// forward_line and inverse_line for columns; for 8 with half the products in the even half.
-template <int N>
-TUCKFOLD_HOST_DEVICE void forward_column(const Table<N>& table, int keep, const float* x,
-                                         std::int64_t x_step, float* y, std::int64_t y_step) {
-  forward_line<N>(table, keep, x, x_step, y, y_step);
-  if constexpr (N == 8) {
-    float s[4];
-    for (int k = 0; k < 4; ++k) s[k] = x[k * x_step] + x[(7 - k) * x_step];
-    const float e0 = s[0] + s[3], e1 = s[1] + s[2], o0 = s[0] - s[3], o1 = s[1] - s[2];
-    y[0] = table[0][0] * (e0 + e1);
-    if (keep > 2) y[2 * y_step] = table[2][0] * o0 + table[2][1] * o1;
-    if (keep > 4) y[4 * y_step] = table[4][0] * (e0 - e1);
-    if (keep > 6) y[6 * y_step] = table[6][0] * o0 + table[6][1] * o1;
-  }
-}
+// ---- blocks of 8 --------------------------------------------------------------------------------
 
-template <int N>
-TUCKFOLD_HOST_DEVICE void inverse_column(const Table<N>& table, int keep, const float* y,
-                                         std::int64_t y_step, float* x, std::int64_t x_step) {
-  if constexpr (N == 8) {
-    const float p = table[0][0] * y[0];
-    float even[4] = {p, p, p, p};
-    if (keep > 4) {
-      const float q = table[4][0] * y[4 * y_step];
-      even[0] = even[3] = p + q;
-      even[1] = even[2] = p - q;
+// kRatio = T[2][1] / T[2][0]; kOdd[i][k] = T[u][k] / T[u][0] for u = 2i + 1; and for rows
+// kScaled[u][v][k] = alpha_u T[v][k].
+inline constexpr float kRatio =
+    static_cast<float>(detail::dct_entry(8, 2, 1) / detail::dct_entry(8, 2, 0));
+inline constexpr auto kOdd = [] {
+  std::array<std::array<float, 4>, 4> table{};
+  for (int i = 0; i < 4; ++i) {
+    for (int k = 0; k < 4; ++k) {
+      table[i][k] = static_cast<float>(detail::dct_entry(8, 2 * i + 1, k) /
+                                       detail::dct_entry(8, 2 * i + 1, 0));
     }
-    if (keep > 2) {
-      float a = table[2][0] * y[2 * y_step], b = table[2][1] * y[2 * y_step];
-      if (keep > 6) {
-        a = a + table[6][0] * y[6 * y_step];
-        b = b + table[6][1] * y[6 * y_step];
-      }
-      even[0] = even[0] + a;
-      even[3] = even[3] - a;
-      even[1] = even[1] + b;
-      even[2] = even[2] - b;
-    }
-    for (int j = 0; j < 4; ++j) {
-      float terms[4];
+  }
+  return table;
+}();
+inline constexpr auto kScaled = [] {
+  std::array<Table<8>, 8> table{};
+  for (int u = 0; u < 8; ++u) {
+    for (int v = 0; v < 8; ++v) {
       for (int k = 0; k < 4; ++k) {
-        terms[k] = 2 * k + 1 < keep ? table[2 * k + 1][j] * y[(2 * k + 1) * y_step] : -0.0f;
+        table[u][v][k] = static_cast<float>(detail::alpha(u) * detail::dct_entry(8, v, k));
       }
-      const float odd = pairwise<4>(terms);
-      x[j * x_step] = keep > 1 ? even[j] + odd : even[j];
-      x[(7 - j) * x_step] = keep > 1 ? even[j] - odd : even[j];
     }
+  }
+  return table;
+}();
+
+// Coefficients u < keep of a column, over alpha_u.
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_column_8(int keep, const float* x,
+                                                           std::int64_t x_step, float* y,
+                                                           std::int64_t y_step) {
+  float s[4], d[4];
+  for (int k = 0; k < 4; ++k) {
+    const float a = x[k * x_step], b = x[(7 - k) * x_step];
+    s[k] = a + b;
+    d[k] = a - b;
+  }
+  const float e0 = s[0] + s[3], e1 = s[1] + s[2], o0 = s[0] - s[3], o1 = s[1] - s[2];
+  y[0] = e0 + e1;
+  if (keep > 2) y[2 * y_step] = std::fma(kRatio, o1, o0);
+  if (keep > 4) y[4 * y_step] = e0 - e1;
+  if (keep > 6) y[6 * y_step] = std::fma(kRatio, o0, -o1);
+  for (int u = 1; u < keep; u += 2) {
+    float sum = d[0];
+    for (int k = 1; k < 4; ++k) sum = std::fma(kOdd[u / 2][k], d[k], sum);
+    y[u * y_step] = sum;
+  }
+}
+
+// Coefficients v < keep of row u; the odd ones sum from the other end.
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_row_8(int u, int keep, const float* x, float* y) {
+  for (int v = 0; v < keep; ++v) {
+    float sum = 0;
+    for (int k = 0; k < 4; ++k) {
+      const int at = v % 2 == 0 ? k : 3 - k;
+      const float half = v % 2 == 0 ? x[at] + x[7 - at] : x[at] - x[7 - at];
+      sum = k == 0 ? half * kScaled[u][v][at] : std::fma(half, kScaled[u][v][at], sum);
+    }
+    y[v] = sum;
+  }
+}
+
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_row_8(int u, int keep, const float* y, float* x) {
+  for (int j = 0; j < 4; ++j) {
+    float even = y[0] * kScaled[u][0][j];
+    for (int v = 2; v < keep; v += 2) even = std::fma(y[v], kScaled[u][v][j], even);
+    float odd = -0.0f;
+    for (int v = 1; v < keep; v += 2) {
+      odd = v == 1 ? y[v] * kScaled[u][v][j] : std::fma(y[v], kScaled[u][v][j], odd);
+    }
+    x[j] = even + odd;
+    x[7 - j] = even - odd;
+  }
+}
+
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_column_8(int keep, const float* y,
+                                                           std::int64_t y_step, float* x,
+                                                           std::int64_t x_step) {
+  const float p = y[0];
+  float even[4] = {p, p, p, p};
+  if (keep > 4) {
+    const float q = y[4 * y_step];
+    even[0] = even[3] = p + q;
+    even[1] = even[2] = p - q;
+  }
+  if (keep > 2) {
+    float a = y[2 * y_step], b = kRatio * a;
+    if (keep > 6) {
+      const float c = y[6 * y_step];
+      b = std::fma(kRatio, a, -c);
+      a = std::fma(kRatio, c, a);
+    }
+    even[0] = even[0] + a;
+    even[3] = even[3] - a;
+    even[1] = even[1] + b;
+    even[2] = even[2] - b;
+  }
+  for (int j = 0; j < 4; ++j) {
+    float upper = even[j], lower = even[j];
+    if (keep > 1) {
+      float odd = j == 0 ? y[y_step] : y[y_step] * kOdd[0][j];
+      for (int u = 3; u < keep; u += 2) {
+        odd = j == 0 ? odd + y[u * y_step] : std::fma(y[u * y_step], kOdd[u / 2][j], odd);
+      }
+      upper = even[j] + odd;
+      lower = even[j] - odd;
+    }
+    x[j * x_step] = upper;
+    x[(7 - j) * x_step] = lower;
+  }
+}
+
+// ---- a whole block ------------------------------------------------------------------------------
+
+// Columns first, then rows, and back rows first, then columns. `coefs` is keep x keep; `x_row` is
+// the distance of the block's rows. Blocks of 8 are always of the DCT.
+template <int N>
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_block(const Table<N>& table, int keep,
+                                                        const float* x, std::int64_t x_row,
+                                                        float* coefs) {
+  float half[N * N];
+  if constexpr (N == 8) {
+    for (int j = 0; j < N; ++j) forward_column_8(keep, x + j, x_row, half + j, N);
+    for (int u = 0; u < keep; ++u) forward_row_8(u, keep, half + u * N, coefs + u * keep);
   } else {
-    inverse_line<N>(table, keep, y, y_step, x, x_step);
-  }
-}
-
-// A whole block: columns first, then rows, and back rows first, then columns. `coefs` is
-// keep x keep. `x_row` is the distance of the block's rows.
-template <int N>
-TUCKFOLD_HOST_DEVICE void forward_block(const Table<N>& table, int keep, const float* x,
-                                        std::int64_t x_row, float* coefs) {
-  float half[N * N];
-  for (int j = 0; j < N; ++j) forward_column<N>(table, keep, x + j, x_row, half + j, N);
-  for (int u = 0; u < keep; ++u) {
-    forward_line<N>(table, keep, half + u * N, 1, coefs + u * keep, 1);
+    for (int j = 0; j < N; ++j) forward_line<N>(table, keep, x + j, x_row, half + j, N);
+    for (int u = 0; u < keep; ++u) {
+      forward_line<N>(table, keep, half + u * N, 1, coefs + u * keep, 1);
+    }
   }
 }
 
 template <int N>
-TUCKFOLD_HOST_DEVICE void inverse_block(const Table<N>& table, int keep, const float* coefs,
-                                        float* x, std::int64_t x_row) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_block(const Table<N>& table, int keep,
+                                                        const float* coefs, float* x,
+                                                        std::int64_t x_row) {
   float half[N * N];
-  for (int u = 0; u < keep; ++u) {
-    inverse_line<N>(table, keep, coefs + u * keep, 1, half + u * N, 1);
+  if constexpr (N == 8) {
+    for (int u = 0; u < keep; ++u) inverse_row_8(u, keep, coefs + u * keep, half + u * N);
+    for (int j = 0; j < N; ++j) inverse_column_8(keep, half + j, N, x + j, x_row);
+  } else {
+    for (int u = 0; u < keep; ++u) {
+      inverse_line<N>(table, keep, coefs + u * keep, 1, half + u * N, 1);
+    }
+    for (int j = 0; j < N; ++j) inverse_line<N>(table, keep, half + j, N, x + j, x_row);
   }
-  for (int j = 0; j < N; ++j) inverse_column<N>(table, keep, half + j, N, x + j, x_row);
 }
 
 }  // namespace tuckfold::dct_chop

@@ -38,15 +38,6 @@ constexpr int lanes_of(D) {
   return static_cast<int>(hn::MaxLanes(D()));
 }
 
-// Up to four terms, pairwise.
-template <int Terms, class V>
-HWY_INLINE V sum_terms(const V* t) {
-  if constexpr (Terms == 1) return t[0];
-  if constexpr (Terms == 2) return hn::Add(t[0], t[1]);
-  if constexpr (Terms == 3) return hn::Add(hn::Add(t[0], t[1]), t[2]);
-  if constexpr (Terms == 4) return hn::Add(hn::Add(t[0], t[1]), hn::Add(t[2], t[3]));
-}
-
 // Lane k: v_{7-k} + v_k; lane 7-k: v_k - v_{7-k}; within each eight lanes.
 template <class D>
 struct Fold {
@@ -59,39 +50,47 @@ struct Fold {
   }();
   alignas(64) static constexpr auto kSigns = [] {
     std::array<float, kLanes> signs{};
-    for (int i = 0; i < kLanes; ++i) signs[i] = i % 8 < 4 ? 1.0f : -1.0f;
+    for (int i = 0; i < kLanes; ++i) signs[i] = i % 8 < 4 ? 0.0f : -0.0f;
     return signs;
   }();
 
   explicit HWY_INLINE Fold(D d)
       : mirror(hn::SetTableIndices(d, kMirror.data())), signs(hn::Load(d, kSigns.data())) {}
-  // A product with 1 or -1 is exact, so this rounds once, as a sum does.
   HWY_INLINE V operator()(V v) const {
-    return hn::MulAdd(v, signs, hn::TableLookupLanes(v, mirror));
+    return hn::Add(hn::TableLookupLanes(v, mirror), hn::Xor(v, signs));
   }
 
   decltype(hn::SetTableIndices(D(), kMirror.data())) mirror;
   V signs;
 };
 
-// Which lanes four terms look up, and what they are multiplied with.
-template <int kLanes>
+// Which lanes up to four terms look up, and what they are multiplied with in each row.
+template <int K, int kLanes>
 struct Plan {
   alignas(64) std::array<std::array<std::int32_t, kLanes>, 4> lanes{};
-  alignas(64) std::array<std::array<float, kLanes>, 4> factors{};
+  alignas(64) std::array<std::array<std::array<float, kLanes>, 4>, K> factors{};
 };
+
+// The sum of terms over looked-up lanes, each added to those before it.
+template <int Terms, class D, class Factors, class Lookup>
+HWY_INLINE hn::Vec<D> dot(D d, const Factors& factors, const Lookup& lookup) {
+  auto sum = hn::Mul(lookup(0), hn::Load(d, factors[0].data()));
+  for (int k = 1; k < Terms; ++k) sum = hn::MulAdd(lookup(k), hn::Load(d, factors[k].data()), sum);
+  return sum;
+}
 
 // ---- pack ---------------------------------------------------------------------------------------
 
-// Lane o of a packed row: coefficient o % K of block o / K, from folded rows put end to end.
+// Lane o of a packed row: coefficient o % K of block o / K, from folded rows put end to end. A
+// block's second four lanes are d3 d2 d1 d0, the order in which odd coefficients sum.
 template <int K, int kLanes, int kBlocks>
-constexpr Plan<kLanes> forward_plan() {
-  Plan<kLanes> plan;
+constexpr Plan<K, kLanes> forward_plan() {
+  Plan<K, kLanes> plan;
   for (int o = 0; o < kBlocks * K; ++o) {
     const int block = o / K, v = o % K;
     for (int k = 0; k < 4; ++k) {
-      plan.lanes[k][o] = block * 8 + (v % 2 == 0 ? k : 7 - k);
-      plan.factors[k][o] = kDct<8>[v][k];
+      plan.lanes[k][o] = block * 8 + (v % 2 == 0 ? k : 4 + k);
+      for (int u = 0; u < K; ++u) plan.factors[u][k][o] = kScaled[u][v][v % 2 == 0 ? k : 3 - k];
     }
   }
   return plan;
@@ -106,16 +105,20 @@ class Ahead {
   HWY_INLINE void lines(int count) {
     for (int i = 0; i < count; ++i, next_ += 64) __builtin_prefetch(next_, 0, 2);
   }
+  // As lines(), for steps that do not read whole ones.
+  HWY_INLINE void values(int count) {
+    waiting_ += count;
+    for (; waiting_ >= 16; waiting_ -= 16, next_ += 64) __builtin_prefetch(next_, 0, 2);
+  }
 
  private:
   const char* next_;
+  int waiting_ = 0;
 };
 
-// The first K coefficients of each of a vector's columns; rows[r] + col is the r-th row.
+// Coefficients u < K, over alpha_u, of each of a vector's columns; rows[r] + col is the r-th row.
 template <int K, class D, class V = hn::Vec<D>>
 HWY_INLINE void forward_columns(D d, const float* const* rows, std::int64_t col, V* y) {
-  const auto& t = kDct<8>;
-  const auto mul = [&](V v, float factor) HWY_ATTR { return hn::Mul(v, hn::Set(d, factor)); };
   V s[4], e[4];
   for (int k = 0; k < 4; ++k) {
     const V a = hn::LoadU(d, rows[k] + col), b = hn::LoadU(d, rows[7 - k] + col);
@@ -123,17 +126,15 @@ HWY_INLINE void forward_columns(D d, const float* const* rows, std::int64_t col,
     e[k] = hn::Sub(a, b);
   }
   const V e0 = hn::Add(s[0], s[3]), e1 = hn::Add(s[1], s[2]);
-  y[0] = mul(hn::Add(e0, e1), t[0][0]);
-  if constexpr (K > 4) y[4] = mul(hn::Sub(e0, e1), t[4][0]);
-  if constexpr (K > 2) {
-    const V o0 = hn::Sub(s[0], s[3]), o1 = hn::Sub(s[1], s[2]);
-    y[2] = hn::Add(mul(o0, t[2][0]), mul(o1, t[2][1]));
-    if constexpr (K > 6) y[6] = hn::Add(mul(o0, t[6][0]), mul(o1, t[6][1]));
-  }
+  const V o0 = hn::Sub(s[0], s[3]), o1 = hn::Sub(s[1], s[2]);
+  const V ratio = hn::Set(d, kRatio);
+  y[0] = hn::Add(e0, e1);
+  if constexpr (K > 2) y[2] = hn::MulAdd(ratio, o1, o0);
+  if constexpr (K > 4) y[4] = hn::Sub(e0, e1);
+  if constexpr (K > 6) y[6] = hn::MulSub(ratio, o0, o1);
   for (int u = 1; u < K; u += 2) {
-    const V terms[4] = {mul(e[0], t[u][0]), mul(e[1], t[u][1]), mul(e[2], t[u][2]),
-                        mul(e[3], t[u][3])};
-    y[u] = sum_terms<4>(terms);
+    y[u] = e[0];
+    for (int k = 1; k < 4; ++k) y[u] = hn::MulAdd(hn::Set(d, kOdd[u / 2][k]), e[k], y[u]);
   }
 }
 
@@ -148,12 +149,9 @@ HWY_INLINE void forward_step(D d, const float* const* rows, std::int64_t col, co
   forward_columns<K>(d, rows, col, y);
   for (int u = 0; u < K; ++u) {
     const V folded = fold(y[u]);
-    V terms[4];
-    for (int k = 0; k < 4; ++k) {
-      const auto lanes = hn::SetTableIndices(d, kPlan.lanes[k].data());
-      terms[k] = hn::Mul(hn::TableLookupLanes(folded, lanes), hn::Load(d, kPlan.factors[k].data()));
-    }
-    put(u, sum_terms<4>(terms));
+    put(u, dot<4>(d, kPlan.factors[u], [&](int k) HWY_ATTR {
+          return hn::TableLookupLanes(folded, hn::SetTableIndices(d, kPlan.lanes[k].data()));
+        }));
   }
 }
 
@@ -288,15 +286,15 @@ template <int K, class D, class Put>
 HWY_INLINE void forward_step_in_slots(D d, const float* const* rows, std::int64_t col,
                                       const Put& put) {
   using V = hn::Vec<D>;
-  // Folded, the second 128 bits of a block are d3 d2 d1 d0. Summing them in this order is the same:
-  // (t3 + t2) + (t1 + t0) = (t0 + t1) + (t2 + t3) to the bit.
   alignas(64) static constexpr auto kFactors = [] {
-    std::array<std::array<float, 16>, 4> factors{};
-    for (int k = 0; k < 4; ++k) {
-      for (int i = 0; i < 16; ++i) {
-        const bool odd = i % 8 >= 4;
-        const int v = i % 4 * 2 + (odd ? 1 : 0);
-        factors[k][i] = v < K ? kDct<8>[v][odd ? 3 - k : k] : 0.0f;
+    std::array<std::array<std::array<float, 16>, 4>, K> factors{};
+    for (int u = 0; u < K; ++u) {
+      for (int k = 0; k < 4; ++k) {
+        for (int i = 0; i < 16; ++i) {
+          const bool odd = i % 8 >= 4;
+          const int v = i % 4 * 2 + (odd ? 1 : 0);
+          factors[u][k][i] = v < K ? kScaled[u][v][odd ? 3 - k : k] : 0.0f;
+        }
       }
     }
     return factors;
@@ -306,11 +304,9 @@ HWY_INLINE void forward_step_in_slots(D d, const float* const* rows, std::int64_
   forward_columns<K>(d, rows, col, y);
   for (int u = 0; u < K; ++u) {
     const V folded = fold(y[u]);
-    const V terms[4] = {hn::Mul(hn::Broadcast<0>(folded), hn::Load(d, kFactors[0].data())),
-                        hn::Mul(hn::Broadcast<1>(folded), hn::Load(d, kFactors[1].data())),
-                        hn::Mul(hn::Broadcast<2>(folded), hn::Load(d, kFactors[2].data())),
-                        hn::Mul(hn::Broadcast<3>(folded), hn::Load(d, kFactors[3].data()))};
-    put(u, sum_terms<4>(terms));
+    const V lanes[4] = {hn::Broadcast<0>(folded), hn::Broadcast<1>(folded),
+                        hn::Broadcast<2>(folded), hn::Broadcast<3>(folded)};
+    put(u, dot<4>(d, kFactors[u], [&](int k) HWY_ATTR { return lanes[k]; }));
   }
 }
 
@@ -325,12 +321,8 @@ HWY_INLINE void forward_step_two(D d, const float* const* rows, std::int64_t col
   forward_columns<K>(d, rows, col + 16, right);
   for (int u = 0; u < K; ++u) {
     const V a = fold(left[u]), b = fold(right[u]);
-    V terms[4];
-    for (int k = 0; k < 4; ++k) {
-      terms[k] =
-          hn::Mul(lookup_two(a, b, kPlan.lanes[k].data()), hn::Load(d, kPlan.factors[k].data()));
-    }
-    put(u, sum_terms<4>(terms));
+    put(u, dot<4>(d, kPlan.factors[u],
+                  [&](int k) HWY_ATTR { return lookup_two(a, b, kPlan.lanes[k].data()); }));
   }
 }
 
@@ -369,14 +361,16 @@ HWY_ATTR HWY_NOINLINE void forward_slots(const float* in, std::int64_t cols, std
 // Lane j < 4 of a block: E_j, lane 7-j: O_j, from a packed row with zeros behind it. A term that is
 // left out is the product of such a zero with -1: -0, which adds nothing.
 template <int K, int kLanes>
-constexpr Plan<kLanes> inverse_plan() {
-  Plan<kLanes> plan;
+constexpr Plan<K, kLanes> inverse_plan() {
+  Plan<K, kLanes> plan;
   for (int lane = 0; lane < kLanes; ++lane) {
     const int block = lane / 8, at = lane % 8;
     for (int k = 0; k < (K + 1) / 2; ++k) {
       const int v = 2 * k + (at < 4 ? 0 : 1);
       plan.lanes[k][lane] = v < K ? block * K + v : kLanes - 1;
-      plan.factors[k][lane] = v < K ? kDct<8>[v][at < 4 ? at : 7 - at] : -1.0f;
+      for (int u = 0; u < K; ++u) {
+        plan.factors[u][k][lane] = v < K ? kScaled[u][v][at < 4 ? at : 7 - at] : -1.0f;
+      }
     }
   }
   return plan;
@@ -388,36 +382,29 @@ HWY_INLINE void inverse_step(D d, const float* in, std::int64_t in_row, float* c
                              std::int64_t col, Ahead& ahead) {
   using V = hn::Vec<D>;
   constexpr int kLanes = lanes_of(D());
-  constexpr int kTerms = (K + 1) / 2, kOdd = K / 2;
   static constexpr auto kPlan = inverse_plan<K, kLanes>();
   const Fold<D> fold(d);
-  const auto& t = kDct<8>;
-  const auto mul = [&](V v, float factor) HWY_ATTR { return hn::Mul(v, hn::Set(d, factor)); };
   V y[K];
   for (int u = 0; u < K; ++u, in += in_row) {
     const V packed =
         K == 8 ? hn::LoadU(d, in) : hn::MaskedLoad(hn::FirstN(d, kLanes / 8 * K), d, in);
-    V terms[kTerms];
-    for (int k = 0; k < kTerms; ++k) {
-      const auto lanes = hn::SetTableIndices(d, kPlan.lanes[k].data());
-      terms[k] = hn::Mul(hn::TableLookupLanes(packed, lanes), hn::Load(d, kPlan.factors[k].data()));
-    }
     // x_j = E_j + O_j, and mirrored E_j - O_j.
-    y[u] = fold(sum_terms<kTerms>(terms));
+    y[u] = fold(dot<(K + 1) / 2>(d, kPlan.factors[u], [&](int k) HWY_ATTR {
+      return hn::TableLookupLanes(packed, hn::SetTableIndices(d, kPlan.lanes[k].data()));
+    }));
   }
-  ahead.lines((kLanes / 8 * K * K + 15) / 16);
-  const V p = mul(y[0], t[0][0]);
-  V even[4] = {p, p, p, p};
+  ahead.values(kLanes / 8 * K * K);
+  V even[4] = {y[0], y[0], y[0], y[0]};
   if constexpr (K > 4) {
-    const V q = mul(y[4], t[4][0]);
-    even[0] = even[3] = hn::Add(p, q);
-    even[1] = even[2] = hn::Sub(p, q);
+    even[0] = even[3] = hn::Add(y[0], y[4]);
+    even[1] = even[2] = hn::Sub(y[0], y[4]);
   }
   if constexpr (K > 2) {
-    V a = mul(y[2], t[2][0]), b = mul(y[2], t[2][1]);
+    const V ratio = hn::Set(d, kRatio);
+    V a = y[2], b = hn::Mul(ratio, y[2]);
     if constexpr (K > 6) {
-      a = hn::Add(a, mul(y[6], t[6][0]));
-      b = hn::Add(b, mul(y[6], t[6][1]));
+      a = hn::MulAdd(ratio, y[6], y[2]);
+      b = hn::MulSub(ratio, y[2], y[6]);
     }
     even[0] = hn::Add(even[0], a);
     even[3] = hn::Sub(even[3], a);
@@ -426,10 +413,11 @@ HWY_INLINE void inverse_step(D d, const float* in, std::int64_t in_row, float* c
   }
   for (int j = 0; j < 4; ++j) {
     V upper = even[j], lower = even[j];
-    if constexpr (kOdd > 0) {
-      V terms[kOdd];
-      for (int k = 0; k < kOdd; ++k) terms[k] = mul(y[2 * k + 1], t[2 * k + 1][j]);
-      const V odd = sum_terms<kOdd>(terms);
+    if constexpr (K > 1) {
+      V odd = j == 0 ? y[1] : hn::Mul(y[1], hn::Set(d, kOdd[0][j]));
+      for (int u = 3; u < K; u += 2) {
+        odd = j == 0 ? hn::Add(odd, y[u]) : hn::MulAdd(y[u], hn::Set(d, kOdd[u / 2][j]), odd);
+      }
       upper = hn::Add(even[j], odd);
       lower = hn::Sub(even[j], odd);
     }
@@ -443,17 +431,25 @@ HWY_INLINE void inverse_step(D d, const float* in, std::int64_t in_row, float* c
   }
 }
 
+// Strips of K packed rows, in_row apart, to strips of eight rows that lie strip_step apart.
 template <int K, bool kStream>
-HWY_ATTR HWY_NOINLINE void inverse_strip(const float* in, std::int64_t in_row, std::int64_t cols,
-                                         float* const* rows) {
+HWY_ATTR HWY_NOINLINE void inverse_strips(const float* in, std::int64_t in_row, std::int64_t cols,
+                                          std::int64_t strips, float* const* first_rows,
+                                          std::int64_t strip_step) {
   const hn::CappedTag<float, 16> wide;
   Ahead ahead(in);
-  std::int64_t col = 0;
-  for (; col + lanes_of(wide) <= cols; col += lanes_of(wide)) {
-    inverse_step<K, kStream>(wide, in + col / 8 * K, in_row, rows, col, ahead);
-  }
-  if (col < cols) {
-    inverse_step<K, kStream>(hn::CappedTag<float, 8>(), in + col / 8 * K, in_row, rows, col, ahead);
+  float* rows[8];
+  for (int r = 0; r < 8; ++r) rows[r] = first_rows[r];
+  for (std::int64_t strip = 0; strip < strips; ++strip, in += K * in_row) {
+    std::int64_t col = 0;
+    for (; col + lanes_of(wide) <= cols; col += lanes_of(wide)) {
+      inverse_step<K, kStream>(wide, in + col / 8 * K, in_row, rows, col, ahead);
+    }
+    if (col < cols) {
+      inverse_step<K, kStream>(hn::CappedTag<float, 8>(), in + col / 8 * K, in_row, rows, col,
+                               ahead);
+    }
+    for (float*& row : rows) row += strip_step;
   }
 }
 

@@ -30,7 +30,7 @@ constexpr int kMaxBlock = 16;
 // `block` rows, cols wide, to and from `keep` packed rows; those of `forward` lie side by side.
 using ForwardFn = void (*)(int keep, const float* const* rows, std::int64_t cols, float* out);
 using InverseFn = void (*)(int keep, const float* in, std::int64_t in_row, std::int64_t cols,
-                           float* const* rows);
+                           std::int64_t strips, float* const* rows, std::int64_t strip_step);
 // Strips that lie one behind the other in memory straight to a stored f32 output at a cache line.
 using FastFn = void (*)(const float* in, std::int64_t cols, std::int64_t strips, float* out,
                         bool stream);
@@ -67,15 +67,17 @@ void forward_plain(int keep, const float* const* rows, std::int64_t cols, float*
 
 template <int N, bool kZfp = false>
 void inverse_plain(int keep, const float* in, std::int64_t in_row, std::int64_t cols,
-                   float* const* rows) {
+                   std::int64_t strips, float* const* rows, std::int64_t strip_step) {
   float x[N * N], coefs[N * N];
-  for (std::int64_t b = 0; b < cols / N; ++b) {
-    for (int u = 0; u < keep; ++u) {
-      std::memcpy(coefs + u * keep, in + u * in_row + b * keep,
-                  static_cast<std::size_t>(keep) * sizeof(float));
+  for (std::int64_t strip = 0; strip < strips; ++strip, in += keep * in_row) {
+    for (std::int64_t b = 0; b < cols / N; ++b) {
+      for (int u = 0; u < keep; ++u)
+        std::copy_n(in + u * in_row + b * keep, keep, coefs + u * keep);
+      inverse_block<N>(inverse_table<N, kZfp>(), keep, coefs, x, N);
+      for (int r = 0; r < N; ++r) {
+        std::memcpy(rows[r] + strip * strip_step + b * N, x + r * N, N * sizeof(float));
+      }
     }
-    inverse_block<N>(inverse_table<N, kZfp>(), keep, coefs, x, N);
-    for (int r = 0; r < N; ++r) std::memcpy(rows[r] + b * N, x + r * N, N * sizeof(float));
   }
 }
 
@@ -86,8 +88,9 @@ void forward_8(int, const float* const* rows, std::int64_t cols, float* out) {
   forward_strip<K>(rows, cols, out);
 }
 template <int K, bool kStream>
-void inverse_8(int, const float* in, std::int64_t in_row, std::int64_t cols, float* const* rows) {
-  inverse_strip<K, kStream>(in, in_row, cols, rows);
+void inverse_8(int, const float* in, std::int64_t in_row, std::int64_t cols, std::int64_t strips,
+               float* const* rows, std::int64_t strip_step) {
+  inverse_strips<K, kStream>(in, in_row, cols, strips, rows, strip_step);
 }
 #endif
 
@@ -374,16 +377,31 @@ void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end
   writer.finish();
 }
 
+// How many strips from `strip` on lie one behind the other, whole and f32, so that they can be
+// unpacked in one go; at least one, of which nothing is said.
+std::int64_t dense_strips(const UnpackJob& job, std::int64_t strip, std::int64_t most) {
+  const Geometry& g = job.geometry;
+  const Params& p = job.params;
+  const std::int64_t strip_elems = p.block * g.cols;
+  const bool whole = g.rows % p.block == 0 && g.cols % p.block == 0 && strip_elems <= kStripFloats;
+  if (!whole || p.triangle || p.coef != DType::F32 || job.out->dtype() != DType::F32) return 1;
+  const std::int64_t run = job.out->run_length(strip * strip_elems, most * strip_elems);
+  return std::max<std::int64_t>(run / strip_elems, 1);
+}
+
 void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
   const Params& p = job.params;
   const Geometry& g = job.geometry;
   const Kernels kernels = kernels_of(p);
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
   const std::int64_t strip_values = g.block_cols * p.values_per_block();
+  const bool aligned_in = reinterpret_cast<std::uintptr_t>(job.in) % alignof(float) == 0;
   alignas(64) float linear[kStripFloats + kSlack];
   alignas(64) float square[kStripFloats + kMaxBlock * kSlack];
   alignas(64) float buffer[kStripFloats];
-  for (std::int64_t strip = begin; strip < end; ++strip) {
+  std::int64_t strips = 1;
+  for (std::int64_t strip = begin; strip < end; strip += strips) {
+    strips = aligned_in ? dense_strips(job, strip, end - strip) : 1;
     for_each_part(p, g, strip, [&](const Part& part) {
       const std::int64_t blocks = part.cols / p.block, first_block = part.first / p.block;
       const std::byte* strip_at = job.in + strip * strip_values * width;
@@ -398,7 +416,7 @@ void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t
       } else {
         const std::byte* at = strip_at + first_block * p.keep * width;
         const std::int64_t stored_row = g.block_cols * p.keep;
-        if (p.coef == DType::F32 && reinterpret_cast<std::uintptr_t>(at) % alignof(float) == 0) {
+        if (p.coef == DType::F32 && aligned_in) {
           coefs = reinterpret_cast<const float*>(at);
           coef_row = stored_row;
         } else {
@@ -408,16 +426,17 @@ void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t
         }
       }
       float* rows[kMaxBlock];
+      const std::int64_t strip_step = p.block * g.cols;
       if (direct_rows(*job.out, p, g, part, rows)) {
         bool lines = job.stream && kernels.inverse_streaming != nullptr && part.cols % 16 == 0;
         for (int r = 0; r < p.block; ++r)
           lines &= reinterpret_cast<std::uintptr_t>(rows[r]) % 64 == 0;
         (lines ? kernels.inverse_streaming : kernels.inverse)(p.keep, coefs, coef_row, part.cols,
-                                                              rows);
+                                                              strips, rows, strip_step);
         return;
       }
       for (int r = 0; r < p.block; ++r) rows[r] = buffer + r * part.cols;
-      kernels.inverse(p.keep, coefs, coef_row, part.cols, rows);
+      kernels.inverse(p.keep, coefs, coef_row, part.cols, 1, rows, 0);
       for (int r = 0; r < part.valid_rows; ++r) {
         job.out->scatter((part.plane_row + r) * g.cols + part.first, part.valid_cols, rows[r]);
       }
