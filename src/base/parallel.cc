@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -20,10 +19,7 @@ namespace {
 
 using detail::RangeFn;
 
-constexpr int kMaxWorkers = 254;
-// A generation is a turn number and, below kTurn, how many ranges its job has: a worker that has no
-// range must not look at the job, which may be the next one by then.
-constexpr std::uint64_t kTurn = 256;
+constexpr int kMaxWorkers = 255;
 constexpr auto kSpin = std::chrono::microseconds(50);
 
 // A short loop costs less than handing it over, so a range is at least one part and threads are
@@ -47,19 +43,14 @@ class Pool {
     const std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
     if (!owner.owns_lock()) return false;
     const int helpers = start_workers(job.ranges - 1);
-    Job fitted = job;
-    fitted.ranges = helpers + 1;
-    job_ = fitted;
+    job_ = job;
+    job_.ranges = helpers + 1;
     pending_.store(helpers, std::memory_order_relaxed);
-    {
-      // The lock pairs with a worker that is about to sleep, so that no wake-up is lost.
-      const std::lock_guard<std::mutex> lock(mutex_);
-      const std::uint64_t turn = generation_.load(std::memory_order_relaxed) / kTurn + 1;
-      generation_.store(turn * kTurn + static_cast<std::uint64_t>(fitted.ranges),
-                        std::memory_order_release);
+    for (int i = 0; i < helpers; ++i) {
+      turns_[i].number.fetch_add(1, std::memory_order_release);
+      turns_[i].number.notify_one();
     }
-    if (sleepers_.load(std::memory_order_acquire) > 0) wake_.notify_all();
-    fitted.run_range(0);
+    job_.run_range(0);
     for (int spins = 0; pending_.load(std::memory_order_acquire) > 0; ++spins) {
       if (spins < 10000) {
         pause();
@@ -71,6 +62,11 @@ class Pool {
   }
 
  private:
+  // A worker waits for its own number to change, so that only those who have a range wake up.
+  struct alignas(64) Turn {
+    std::atomic<unsigned> number{0};
+  };
+
   static void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -83,10 +79,8 @@ class Pool {
   int start_workers(int wanted) {
     wanted = std::min(wanted, kMaxWorkers);
     while (workers_ < wanted) {
-      const int index = workers_ + 1;
-      const std::uint64_t seen = generation_.load(std::memory_order_relaxed);
       try {
-        std::thread([this, index, seen] { work(index, seen); }).detach();
+        std::thread([this, index = workers_] { work(index); }).detach();
       } catch (const std::system_error&) {
         break;
       }
@@ -95,39 +89,31 @@ class Pool {
     return std::min(wanted, workers_);
   }
 
-  void work(int index, std::uint64_t seen) noexcept {
-    for (;;) {
-      wait_for_change(seen);
-      seen = generation_.load(std::memory_order_acquire);
-      if (static_cast<std::uint64_t>(index) < seen % kTurn) {
-        job_.run_range(index);
-        pending_.fetch_sub(1, std::memory_order_release);
-      }
+  void work(int index) noexcept {
+    std::atomic<unsigned>& number = turns_[index].number;
+    for (unsigned seen = 0;; ++seen) {
+      wait_for_change(number, seen);
+      job_.run_range(index + 1);
+      pending_.fetch_sub(1, std::memory_order_release);
     }
   }
 
-  void wait_for_change(std::uint64_t seen) {
+  static void wait_for_change(std::atomic<unsigned>& number, unsigned seen) {
     const auto deadline = std::chrono::steady_clock::now() + kSpin;
-    while (std::chrono::steady_clock::now() < deadline) {
+    do {
       for (int i = 0; i < 32; ++i) {
-        if (generation_.load(std::memory_order_acquire) != seen) return;
+        if (number.load(std::memory_order_acquire) != seen) return;
         pause();
       }
-    }
-    std::unique_lock<std::mutex> lock(mutex_);
-    sleepers_.fetch_add(1, std::memory_order_release);
-    wake_.wait(lock, [&] { return generation_.load(std::memory_order_acquire) != seen; });
-    sleepers_.fetch_sub(1, std::memory_order_release);
+    } while (std::chrono::steady_clock::now() < deadline);
+    number.wait(seen, std::memory_order_acquire);
   }
 
   std::mutex owner_;  // held for the length of one loop
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::atomic<std::uint64_t> generation_{0};
   std::atomic<int> pending_{0};
-  std::atomic<int> sleepers_{0};
   Job job_{};
   int workers_ = 0;
+  Turn turns_[kMaxWorkers];
 };
 
 // Never destroyed: workers outlive main's statics. After a fork the child makes a new one over it,
