@@ -52,7 +52,7 @@ class Pool {
     }
     job_.run_range(0);
     for (int spins = 0; pending_.load(std::memory_order_acquire) > 0; ++spins) {
-      if (spins < 10000) {
+      if (spins < 100) {
         pause();
       } else {
         sched_yield();  // the worker may be waiting for this very core
