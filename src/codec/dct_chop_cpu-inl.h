@@ -25,9 +25,6 @@ HWY_BEFORE_NAMESPACE();
 namespace tuckfold::dct_chop::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Reads are announced this far ahead: rows that lie side by side defeat the hardware's own guesses.
-constexpr std::int64_t kAheadBytes = 16384;
-
 #undef TUCKFOLD_DCT_CHOP_SLOTS
 #define TUCKFOLD_DCT_CHOP_SLOTS (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
 
@@ -96,12 +93,13 @@ constexpr Plan<K, kLanes> forward_plan() {
   return plan;
 }
 
-// Announces the cache lines that will be read kAheadBytes from now. In the order of addresses,
-// which is not the order of reading: only so do the hardware's own prefetchers join in.
+// Announces the cache lines that will be read a strip and some from now. In the order of addresses,
+// which is not the order of reading: only so do the hardware's own prefetchers join in. A strip's
+// last row is announced at its end and read at the next one's beginning, hence a strip *and* some.
 class Ahead {
  public:
-  explicit HWY_INLINE Ahead(const float* from)
-      : next_(reinterpret_cast<const char*>(from) + kAheadBytes) {}
+  HWY_INLINE Ahead(const float* from, std::int64_t strip_floats)
+      : next_(reinterpret_cast<const char*>(from) + strip_floats * 4 + kAheadBytes) {}
   HWY_INLINE void lines(int count) {
     for (int i = 0; i < count; ++i, next_ += 64) __builtin_prefetch(next_, 0, 2);
   }
@@ -112,6 +110,7 @@ class Ahead {
   }
 
  private:
+  static constexpr std::int64_t kAheadBytes = 16384;
   const char* next_;
   int waiting_ = 0;
 };
@@ -159,7 +158,7 @@ HWY_INLINE void forward_step(D d, const float* const* rows, std::int64_t col, co
 template <int K>
 HWY_ATTR HWY_NOINLINE void forward_strip(const float* const* rows, std::int64_t cols, float* out) {
   const std::int64_t row_values = cols / 8 * K;
-  Ahead ahead(rows[0]);
+  Ahead ahead(rows[0], 8 * cols);
   const auto step = [&]<class D>(D d, std::int64_t col) HWY_ATTR {
     constexpr int kLanes = lanes_of(D());
     float* at = out + col / 8 * K;
@@ -218,6 +217,7 @@ struct Drain {
 
   const float* slots = nullptr;
   float* to = nullptr;
+  std::int64_t to_step = 0;  // floats from one group's lines to the next one's
   std::int64_t groups = 0;
   bool stream = false;
 
@@ -229,7 +229,7 @@ struct Drain {
         move<false>();
       }
       slots += kSlots * 16;
-      to += kLines * 16;
+      to += to_step;
     }
   }
 
@@ -312,13 +312,16 @@ HWY_INLINE void forward_step_in_slots(D d, const float* const* rows, std::int64_
 
 // Two vectors of columns at a time where their packed rows fit into one.
 template <int K, class D, class Put>
-HWY_INLINE void forward_step_two(D d, const float* const* rows, std::int64_t col, const Put& put) {
+HWY_INLINE void forward_step_two(D d, const float* const* rows, std::int64_t col, Ahead& ahead,
+                                 const Put& put) {
   using V = hn::Vec<D>;
   static constexpr auto kPlan = forward_plan<K, 16, 4>();
   const Fold<D> fold(d);
   V left[K], right[K];
   forward_columns<K>(d, rows, col, left);
+  ahead.lines(8);
   forward_columns<K>(d, rows, col + 16, right);
+  ahead.lines(8);
   for (int u = 0; u < K; ++u) {
     const V a = fold(left[u]), b = fold(right[u]);
     put(u, dot<4>(d, kPlan.factors[u],
@@ -326,7 +329,52 @@ HWY_INLINE void forward_step_two(D d, const float* const* rows, std::int64_t col
   }
 }
 
-// Strips that lie one behind the other, to slots; cols is a multiple of 8 * kSlotBlocks<K>.
+// One slot of each row, at `at` and row_step slots further on, from eight rows.
+template <int K, class D>
+HWY_INLINE void forward_slot(D d, const float* const* rows, std::int64_t slot, float* at,
+                             std::int64_t row_step, Ahead& ahead) {
+  const auto put = [&](int u, hn::Vec<D> row)
+                       HWY_ATTR { hn::Store(row, d, at + u * row_step * 16); };
+  if constexpr (kSlotBlocks<K> == 4) {
+    forward_step_two<K>(d, rows, slot * 32, ahead, put);
+  } else {
+    forward_step_in_slots<K>(d, rows, slot * 16, put);
+    ahead.lines(8);
+  }
+}
+
+// Strips that lie one behind the other, straight to `out`, where rows are whole groups of slots. As
+// soon as every row has a group, those leave, each to its row, while the next are made.
+template <int K>
+HWY_ATTR HWY_NOINLINE void forward_rows(const float* in, std::int64_t cols, std::int64_t strips,
+                                        float* out, bool stream) {
+  constexpr int kSlots = Drain<K>::kSlots;
+  constexpr int kGroups = (K + kSlots - 1) / kSlots;  // to drain at each slot
+  const hn::CappedTag<float, 16> d;
+  const std::int64_t segments = cols / 8 / kSlotBlocks<K> / kSlots;
+  const std::int64_t row_values = cols / 8 * K;
+  alignas(64) float buffers[2][K * kSlots * 16];
+  Drain<K> drain{.to_step = row_values, .stream = stream};
+  Ahead ahead(in, 8 * cols);
+  int turn = 0;
+  for (std::int64_t strip = 0; strip < strips; ++strip, in += 8 * cols, out += K * row_values) {
+    const float* rows[8];
+    for (int r = 0; r < 8; ++r) rows[r] = in + r * cols;
+    for (std::int64_t segment = 0; segment < segments; ++segment, turn ^= 1) {
+      for (int i = 0; i < kSlots; ++i) {
+        forward_slot<K>(d, rows, segment * kSlots + i, buffers[turn] + i * 16, kSlots, ahead);
+        drain.step(kGroups);
+      }
+      drain.slots = buffers[turn];
+      drain.to = out + segment * Drain<K>::kLines * 16;
+      drain.groups = K;
+    }
+  }
+  drain.step(K);
+}
+
+// The same for any row of whole slots, to the slots of whole strips in their order; what `waiting`
+// holds leaves meanwhile.
 template <int K>
 HWY_ATTR HWY_NOINLINE void forward_slots(const float* in, std::int64_t cols, std::int64_t strips,
                                          float* out, Drain<K>& waiting) {
@@ -335,20 +383,12 @@ HWY_ATTR HWY_NOINLINE void forward_slots(const float* in, std::int64_t cols, std
   const hn::CappedTag<float, 16> d;
   const std::int64_t row_slots = cols / 8 / kBlocks;
   Drain<K> drain = waiting;  // in registers
-  Ahead ahead(in);
+  Ahead ahead(in, 8 * cols);
   for (std::int64_t strip = 0; strip < strips; ++strip, in += 8 * cols) {
     const float* rows[8];
     for (int r = 0; r < 8; ++r) rows[r] = in + r * cols;
     for (std::int64_t i = 0; i < row_slots; ++i) {
-      float* at = out + (strip * K * row_slots + i) * 16;
-      const auto put = [&](int u, hn::Vec<decltype(d)> row)
-                           HWY_ATTR { hn::Store(row, d, at + u * row_slots * 16); };
-      if constexpr (kBlocks == 4) {
-        forward_step_two<K>(d, rows, i * 32, put);
-      } else {
-        forward_step_in_slots<K>(d, rows, i * 16, put);
-      }
-      ahead.lines(kBlocks * 4);
+      forward_slot<K>(d, rows, i, out + (strip * K * row_slots + i) * 16, row_slots, ahead);
       drain.step(kGroups);
     }
   }
@@ -437,7 +477,7 @@ HWY_ATTR HWY_NOINLINE void inverse_strips(const float* in, std::int64_t in_row, 
                                           std::int64_t strips, float* const* first_rows,
                                           std::int64_t strip_step) {
   const hn::CappedTag<float, 16> wide;
-  Ahead ahead(in);
+  Ahead ahead(in, K * in_row);
   float* rows[8];
   for (int r = 0; r < 8; ++r) rows[r] = first_rows[r];
   for (std::int64_t strip = 0; strip < strips; ++strip, in += K * in_row) {

@@ -101,17 +101,21 @@ template <int K>
 HWY_ATTR void fast_8(const float* in, std::int64_t cols, std::int64_t strips, float* out,
                      bool stream) {
   using Out = Drain<K>;
-  const std::int64_t strip_slots = cols / 8 / kSlotBlocks<K> * K;
-  const std::int64_t at_a_time = HWY_MAX(kFlushFloats / 16 / strip_slots, 1);
+  const std::int64_t row_slots = cols / 8 / kSlotBlocks<K>;
+  if (row_slots % Out::kSlots == 0) {
+    forward_rows<K>(in, cols, strips, out, stream);
+    return;
+  }
+  const std::int64_t at_a_time = HWY_MAX(kFlushFloats / 16 / (K * row_slots), 1);
   alignas(64) float buffers[2][kFlushFloats + kStripFloats + Out::kSlots * 16];
-  Out drain{.to = out, .stream = stream};
+  Out drain{.to = out, .to_step = Out::kLines * 16, .stream = stream};
   std::int64_t waiting = 0;  // slots at the front of the buffer to fill
   for (int turn = 0; strips > 0; turn ^= 1) {
     const std::int64_t count = HWY_MIN(at_a_time, strips);
     float* buffer = buffers[turn];
     forward_slots<K>(in, cols, count, buffer + waiting * 16, drain);
     drain.step(drain.groups);
-    const std::int64_t filled = waiting + count * strip_slots;
+    const std::int64_t filled = waiting + count * K * row_slots;
     drain.slots = buffer;
     drain.groups = filled / Out::kSlots;
     waiting = filled % Out::kSlots;
