@@ -8,6 +8,7 @@ file(GLOB test_sources CONFIGURE_DEPENDS src/*/*_test.cc)
 add_executable(tuckfold_tests ${test_sources})
 tuckfold_compile(tuckfold_tests)
 target_link_libraries(tuckfold_tests PRIVATE tuckfold_objects GTest::gtest_main)
+target_compile_definitions(tuckfold_tests PRIVATE TUCKFOLD_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
 gtest_discover_tests(tuckfold_tests DISCOVERY_MODE PRE_TEST PROPERTIES LABELS fast)
 
 function(tuckfold_test name)

@@ -15,8 +15,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::HWY_NAMESPACE {
 
-// Partial cache lines at either end are stored as usual, whole ones past the cache.
-inline HWY_ATTR void stream_lines(char* to, const char* from, std::size_t bytes) {
+// Partial cache lines at either end are stored as usual, whole ones past the cache. What comes from
+// memory is asked for kAhead bytes early; what is in cache already needs 0.
+template <std::size_t kAhead = 0>
+HWY_ATTR void stream_lines(char* to, const char* from, std::size_t bytes) {
   namespace hn = hwy::HWY_NAMESPACE;
   constexpr std::size_t kLine = 64;
   const std::size_t head = -reinterpret_cast<std::uintptr_t>(to) % kLine;
@@ -30,6 +32,7 @@ inline HWY_ATTR void stream_lines(char* to, const char* from, std::size_t bytes)
   const std::size_t lanes = hn::Lanes(d);
   const std::size_t whole = bytes / kLine * kLine;
   for (std::size_t i = 0; i < whole; i += kLine) {
+    if constexpr (kAhead > 0) __builtin_prefetch(from + i + kAhead, 0, 0);
     for (std::size_t j = 0; j < kLine; j += lanes) {
       const auto v = hn::LoadU(d, reinterpret_cast<const std::uint8_t*>(from + i + j));
       hn::Stream(v, d, reinterpret_cast<std::uint8_t*>(to + i + j));

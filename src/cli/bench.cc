@@ -18,7 +18,8 @@ namespace {
 
 constexpr const char* kFooter =
     R"_(Speeds are GB/s of uncompressed bytes, the best round of at least --repeat; "of copy" divides by a
-non-temporal copy of the same array with as many threads, run in the same rounds. PSNR takes the
+plain non-temporal copy of the same array with as many threads, run in the same rounds; --json also has
+copy_prefetched_gbps, of a copy with software prefetch, which is faster on some CPUs. PSNR takes the
 range of the data as peak. "ratio stored" is against the type in the file: u8 images are packed as
 f32, which flatters every ratio by 4.
 

@@ -54,6 +54,7 @@ Json to_json(const Report& report, const Array& array, int threads) {
     json.update(Json{{"pack_gbps", speed.pack.best},
                      {"unpack_gbps", speed.unpack.best},
                      {"copy_gbps", speed.copy.best},
+                     {"copy_prefetched_gbps", speed.copy_prefetched.best},
                      {"pack_of_copy", speed.pack_of_copy},
                      {"unpack_of_copy", speed.unpack_of_copy},
                      {"pack_gbps_median", speed.pack.median},

@@ -4,11 +4,9 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdint>
 #include <functional>
 #include <vector>
 
-#include "base/parallel.h"
 #include "base/stream.h"
 
 namespace tuckfold::cli {
@@ -16,24 +14,11 @@ namespace {
 
 // A timed piece lasts at least this long: the clock and the pool's hand-over are far below it.
 constexpr double kMinSampleSeconds = 1e-3;
-constexpr std::int64_t kCopyGrain = 4096;
 
 double seconds_of(const std::function<void()>& work, int times) {
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < times; ++i) work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / times;
-}
-
-void copy_all(const Array& array, const HugeBuffer& out, int threads) {
-  const auto bytes = static_cast<std::int64_t>(array.bytes());
-  parallel_for((bytes + kCopyGrain - 1) / kCopyGrain, threads,
-               [&](std::int64_t begin, std::int64_t end) {
-                 const std::int64_t first = begin * kCopyGrain;
-                 const std::int64_t last = std::min(end * kCopyGrain, bytes);
-                 stream_copy(out.data() + first, array.values.data() + first,
-                             static_cast<std::size_t>(last - first));
-                 stream_fence();
-               });
 }
 
 double median(std::vector<double> values) {
@@ -58,18 +43,22 @@ double median_quotient(const std::vector<double>& over, const std::vector<double
 
 Speed measure_speed(Subject& subject, const Array& array, const HugeBuffer& out,
                     const SpeedOptions& options) {
-  const std::array<std::function<void()>, 3> works = {
-      [&] { copy_all(array, out, options.threads); },
+  const auto copy_all = [&](bool prefetch) {
+    stream_copy(out.data(), array.values.data(), array.bytes(), options.threads, prefetch);
+  };
+  const std::array<std::function<void()>, 4> works = {
+      [&] { copy_all(false); },
+      [&] { copy_all(true); },
       [&] { subject.pack(); },
       [&] { subject.unpack(); },
   };
-  std::array<int, 3> times{};
+  std::array<int, 4> times{};
   for (std::size_t i = 0; i < works.size(); ++i) {
     works[i]();  // the first run pays for page faults and starting threads
     times[i] =
         static_cast<int>(std::ceil(kMinSampleSeconds / std::max(seconds_of(works[i], 1), 1e-7)));
   }
-  std::array<std::vector<double>, 3> seconds;
+  std::array<std::vector<double>, 4> seconds;
   double spent = 0;
   int rounds = 0;
   for (; rounds < options.min_rounds || spent < options.min_seconds; ++rounds) {
@@ -78,8 +67,9 @@ Speed measure_speed(Subject& subject, const Array& array, const HugeBuffer& out,
       spent += seconds[i].back() * times[i];
     }
   }
-  const auto& [copy, pack, unpack] = seconds;
+  const auto& [copy, copy_prefetched, pack, unpack] = seconds;
   Speed speed{.copy = rate_of(copy, array.bytes()),
+              .copy_prefetched = rate_of(copy_prefetched, array.bytes()),
               .pack = rate_of(pack, array.bytes()),
               .unpack = rate_of(unpack, array.bytes()),
               .pack_of_copy_median = median_quotient(copy, pack),

@@ -1,5 +1,5 @@
-// Speed, beside a plain copy: each round copies, packs and unpacks once, so that whatever else the
-// machine does meets all three alike.
+// Speed, beside a plain copy: each round copies (plainly, and with prefetch), packs and unpacks
+// once, so that whatever else the machine does meets all three alike.
 #pragma once
 
 #include "cli/subject.h"
@@ -18,7 +18,7 @@ struct Rate {
 };
 
 struct Speed {
-  Rate copy, pack, unpack;
+  Rate copy, copy_prefetched, pack, unpack;
   double pack_of_copy = 0, unpack_of_copy = 0;                // best against best
   double pack_of_copy_median = 0, unpack_of_copy_median = 0;  // median of the rounds' quotients
   int rounds = 0;

@@ -1,0 +1,33 @@
+// Every SIMD target packs and unpacks to the same bytes.
+#include <cstdlib>
+
+#include "base/target.h"
+#include "base/tensor_ref.h"
+#include "input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace tuckfold;
+  static const std::vector<std::string> kTargets = cpu_targets();
+  Input input(data, size);
+  const std::optional<CodecSpec> spec = input.spec();
+  const DType dtype = input.dtype();
+  const Shape shape = input.shape();
+  if (!spec) return 0;
+  const std::optional<Layout> fit = layout_or_nothing(*spec, dtype, shape);
+  if (!fit) return 0;
+  const auto elems = static_cast<std::size_t>(shape.elems());
+  const std::vector<std::byte> values = input.bytes(elems * size_bytes(dtype));
+  std::vector<std::byte> packed, unpacked;
+  for (const std::string& target : kTargets) {
+    use_cpu_target(target);
+    std::vector<std::byte> bytes(fit->max_bytes);
+    bytes.resize(pack(*spec, ConstTensorView(values.data(), dtype, shape), bytes, {.threads = 1}));
+    if (target == kTargets[0]) packed = bytes;
+    if (ref::first_difference(fit->dtype, bytes, packed) != "") std::abort();
+    const ref::Tensor out(dtype, shape);
+    unpack(*spec, packed, out.view(), {.threads = 1});
+    if (target == kTargets[0]) unpacked = out.bytes();
+    if (ref::first_difference(dtype, out.bytes(), unpacked) != "") std::abort();
+  }
+  return 0;
+}

@@ -1,0 +1,101 @@
+// What the codecs' fuzz targets make of their bytes: a codec, a dtype, a small shape, and values
+// from what is left.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tuckfold/codec.h"
+#include "tuckfold/error.h"
+
+namespace tuckfold {
+
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t size) : rest_(data, size) {}
+
+  std::uint8_t byte() {
+    if (rest_.empty()) return 0;
+    const std::uint8_t value = rest_.front();
+    rest_ = rest_.subspan(1);
+    return value;
+  }
+
+  // One codec or two, each parameter given or left at its default; nothing where they do not fit.
+  std::optional<CodecSpec> spec() {
+    std::string text;
+    const int stages = byte() % 4 == 3 ? 2 : 1;
+    for (int stage = 0; stage < stages; ++stage) {
+      const CodecInfo& codec = list_codecs()[byte() % list_codecs().size()];
+      std::string list;
+      for (const ParamInfo& param : codec.params) {
+        const std::uint8_t choice = byte();
+        if (choice % 4 == 0) continue;
+        list +=
+            (list.empty() ? "" : ",") + std::string(param.name) + "=" + value(param, choice / 4);
+      }
+      text += (text.empty() ? "" : "|") + std::string(codec.name) + "(" + list + ")";
+    }
+    try {
+      return CodecSpec::parse(text);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  DType dtype() { return kDTypes[byte() % kDTypes.size()]; }
+
+  // At most 2^14 elements.
+  Shape shape() {
+    Shape axes;
+    std::int64_t elems = 1;
+    for (int rank = byte() % 5; rank > 0; --rank) {
+      const std::int64_t length = byte() % 80;
+      if (elems * length > 1 << 14) break;
+      axes.push_back(length);
+      elems *= length;
+    }
+    return axes;
+  }
+
+  // The rest of the input, over and over.
+  std::vector<std::byte> bytes(std::size_t count) const {
+    std::vector<std::byte> all(count);
+    for (std::size_t i = 0; i < count && !rest_.empty(); ++i) {
+      all[i] = static_cast<std::byte>(rest_[i % rest_.size()]);
+    }
+    return all;
+  }
+  std::size_t left() const { return rest_.size(); }
+
+ private:
+  static std::string value(const ParamInfo& param, int choice) {
+    if (!param.words.empty()) {
+      return std::string(param.words[static_cast<std::size_t>(choice) % param.words.size()]);
+    }
+    // Wide ranges in powers of two.
+    const std::int64_t range = param.max - param.min + 1;
+    return std::to_string(range <= 64 ? param.min + choice % range
+                                      : std::min(param.max, param.min << choice % 16));
+  }
+
+  std::span<const std::uint8_t> rest_;
+};
+
+// Nothing where layout refuses; any other error is the target's failure.
+inline std::optional<Layout> layout_or_nothing(const CodecSpec& spec, DType dtype,
+                                               const Shape& shape) {
+  try {
+    return layout(spec, dtype, shape);
+  } catch (const Error& error) {
+    if (error.code() != Errc::InvalidArgument) throw;
+    return std::nullopt;
+  }
+}
+
+}  // namespace tuckfold

@@ -1,0 +1,255 @@
+// Tensors for tests: the same values in every dtype, in every arrangement in memory.
+//
+//   Tensor in(DType::F16, {3, 16, 16}, Order::ChannelsLast);
+//   in.fill(pattern(Pattern::Random, DType::F16, in.elems()));
+//   pack(spec, in.view(), packed);
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/half.h"
+#include "tuckfold/tensor.h"
+
+namespace tuckfold::ref {
+
+inline constexpr std::byte kUntouched{0xa5};
+
+// Bytes that begin `shift` past a cache line and end where the allocation does, so that
+// AddressSanitizer sees the first byte too many.
+class Buffer {
+ public:
+  explicit Buffer(std::size_t bytes, std::size_t shift = 0)
+      : storage_(static_cast<std::byte*>(
+            ::operator new (shift + bytes + (bytes == 0 ? 1 : 0), std::align_val_t{64}))),
+        shift_(shift),
+        bytes_(bytes) {
+    std::fill_n(data(), bytes, kUntouched);
+  }
+  std::byte* data() const { return storage_.get() + shift_; }
+  std::size_t size() const { return bytes_; }
+  std::span<std::byte> span() const { return {data(), bytes_}; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* pointer) const { ::operator delete (pointer, std::align_val_t{64}); }
+  };
+  std::unique_ptr<std::byte, Free> storage_;
+  std::size_t shift_, bytes_;
+};
+
+// ---- elements as doubles ------------------------------------------------------------------------
+
+inline double get(DType dtype, const void* data, std::int64_t index) {
+  switch (dtype) {
+    case DType::F32: return static_cast<const float*>(data)[index];
+    case DType::F16: return to_float(static_cast<const F16*>(data)[index]);
+    case DType::BF16: return to_float(static_cast<const BF16*>(data)[index]);
+    case DType::F64: return static_cast<const double*>(data)[index];
+    case DType::U8: break;
+  }
+  return static_cast<const std::uint8_t*>(data)[index];
+}
+
+inline void set(DType dtype, void* data, std::int64_t index, double value) {
+  const auto narrow = static_cast<float>(value);
+  switch (dtype) {
+    case DType::F32: static_cast<float*>(data)[index] = narrow; return;
+    case DType::F16: static_cast<F16*>(data)[index] = to_f16(narrow); return;
+    case DType::BF16: static_cast<BF16*>(data)[index] = to_bf16(narrow); return;
+    case DType::F64: static_cast<double*>(data)[index] = value; return;
+    case DType::U8: break;
+  }
+  const double clamped = value > 0 ? std::min(value, 255.0) : 0.0;  // NaN becomes 0
+  static_cast<std::uint8_t*>(data)[index] = static_cast<std::uint8_t>(std::nearbyint(clamped));
+}
+
+// ---- values -------------------------------------------------------------------------------------
+
+enum class Pattern { Random, Constant, Ramp, Impulse, Hostile };
+
+// u8 gets whole numbers 0..255, the others numbers about 1 that are no f32 values.
+inline std::vector<double> pattern(Pattern kind, DType dtype, std::int64_t elems,
+                                   unsigned seed = 1) {
+  using Float = std::numeric_limits<float>;
+  const double hostile[] = {0.0,
+                            -0.0,
+                            Float::denorm_min(),
+                            -Float::denorm_min(),
+                            Float::min(),
+                            -Float::min(),
+                            Float::max(),
+                            -Float::max(),
+                            1e-39,
+                            65504.0,
+                            65520.0,
+                            6e-8,
+                            1e-3,
+                            -1.0,
+                            Float::infinity(),
+                            -Float::infinity(),
+                            Float::quiet_NaN()};
+  std::mt19937 random(seed);
+  const double scale = dtype == DType::U8 ? 255.0 : 1.0;
+  const auto uniform = [&](double from) {
+    return from + (scale - from) * static_cast<double>(random()) / 4294967295.0;
+  };
+  std::vector<double> values(static_cast<std::size_t>(elems));
+  for (std::int64_t i = 0; i < elems; ++i) {
+    double value = 0;
+    switch (kind) {
+      case Pattern::Random: value = uniform(dtype == DType::U8 ? 0 : -1); break;
+      case Pattern::Constant: value = 0.7 * scale; break;
+      case Pattern::Ramp:
+        value = scale * static_cast<double>(i) / static_cast<double>(elems);
+        break;
+      case Pattern::Impulse: value = i % 97 == 41 ? scale : 0.0; break;
+      case Pattern::Hostile:
+        // Whole stretches of one kind, so that not every block holds a NaN.
+        value = i / 512 % 3 == 0 ? hostile[random() % std::size(hostile)]
+                                 : hostile[static_cast<std::size_t>(i / 1536) % 14] * uniform(0);
+        break;
+    }
+    values[static_cast<std::size_t>(i)] = dtype == DType::U8 ? std::nearbyint(value) : value;
+  }
+  return values;
+}
+
+// ---- arrangements -------------------------------------------------------------------------------
+
+enum class Order { RowMajor, Fortran, ChannelsLast, PaddedRows, Gapped, Flipped, Backwards };
+inline constexpr Order kOrders[] = {Order::RowMajor,   Order::Fortran, Order::ChannelsLast,
+                                    Order::PaddedRows, Order::Gapped,  Order::Flipped,
+                                    Order::Backwards};
+
+// Owns its elements and knows them by their row-major index, wherever they lie.
+class Tensor {
+ public:
+  Tensor(DType dtype, const Shape& shape, Order order = Order::RowMajor, std::size_t shift = 0)
+      : dtype_(dtype), shape_(shape), strides_(shape), storage_(arrange(order), shift) {}
+
+  TensorView view() const { return {data(), dtype_, shape_, strides_}; }
+  std::int64_t elems() const { return shape_.elems(); }
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+
+  double get(std::int64_t index) const { return ref::get(dtype_, data(), offset(index)); }
+  std::vector<double> values() const {
+    std::vector<double> all(static_cast<std::size_t>(elems()));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = get(static_cast<std::int64_t>(i));
+    return all;
+  }
+  Tensor& fill(std::span<const double> values) {
+    for (std::int64_t i = 0; i < elems(); ++i) {
+      ref::set(dtype_, data(), offset(i), values[static_cast<std::size_t>(i)]);
+    }
+    return *this;
+  }
+  Tensor& fill(Pattern kind, unsigned seed = 1) {
+    return fill(pattern(kind, dtype_, elems(), seed));
+  }
+  // The elements' bytes side by side, row-major.
+  std::vector<std::byte> bytes() const {
+    const std::size_t width = size_bytes(dtype_);
+    std::vector<std::byte> all(static_cast<std::size_t>(elems()) * width);
+    for (std::int64_t i = 0; i < elems(); ++i) {
+      std::memcpy(&all[static_cast<std::size_t>(i) * width], address(i), width);
+    }
+    return all;
+  }
+  // Whether nothing was written between the elements.
+  bool gaps_untouched() const {
+    std::vector<bool> ours(storage_.size());
+    for (std::int64_t i = 0; i < elems(); ++i) {
+      const auto at = static_cast<std::size_t>(address(i) - storage_.data());
+      std::fill_n(ours.begin() + static_cast<std::ptrdiff_t>(at), size_bytes(dtype_), true);
+    }
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      if (!ours[i] && storage_.data()[i] != kUntouched) return false;
+    }
+    return true;
+  }
+
+ private:
+  std::byte* address(std::int64_t index) const {
+    return static_cast<std::byte*>(data()) +
+           offset(index) * static_cast<std::int64_t>(size_bytes(dtype_));
+  }
+  void* data() const {
+    return storage_.data() + first_ * static_cast<std::int64_t>(size_bytes(dtype_));
+  }
+
+  std::int64_t offset(std::int64_t index) const {
+    std::int64_t at = 0;
+    for (std::size_t axis = shape_.rank(); axis-- > 0; index /= shape_[axis]) {
+      at += index % shape_[axis] * strides_[axis];
+    }
+    return at;
+  }
+
+  // Sets strides and the first element's place; returns the bytes to allocate.
+  std::size_t arrange(Order order) {
+    std::vector<std::size_t> axes(shape_.rank());  // outermost first
+    std::iota(axes.begin(), axes.end(), std::size_t{0});
+    if (order == Order::Fortran) std::reverse(axes.begin(), axes.end());
+    if (order == Order::ChannelsLast && axes.size() > 2) {
+      std::rotate(axes.end() - 3, axes.end() - 2, axes.end());
+    }
+    const bool gaps = order == Order::Gapped;
+    std::int64_t step = gaps ? 2 : 1, last = 0;
+    for (std::size_t i = axes.size(); i-- > 0;) {
+      const std::size_t axis = axes[i];
+      const bool back =
+          order == Order::Backwards || (order == Order::Flipped && i + 1 < axes.size());
+      const std::int64_t reach = step * std::max<std::int64_t>(shape_[axis] - 1, 0);
+      strides_[axis] = back ? -step : step;
+      first_ += back ? reach : 0;
+      last += reach;
+      step *= std::max<std::int64_t>(shape_[axis], 1);
+      if (gaps || (order == Order::PaddedRows && i + 1 == axes.size())) step += 3;
+    }
+    return static_cast<std::size_t>(elems() > 0 ? last + 1 : 0) * size_bytes(dtype_);
+  }
+
+  DType dtype_;
+  Shape shape_, strides_;
+  std::int64_t first_ = 0;
+  Buffer storage_;
+};
+
+// ---- comparison ---------------------------------------------------------------------------------
+
+// Where two runs of elements differ in their bits, in words, or nothing; all NaN are alike, since
+// IEEE 754 leaves their payloads to the machine.
+inline std::string first_difference(DType dtype, std::span<const std::byte> a,
+                                    std::span<const std::byte> b) {
+  if (a.size() != b.size()) {
+    return std::to_string(a.size()) + " bytes against " + std::to_string(b.size());
+  }
+  if (std::equal(a.begin(), a.end(), b.begin())) return "";
+  const std::size_t width = size_bytes(dtype);
+  for (std::size_t at = 0; at + width <= a.size(); at += width) {
+    if (std::memcmp(&a[at], &b[at], width) == 0) continue;
+    double left, right;
+    std::byte element[sizeof(double)];
+    std::memcpy(element, &a[at], width);
+    left = get(dtype, element, 0);
+    std::memcpy(element, &b[at], width);
+    right = get(dtype, element, 0);
+    if (std::isnan(left) && std::isnan(right)) continue;
+    return "element " + std::to_string(at / width) + ": " + std::to_string(left) + " against " +
+           std::to_string(right);
+  }
+  return "";
+}
+
+}  // namespace tuckfold::ref

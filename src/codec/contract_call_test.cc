@@ -1,0 +1,209 @@
+// What every codec promises about calls: its text, its documentation, its workspace, its refusals.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include "base/tensor_ref.h"
+#include "codec/contract_ref.h"
+#include "codec/registry.h"
+
+namespace tuckfold {
+namespace {
+
+using ref::Buffer;
+using ref::code_of;
+using ref::Pattern;
+using ref::Tensor;
+
+class CodecCall : public ::testing::TestWithParam<ref::Group> {};
+
+TEST_P(CodecCall, PrintsATextThatReadsBack) {
+  for (const CodecSpec& spec : GetParam().specs) {
+    const std::string text = spec.print();
+    EXPECT_EQ(CodecSpec::parse(text), spec) << text;
+    EXPECT_EQ(CodecSpec::parse(text).print(), text);
+  }
+}
+
+TEST_P(CodecCall, SpelledOutDefaultsPrintAlike) {
+  for (const CodecSpec& spec : GetParam().specs) {
+    std::string text;
+    for (const Stage& stage : spec.stages()) {
+      text += fmt::format("{}{}(", text.empty() ? "" : "|", stage.codec->name);
+      for (std::size_t i = stage.values.size(); i-- > 0;) {  // backwards: order is free
+        const ParamInfo& info = stage.codec->params[i];
+        const std::string value =
+            info.words.empty() ? fmt::format("{}", stage.values[i])
+                               : std::string(info.words[static_cast<std::size_t>(stage.values[i])]);
+        text += fmt::format("{}={}{}", info.name, value, i == 0 ? "" : ",");
+      }
+      text += ")";
+    }
+    EXPECT_EQ(CodecSpec::parse(text).print(), spec.print()) << text;
+  }
+}
+
+// layout either refuses or stays within the input, for shapes up to the largest.
+TEST_P(CodecCall, LayoutNeverGrowsATensor) {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 31;
+  const std::vector<Shape> shapes = {{},
+                                     {1},
+                                     {3},
+                                     {8, 8},
+                                     {9, 9},
+                                     {1, 1, 1, 1},
+                                     {7, 5, 3, 2},
+                                     {100},
+                                     {17, 33},
+                                     {64, 4},
+                                     {4, 64},
+                                     {kLarge, 16},
+                                     {kLarge, kLarge},
+                                     {std::numeric_limits<std::int64_t>::max()},
+                                     {0, kLarge, 5},
+                                     {std::int64_t{1} << 59, 8},
+                                     {5, -8},
+                                     {1, 2, 3, 1, 2, 3, 64, 64}};
+  for (const CodecSpec& spec : GetParam().specs) {
+    for (const DType dtype : kDTypes) {
+      for (const Shape& shape : shapes) {
+        if (!ref::suits(spec, dtype, shape)) continue;
+        const Layout fit = layout(spec, dtype, shape);
+        const auto bytes =
+            static_cast<double>(shape.elems()) * static_cast<double>(size_bytes(dtype));
+        EXPECT_LE(static_cast<double>(fit.max_bytes), bytes)
+            << spec.print() << ' ' << to_string(dtype) << ' ' << to_string(shape);
+      }
+    }
+  }
+}
+
+TEST_P(CodecCall, EveryPlaceForAWorkspaceGivesTheSameBytes) {
+  const Tensor in = std::move(Tensor(DType::F32, {3, 48, 64}).fill(Pattern::Random));
+  for (const CodecSpec& spec : GetParam().specs) {
+    if (!ref::suits(spec, in.dtype(), in.shape())) continue;
+    const Layout fit = layout(spec, in.dtype(), in.shape());
+    Buffer wanted(fit.max_bytes);
+    const std::size_t size = pack(spec, in.view(), wanted.span());
+    const std::span<const std::byte> bytes = wanted.span().first(size);
+    const Tensor back(in.dtype(), in.shape());
+    unpack(spec, bytes, back.view());
+    for (const std::size_t shift : {0, 1, 4, 63}) {
+      const Buffer workspace(fit.workspace_bytes, shift);  // AddressSanitizer guards its end
+      const Buffer out(fit.max_bytes);
+      ASSERT_EQ(pack(spec, in.view(), out.span(), {.workspace = workspace.span()}), size);
+      ASSERT_EQ(ref::first_difference(DType::U8, out.span().first(size), bytes), "")
+          << spec.print() << ' ' << shift;
+      std::fill_n(workspace.data(), workspace.size(), std::byte{0xff});
+      const Tensor again(in.dtype(), in.shape());
+      unpack(spec, bytes, again.view(), {.workspace = workspace.span()});
+      ASSERT_EQ(again.bytes(), back.bytes()) << spec.print() << ' ' << shift;
+    }
+  }
+}
+
+TEST_P(CodecCall, AWorkspaceOneByteTooSmallIsInvalid) {
+  const Tensor in = std::move(Tensor(DType::F32, {3, 48, 64}).fill(Pattern::Random));
+  for (const CodecSpec& spec : GetParam().specs) {
+    if (!ref::suits(spec, in.dtype(), in.shape())) continue;
+    const Layout fit = layout(spec, in.dtype(), in.shape());
+    if (fit.workspace_bytes == 0) continue;
+    const Buffer workspace(fit.workspace_bytes - 1), out(fit.max_bytes);
+    const RunOptions options{.workspace = workspace.span()};
+    EXPECT_EQ(code_of([&] { pack(spec, in.view(), out.span(), options); }), Errc::InvalidArgument);
+    const Tensor back(in.dtype(), in.shape());
+    EXPECT_EQ(code_of([&] { unpack(spec, out.span(), back.view(), options); }),
+              Errc::InvalidArgument);
+  }
+}
+
+TEST_P(CodecCall, ViewsThatCannotBeWalkedAreRefused) {
+  std::vector<double> storage(16 * 16 + 1);
+  auto* data = reinterpret_cast<std::byte*>(storage.data());
+  for (const CodecSpec& spec : GetParam().specs) {
+    const Shape shape{16, 16};
+    if (!ref::suits(spec, DType::F32, shape)) continue;
+    const Buffer bytes(layout(spec, DType::F32, shape).max_bytes);
+    const auto errors = [&](const TensorView& view, const RunOptions& options = {}) {
+      return std::pair(code_of([&] { pack(spec, view, bytes.span(), options); }),
+                       code_of([&] { unpack(spec, bytes.span(), view, options); }));
+    };
+    constexpr auto kBoth = [](Errc code) { return std::pair(code, code); };
+    EXPECT_EQ(errors({nullptr, DType::F32, shape}), kBoth(Errc::InvalidArgument));
+    EXPECT_EQ(errors({data + 1, DType::F32, shape}), kBoth(Errc::InvalidArgument));
+    EXPECT_EQ(errors({data, DType::F32, shape, Shape{1}}), kBoth(Errc::InvalidArgument));
+    EXPECT_EQ(errors({data, DType::F32, shape, Device::Cuda}), kBoth(Errc::Unsupported));
+    EXPECT_EQ(errors({data, DType::F32, shape}, {.threads = -1}), kBoth(Errc::InvalidArgument));
+    // An output may not repeat elements, an input may.
+    EXPECT_EQ(errors({data, DType::F32, shape, Shape{0, 1}}).second, Errc::InvalidArgument);
+    pack(spec, TensorView(data, DType::F32, shape, Shape{0, 1}), bytes.span());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, CodecCall, ::testing::ValuesIn(ref::groups()),
+                         [](const auto& group) { return group.param.name; });
+
+TEST(Registry, ListsEveryRowOnce) {
+  ASSERT_EQ(list_codecs().size(), codec_rows().size());
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < list_codecs().size(); ++i) {
+    EXPECT_EQ(list_codecs()[i].name, codec_rows()[i].info.name);
+    EXPECT_TRUE(names.insert(list_codecs()[i].name).second);
+  }
+}
+
+TEST(Registry, ParametersHaveASummaryAndADefaultInRange) {
+  for (const CodecInfo& codec : list_codecs()) {
+    EXPECT_FALSE(codec.summary.empty()) << codec.name;
+    std::set<std::string_view> names;
+    for (const ParamInfo& info : codec.params) {
+      EXPECT_FALSE(info.summary.empty()) << codec.name << ' ' << info.name;
+      EXPECT_TRUE(names.insert(info.name).second) << codec.name << ' ' << info.name;
+      if (info.words.empty()) {
+        EXPECT_LE(info.min, info.default_value) << info.name;
+        EXPECT_GE(info.max, info.default_value) << info.name;
+      } else {
+        EXPECT_LT(static_cast<std::size_t>(info.default_value), info.words.size()) << info.name;
+        EXPECT_EQ(std::set(info.words.begin(), info.words.end()).size(), info.words.size());
+      }
+    }
+  }
+}
+
+// Ranges are what is accepted: one below and one above are not.
+TEST(Registry, NumbersOutsideTheirRangeAreRefused) {
+  for (const CodecInfo& codec : list_codecs()) {
+    for (const ParamInfo& info : codec.params) {
+      if (!info.words.empty()) continue;
+      for (const std::int64_t value : {info.min - 1, info.max + 1}) {
+        const std::string text = fmt::format("{}({}={})", codec.name, info.name, value);
+        EXPECT_EQ(code_of([&] { CodecSpec::parse(text); }), Errc::InvalidArgument) << text;
+      }
+    }
+  }
+}
+
+TEST(Registry, EveryCodecParameterAndWordIsDocumented) {
+  std::ifstream file(TUCKFOLD_SOURCE_DIR "/docs/codecs.md");
+  ASSERT_TRUE(file) << "docs/codecs.md is missing";
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto mentions = [&](std::string_view word) { return text.find(word) != std::string::npos; };
+  for (const CodecInfo& codec : list_codecs()) {
+    EXPECT_TRUE(mentions(fmt::format("`{}`", codec.name)) ||
+                mentions(fmt::format("`{}(", codec.name)))
+        << codec.name;
+    for (const ParamInfo& info : codec.params) {
+      EXPECT_TRUE(mentions(fmt::format("`{}`", info.name)) ||
+                  mentions(fmt::format("`{}=", info.name)))
+          << codec.name << ' ' << info.name;
+      for (const std::string_view word : info.words) {
+        EXPECT_TRUE(mentions(word)) << codec.name << ' ' << info.name << '=' << word;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tuckfold

@@ -1,0 +1,108 @@
+// What the contract tests run over: specs made from the registry's rows, and tensors that suit
+// them.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <ostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tuckfold/codec.h"
+#include "tuckfold/error.h"
+
+namespace tuckfold::ref {
+
+// The numbers or words of a parameter that are worth a test, as text.
+inline std::vector<std::string> values_of(const ParamInfo& info) {
+  if (!info.words.empty()) return {info.words.begin(), info.words.end()};
+  const std::set<std::int64_t> numbers = {info.min, info.default_value, info.max};
+  std::vector<std::string> values;
+  for (const std::int64_t number : numbers) values.push_back(fmt::format("{}", number));
+  return values;
+}
+
+// Defaults, each parameter at its ends and words, and each pair of parameters so; rules between
+// parameters drop some.
+inline std::vector<CodecSpec> specs_of(const CodecInfo& codec) {
+  std::set<std::string> texts = {std::string(codec.name)};
+  for (const ParamInfo& first : codec.params) {
+    for (const std::string& a : values_of(first)) {
+      texts.insert(fmt::format("{}({}={})", codec.name, first.name, a));
+      for (const ParamInfo& second : codec.params) {
+        if (&second <= &first) continue;
+        for (const std::string& b : values_of(second)) {
+          texts.insert(fmt::format("{}({}={}, {}={})", codec.name, first.name, a, second.name, b));
+        }
+      }
+    }
+  }
+  std::vector<CodecSpec> specs;
+  std::set<std::string> seen;
+  for (const std::string& text : texts) {
+    try {
+      CodecSpec spec = CodecSpec::parse(text);
+      if (seen.insert(spec.print()).second) specs.push_back(std::move(spec));
+    } catch (const Error& error) {
+      if (error.code() != Errc::InvalidArgument) throw;
+    }
+  }
+  return specs;
+}
+
+// One entry per row of the registry, and one for chains of them.
+struct Group {
+  std::string name;
+  std::vector<CodecSpec> specs;
+
+  friend void PrintTo(const Group& group, std::ostream* out) { *out << group.name; }
+};
+
+inline std::vector<Group> groups() {
+  std::vector<Group> all;
+  std::set<std::string_view> names;
+  for (const CodecInfo& codec : list_codecs()) {
+    names.insert(codec.name);
+    all.push_back({std::string(codec.name), specs_of(codec)});
+  }
+  Group chains{"chains", {}};
+  for (const char* text :
+       {"raw | raw", "dct_chop(keep=4) | raw", "raw | dct_chop(keep=2, coef=f16)",
+        "dct_chop(keep=4) | dct_chop(block=4, keep=2)", "raw | raw | raw | raw"}) {
+    chains.specs.push_back(CodecSpec::parse(text));
+  }
+  if (names.contains("block_quant")) {
+    for (const char* text :
+         {"dct_chop(keep=4) | block_quant(bits=8)",
+          "dct_chop(keep=3, coef=bf16) | block_quant(bits=4)",
+          "dct_chop(keep=2, shape=triangle) | block_quant(bits=2, round=stochastic)",
+          "block_quant(bits=8) | raw"}) {
+      chains.specs.push_back(CodecSpec::parse(text));
+    }
+  }
+  all.push_back(std::move(chains));
+  return all;
+}
+
+// Whether layout takes the tensor; anything but InvalidArgument is passed on.
+inline bool suits(const CodecSpec& spec, DType dtype, const Shape& shape) {
+  try {
+    layout(spec, dtype, shape);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != Errc::InvalidArgument) throw;
+    return false;
+  }
+}
+
+inline Errc code_of(auto&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return Errc::Internal;  // nothing was thrown
+}
+
+}  // namespace tuckfold::ref

@@ -1,0 +1,239 @@
+// What every codec promises about its bytes, for specs generated from the registry.
+#include <gtest/gtest.h>
+#include <xmmintrin.h>
+
+#include <cfenv>
+#include <random>
+
+#include "base/target.h"
+#include "base/tensor_ref.h"
+#include "codec/contract_ref.h"
+#include "tuckfold/version.h"
+
+namespace tuckfold {
+namespace {
+
+using ref::Buffer;
+using ref::first_difference;
+using ref::Order;
+using ref::Pattern;
+using ref::suits;
+using ref::Tensor;
+
+class Contract : public ::testing::TestWithParam<ref::Group> {
+ protected:
+  // Calls check(spec, tensor, layout) for every spec with the dtypes and shapes that it takes;
+  // where it takes none, with a plane that has enough blocks for serialize=64.
+  template <class Check>
+  void for_each_case(std::span<const DType> dtypes, const std::vector<Shape>& shapes, Pattern kind,
+                     Check&& check) {
+    for (const CodecSpec& spec : GetParam().specs) {
+      int suited = 0;
+      const auto run = [&](DType dtype, const Shape& shape) {
+        if (!suits(spec, dtype, shape) || HasFatalFailure()) return;
+        ++suited;
+        SCOPED_TRACE(fmt::format("{} of {} {}", spec.print(), to_string(dtype), to_string(shape)));
+        const Tensor in = std::move(Tensor(dtype, shape).fill(kind));
+        check(spec, in, layout(spec, dtype, shape));
+      };
+      for (const DType dtype : dtypes) {
+        for (const Shape& shape : shapes) run(dtype, shape);
+      }
+      for (const std::int64_t side : {256, 512, 1024}) {
+        if (suited == 0) run(DType::F32, {side, side});
+      }
+      ASSERT_GT(suited, 0) << spec.print() << " takes none of the shapes";
+    }
+  }
+};
+
+const std::vector<Shape> kShapes = {{24, 40}, {2, 3, 17, 19}, {3, 64, 2, 2, 2}, {70}, {64, 64}, {1},
+                                    {},       {3, 0, 8}};
+const std::vector<Shape> kTwoShapes = {{2, 24, 40}, {2, 33, 21}};
+constexpr DType kOne[] = {DType::F32};
+
+std::vector<std::byte> packed(const CodecSpec& spec, const Tensor& in, const Layout& fit,
+                              const RunOptions& options = {.seed = 7}) {
+  std::vector<std::byte> out(fit.max_bytes);
+  out.resize(pack(spec, in.view(), out, options));
+  return out;
+}
+std::vector<std::byte> unpacked(const CodecSpec& spec, const std::vector<std::byte>& bytes,
+                                const Tensor& like, const RunOptions& options = {.seed = 7}) {
+  const Tensor out(like.dtype(), like.shape());
+  unpack(spec, bytes, out.view(), options);
+  return out.bytes();
+}
+
+TEST_P(Contract, LayoutIsExactAndNothingIsWrittenBeyond) {
+  for_each_case(kDTypes, kShapes, Pattern::Random,
+                [](const CodecSpec& spec, const Tensor& in, const Layout& fit) {
+                  const Buffer out(fit.max_bytes + 64);
+                  const std::size_t written = pack(spec, in.view(), out.span());
+                  ASSERT_LE(written, fit.max_bytes);
+                  if (fit.fixed) {
+                    ASSERT_EQ(written, fit.max_bytes);
+                  }
+                  for (std::size_t i = fit.max_bytes; i < out.size(); ++i) {
+                    ASSERT_EQ(out.data()[i], ref::kUntouched);
+                  }
+                  ASSERT_EQ(static_cast<std::size_t>(fit.shape.elems()) * size_bytes(fit.dtype),
+                            fit.max_bytes);
+                  ASSERT_LE(fit.max_bytes,
+                            static_cast<std::size_t>(in.elems()) * size_bytes(in.dtype()));
+                  const Tensor back(in.dtype(), in.shape());
+                  unpack(spec, out.span().first(written), back.view());
+                  // Values between -1 and 1 (0 and 255) come back in sight of themselves.
+                  const double limit = in.dtype() == DType::U8 ? 255 : 4;
+                  for (const double value : back.values()) ASSERT_LE(std::abs(value), limit);
+                });
+}
+
+TEST_P(Contract, OutputsOneByteTooSmallAreInvalid) {
+  for_each_case(kDTypes, kTwoShapes, Pattern::Constant,
+                [](const CodecSpec& spec, const Tensor& in, const Layout& fit) {
+                  const Buffer out(fit.max_bytes - 1);
+                  ASSERT_EQ(ref::code_of([&] { pack(spec, in.view(), out.span()); }),
+                            Errc::InvalidArgument);
+                  ASSERT_EQ(std::count(out.span().begin(), out.span().end(), ref::kUntouched),
+                            static_cast<std::ptrdiff_t>(out.size()));
+                });
+}
+
+TEST_P(Contract, PackedBytesOfAnotherNumberAreCorrupt) {
+  for_each_case(
+      kDTypes, kTwoShapes, Pattern::Constant,
+      [](const CodecSpec& spec, const Tensor& in, const Layout& fit) {
+        const Tensor out(in.dtype(), in.shape());
+        const std::vector<std::byte> bytes(fit.max_bytes + 1);
+        for (const std::size_t size : {fit.max_bytes + 1, fit.max_bytes - 1, std::size_t{0}}) {
+          if (!fit.fixed && size < fit.max_bytes) continue;
+          const std::span<const std::byte> part(bytes.data(), size);
+          ASSERT_EQ(ref::code_of([&] { unpack(spec, part, out.view()); }), Errc::CorruptData)
+              << size;
+        }
+      });
+}
+
+TEST_P(Contract, RandomBytesUnpackOrAreCorrupt) {
+  std::mt19937 random(5);
+  for_each_case(kDTypes, kTwoShapes, Pattern::Constant,
+                [&](const CodecSpec& spec, const Tensor& in, const Layout& fit) {
+                  std::vector<std::byte> bytes(fit.max_bytes);
+                  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+                  const Tensor out(in.dtype(), in.shape(), Order::Gapped);
+                  try {
+                    unpack(spec, bytes, out.view());
+                  } catch (const Error& error) {
+                    ASSERT_EQ(error.code(), Errc::CorruptData) << error.what();
+                  }
+                  ASSERT_TRUE(out.gaps_untouched());
+                });
+}
+
+TEST_P(Contract, ThreadsDoNotChangeTheBytes) {
+  for (const Pattern kind : {Pattern::Random, Pattern::Hostile}) {
+    for_each_case(
+        kOne, {{3, 168, 72}}, kind, [](const CodecSpec& spec, const Tensor& in, const Layout& fit) {
+          const std::vector<std::byte> wanted = packed(spec, in, fit, {.threads = 1, .seed = 7});
+          const std::vector<std::byte> back = unpacked(spec, wanted, in, {.threads = 1});
+          for (const int threads : {1, 2, 3, 8}) {
+            const RunOptions options{.threads = threads, .seed = 7};
+            ASSERT_EQ(first_difference(fit.dtype, packed(spec, in, fit, options), wanted), "")
+                << threads << " threads";
+            ASSERT_EQ(first_difference(in.dtype(), unpacked(spec, wanted, in, options), back), "")
+                << threads << " threads";
+          }
+        });
+  }
+}
+
+TEST_P(Contract, CpuTargetsDoNotChangeTheBytes) {
+  const std::string before = cpu_target();
+  for (const Pattern kind : {Pattern::Random, Pattern::Hostile}) {
+    for_each_case(
+        kDTypes, kTwoShapes, kind, [](const CodecSpec& spec, const Tensor& in, const Layout& fit) {
+          use_cpu_target(cpu_targets().back());
+          const std::vector<std::byte> wanted = packed(spec, in, fit);
+          const std::vector<std::byte> back = unpacked(spec, wanted, in);
+          for (const std::string& target : cpu_targets()) {
+            use_cpu_target(target);
+            ASSERT_EQ(first_difference(fit.dtype, packed(spec, in, fit), wanted), "") << target;
+            ASSERT_EQ(first_difference(in.dtype(), unpacked(spec, wanted, in), back), "") << target;
+          }
+        });
+  }
+  use_cpu_target(before);
+}
+
+TEST_P(Contract, StridesDoNotChangeTheBytes) {
+  for_each_case(kDTypes, kTwoShapes, Pattern::Random,
+                [](const CodecSpec& spec, const Tensor& in, const Layout& fit) {
+                  const std::vector<std::byte> wanted = packed(spec, in, fit);
+                  const std::vector<std::byte> back = unpacked(spec, wanted, in);
+                  const std::vector<double> values = in.values();
+                  for (const Order order : ref::kOrders) {
+                    Tensor other(in.dtype(), in.shape(), order);
+                    other.fill(values);
+                    ASSERT_EQ(packed(spec, other, fit), wanted) << static_cast<int>(order);
+                    const Tensor out(in.dtype(), in.shape(), order);
+                    unpack(spec, wanted, out.view());
+                    ASSERT_EQ(out.bytes(), back) << static_cast<int>(order);
+                    ASSERT_TRUE(out.gaps_untouched()) << static_cast<int>(order);
+                  }
+                });
+}
+
+TEST_P(Contract, PackedBytesMayLieAtAnyAddress) {
+  for_each_case(
+      kOne, kTwoShapes, Pattern::Random,
+      [](const CodecSpec& spec, const Tensor& in, const Layout& fit) {
+        const std::vector<std::byte> wanted = packed(spec, in, fit);
+        const std::vector<std::byte> back = unpacked(spec, wanted, in);
+        for (const std::size_t shift : {1, 2, 7, 63}) {
+          const Buffer out(fit.max_bytes, shift);
+          ASSERT_EQ(pack(spec, in.view(), out.span(), {.seed = 7}), wanted.size());
+          ASSERT_EQ(first_difference(DType::U8, out.span().first(wanted.size()), wanted), "")
+              << shift;
+          const Tensor again(in.dtype(), in.shape());
+          unpack(spec, out.span().first(wanted.size()), again.view());
+          ASSERT_EQ(again.bytes(), back) << shift;
+        }
+      });
+}
+
+// Rounding upward, subnormals off, and traps on: what a caller may have set for itself.
+TEST_P(Contract, TheCallersFloatingPointModesDoNotMatterAndStay) {
+  for (const Pattern kind : {Pattern::Random, Pattern::Hostile}) {
+    for_each_case(kDTypes, {{2, 33, 21}}, kind,
+                  [](const CodecSpec& spec, const Tensor& in, const Layout& fit) {
+                    const std::vector<std::byte> wanted = packed(spec, in, fit);
+                    const std::vector<std::byte> back = unpacked(spec, wanted, in);
+                    for (const int threads : {1, 2}) {
+                      std::fenv_t saved;
+                      std::fegetenv(&saved);
+                      std::fesetround(FE_UPWARD);
+                      feenableexcept(FE_INVALID | FE_OVERFLOW | FE_DIVBYZERO);
+                      constexpr unsigned kFlushToZero = 0x8000, kZeroForSubnormals = 0x0040;
+                      _mm_setcsr(_mm_getcsr() | kFlushToZero | kZeroForSubnormals);
+                      const unsigned modes = _mm_getcsr();
+                      const RunOptions options{.threads = threads, .seed = 7};
+                      const std::vector<std::byte> bytes = packed(spec, in, fit, options);
+                      const std::vector<std::byte> values = unpacked(spec, wanted, in, options);
+                      const unsigned modes_after = _mm_getcsr();
+                      const int rounding_after = std::fegetround();
+                      std::fesetenv(&saved);
+                      ASSERT_EQ(modes_after, modes);
+                      ASSERT_EQ(rounding_after, FE_UPWARD);
+                      ASSERT_EQ(first_difference(fit.dtype, bytes, wanted), "");
+                      ASSERT_EQ(first_difference(in.dtype(), values, back), "");
+                    }
+                  });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, Contract, ::testing::ValuesIn(ref::groups()),
+                         [](const auto& group) { return group.param.name; });
+
+}  // namespace
+}  // namespace tuckfold

@@ -1,0 +1,90 @@
+"""The benchmark tool: its arithmetic, and that a smoke run leaves a complete record."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TUCKFOLD = ROOT / "build/release/tuckfold"
+sys.path.insert(0, str(ROOT / "tools"))
+from bench_record import Figure, figure_table, geometric_mean  # noqa: E402
+
+import bench  # noqa: E402
+
+
+def test_geometric_mean_of_powers_is_the_middle_power() -> None:
+    assert geometric_mean([0.5, 2.0]) == pytest.approx(1.0)
+    assert geometric_mean([1.0, 10.0, 100.0]) == pytest.approx(10.0)
+    assert geometric_mean(iter([3.0])) == pytest.approx(3.0)
+
+
+def test_geometric_mean_survives_products_that_overflow() -> None:
+    assert geometric_mean([1e200] * 5) == pytest.approx(1e200)
+
+
+def test_geometric_mean_of_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="nothing"):
+        geometric_mean([])
+
+
+def test_a_figure_at_its_floor_passes() -> None:
+    assert Figure({}, "x", 1.0, floor=1.0).verdict == "PASS"
+    assert Figure({}, "x", 0.999, floor=1.0).verdict == "BELOW"
+    assert Figure({}, "x", 0.999).verdict == ""
+
+
+def test_floors_are_those_of_the_table() -> None:
+    floors = [bench.dct_chop_floor("pack_of_copy", 1, keep) for keep in (2, 6, 7)]
+    assert floors == [1.0, 1.0, 0.85]
+    floors = [bench.dct_chop_floor("unpack_of_copy", 1, keep) for keep in (2, 6, 7)]
+    assert floors == [1.15, 1.15, 0.95]
+    assert bench.dct_chop_floor("unpack_of_copy", 2, 6) == 0.95
+    assert bench.dct_chop_floor("pack_of_copy", 2, 7) == 0.80
+
+
+def test_table_puts_the_figures_of_one_thing_on_one_line() -> None:
+    of = {"threads": 1, "keep": 2}
+    text = figure_table([Figure(of, "pack", 1.25, 1.0), Figure(of, "unpack", 0.5)])
+    assert text.splitlines() == [
+        "threads  keep  pack  floor        unpack",
+        "      1     2  1.25   1.00  PASS    0.50",
+    ]
+
+
+@pytest.mark.skipif(not TUCKFOLD.exists(), reason=f"no {TUCKFOLD}; run ./dev build")
+def test_quick_run_writes_a_complete_record(tmp_path: Path) -> None:
+    command = [sys.executable, ROOT / "tools/bench.py", "dct_chop", "--quick"]
+    done = subprocess.run(
+        [*command, "--json-dir", tmp_path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "dct_chop_cpu.json").read_text())
+    assert record["quick"]
+    for key in ("date", "commit", "dirty", "cpu_target", "tuckfold"):
+        assert key in record
+    assert {"cpu", "cores", "kernel", "memory_gib"} <= record["machine"].keys()
+    assert record["compiler"]["version"] != "unknown"
+    assert len(record["commands"]) == len(bench.THREADS) * len(bench.QUICK_SHAPES)
+    assert len(record["rows"]) == len(record["commands"]) * len(bench.KEEPS)
+    assert all(row["psnr_db"] > 20 and row["copy_gbps"] > 0 for row in record["rows"])
+
+    assert len(record["figures"]) == 2 * len(bench.THREADS) * len(bench.KEEPS)
+    figure = record["figures"][0]
+    assert figure["figure"] == "pack_of_copy"
+    mine = [r for r in record["rows"] if r["codec"] == "dct_chop(keep=2)" and r["threads"] == 1]
+    expected = geometric_mean(r["pack_of_copy"] for r in mine)
+    assert figure["value"] == pytest.approx(expected, rel=1e-4)
+    assert figure["floor"] == 1.0
+    assert isinstance(figure["pass"], bool)
+    assert "PASS" in done.stdout or "BELOW" in done.stdout
+
+
+def test_an_unknown_experiment_is_named(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench.py", "dct"])
+    with pytest.raises(SystemExit) as stop:
+        bench.main()
+    assert stop.value.code == 2
+    assert "no experiment 'dct'; there are dct_chop" in capsys.readouterr().err

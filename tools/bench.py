@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""Measures, compares with what the project wants to reach, and writes one JSON per experiment.
+
+  ./dev bench                    dct_chop, block_quant and peers
+  ./dev bench dct_chop           speed beside a plain copy, one thread and two
+  ./dev bench block_quant        the same
+  ./dev bench torch              against PyTorch's ways to the same values (installs torch)
+  ./dev bench peers              against zfp on real data; SZ3 and SZx where TUCKFOLD_SZ3 and
+                                 TUCKFOLD_SZX name their libraries
+  ./dev bench --quick …          small arrays and few rounds, into a folder of its own
+
+Results go to bench/results/. A machine that does other things meanwhile gives no figures.
+"""
+
+import argparse
+import json
+import math
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench_record import ROOT, Figure, Record, figure_table, first_line, geometric_mean
+
+SHAPES = ["100x3x256x256", "100x3x512x512", "1000x3x64x64", "5000x3x64x64"]
+QUICK_SHAPES = ["4x3x256x256", "20x3x64x64"]
+KEEPS = range(2, 8)
+THREADS = (1, 2)
+SZ_BOUNDS = "3e-2,1e-2,3e-3,1e-3,3e-4,1e-4"
+COPY_METHOD = (
+    "f32 arrays on huge pages; rounds of copy, pack, unpack in one process, best of the rounds; "
+    "copy is a plain non-temporal copy of the same array with as many threads (rows also have one with "
+    "software prefetch, copy_prefetched_gbps); value is the "
+    "geometric mean over the shapes of speed / copy, median the same of the medians over the "
+    "rounds of copy's time / ours; the output of every codec is compared with its input (psnr_db)"
+)
+
+
+class BenchError(Exception):
+    """What stops a measurement; the text says what to do."""
+
+
+class Runner:
+    """Runs programs, says how far it is, and keeps the commands for the record."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.tuckfold = options.tuckfold
+        self.torch_peer = options.torch_peer
+        self.quick = options.quick
+        if not self.tuckfold.exists():
+            raise BenchError(f"no {self.tuckfold}; run ./dev build")
+
+    def say(self, text: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        elif text:
+            print(text, file=sys.stderr, flush=True)
+
+    def record(self, experiment: str, method: str, program: Path | None = None) -> Record:
+        build = (program or self.tuckfold).resolve().parent
+        return Record(experiment=experiment, quick=self.quick, build=build, method=method)
+
+    def lines(self, record: Record, command: Sequence[object]) -> Iterator[str]:
+        words = [os.path.relpath(w, ROOT) if isinstance(w, Path) else str(w) for w in command]
+        record.commands.append(shlex.join(words))
+        command = [str(word) for word in command]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            yield from process.stdout
+        if process.returncode != 0:
+            raise BenchError(f"{record.commands[-1]} failed with status {process.returncode}")
+
+    def tuckfold_rows(self, record: Record, *arguments: object, seconds: float = 2) -> list[dict]:
+        limits = ("--min-time", 0.02, "--repeat", 2) if self.quick else ("--min-time", seconds)
+        command = [self.tuckfold, "bench", *arguments, "--json", *limits]
+        rows = json.loads("".join(self.lines(record, command)))
+        record.rows += rows
+        return rows
+
+
+def threads_text(threads: int) -> str:
+    return "1 thread" if threads == 1 else f"{threads} threads"
+
+
+def codec_options(specs: Sequence[str]) -> list[str]:
+    return [word for spec in specs for word in ("--codec", spec)]
+
+
+def over_shapes(rows: Sequence[dict], name: str) -> tuple[float, dict[str, object]]:
+    """The geometric mean of a quotient over the rows, best against best; and by medians."""
+    more = {"median": geometric_mean(row[f"{name}_median"] for row in rows)}
+    return geometric_mean(row[name] for row in rows), more
+
+
+def beside_copy(runner: Runner, record: Record, specs: Sequence[str]) -> None:
+    """Rows of every spec, shape and thread count."""
+    shapes = QUICK_SHAPES if runner.quick else SHAPES
+    for number, (threads, shape) in enumerate((t, s) for t in THREADS for s in shapes):
+        total = len(THREADS) * len(shapes)
+        runner.say(f"{record.experiment} {number + 1}/{total}: {shape}, {threads_text(threads)}")
+        runner.tuckfold_rows(
+            record, "--synthetic", shape, *codec_options(specs), "--threads", threads
+        )
+    runner.say("")
+
+
+def rows_of(record: Record, spec: str, threads: int) -> list[dict]:
+    return [r for r in record.rows if r["codec"] == spec and r["threads"] == threads]
+
+
+# ---- dct_chop and block_quant beside a copy
+
+
+def dct_chop_floor(name: str, threads: int, keep: int) -> float:
+    if threads > 1:
+        return 0.80 if keep == 7 else 0.95
+    if name == "pack_of_copy":
+        return 0.85 if keep == 7 else 1.0
+    return 0.95 if keep == 7 else 1.15
+
+
+def dct_chop(runner: Runner) -> Record:
+    record = runner.record("dct_chop_cpu", COPY_METHOD)
+    beside_copy(runner, record, [f"dct_chop(keep={keep})" for keep in KEEPS])
+    for threads in THREADS:
+        for keep in KEEPS:
+            rows = rows_of(record, f"dct_chop(keep={keep})", threads)
+            for name in ("pack_of_copy", "unpack_of_copy"):
+                floor = dct_chop_floor(name, threads, keep)
+                value, more = over_shapes(rows, name)
+                of = {"threads": threads, "keep": keep}
+                record.figures.append(Figure(of, name, value, floor, more))
+    return record
+
+
+def block_quant(runner: Runner) -> Record:
+    # As the library prints them, which is how its rows name them.
+    variants = ["", ", group=64", ", round=stochastic", ", group=64, round=stochastic"]
+    variants.append(", zero=exact")
+    specs = [f"block_quant(bits={bits}{variant})" for bits in (2, 4, 8) for variant in variants]
+    record = runner.record("block_quant_cpu", COPY_METHOD)
+    beside_copy(runner, record, specs)
+    for threads in THREADS:
+        for spec in specs:
+            rows = rows_of(record, spec, threads)
+            for name in ("pack_of_copy", "unpack_of_copy"):
+                value, more = over_shapes(rows, name)
+                of = {"threads": threads, "codec": spec}
+                record.figures.append(Figure(of, name, value, 0.7, more))
+    return record
+
+
+# ---- torch
+
+TORCH_METHOD = (
+    "torch tensors in one process, turn by turn, best of at least 6 rounds, with rests between "
+    "contenders so that idle threads of one do not take the other's cores; factor = torch's time / "
+    "ours with as many threads; paper: matmul(LHS, matmul(A, RHS)) with matrices made beforehand, "
+    "paper_out: the same with out=, blocked: 8x8 bmm and mm with out=, conv2d: stride-8 filters, "
+    "and 1x1 filters with pixel_shuffle back; every output is compared with ours"
+)
+TORCH_FLOORS = {
+    ("paper", "pack"): 17.0,
+    ("paper", "unpack"): 20.0,
+    ("best_torch", "pack"): 5.0,
+    ("best_torch", "unpack"): 6.5,
+}
+
+
+def torch(runner: Runner) -> Record:
+    if not runner.torch_peer.exists():
+        raise BenchError(f"no {runner.torch_peer}; run ./dev bench torch, which builds it")
+    record = runner.record("torch_cpu", TORCH_METHOD, runner.torch_peer)
+    command = [runner.torch_peer, *(["--quick"] if runner.quick else [])]
+    for line in runner.lines(record, command):
+        row = json.loads(line)
+        if "torch" in row:  # the first, about the libraries
+            record.extra = row
+            continue
+        record.rows.append(row)
+        shape = "x".join(map(str, row["shape"]))
+        runner.say(
+            f"torch_cpu {len(record.rows)}: {shape}, keep {row['keep']}, "
+            f"{threads_text(row['threads'])}: {row['pack_factor']['best_torch']:.1f} and "
+            f"{row['unpack_factor']['best_torch']:.1f} times the best of torch"
+        )
+    runner.say("")
+    for form in ("paper", "paper_out", "blocked", "conv2d", "best_torch"):
+        for way in ("pack", "unpack"):
+            factors = [row[f"{way}_factor"][form] for row in record.rows]
+            more = {"min": min(factors), "max": max(factors)}
+            for threads in THREADS:
+                some = [r[f"{way}_factor"][form] for r in record.rows if r["threads"] == threads]
+                more[f"threads_{threads}"] = geometric_mean(some)
+            floor = TORCH_FLOORS.get((form, way))
+            figure = Figure(
+                {"against": form}, f"{way}_factor", geometric_mean(factors), floor, more
+            )
+            record.figures.append(figure)
+    for way in ("pack", "unpack"):
+        least = min(record.rows, key=lambda row: row[f"{way}_factor"]["paper"])
+        more = {key: least[key] for key in ("shape", "keep", "threads")}
+        value = least[f"{way}_factor"]["paper"]
+        record.figures.append(
+            Figure({"against": "paper, least"}, f"{way}_factor", value, 4.0, more)
+        )
+    return record
+
+
+# ---- other compressors
+
+PEERS_METHOD = (
+    "as dct_chop_cpu, on real arrays repeated to at least 32 MiB; zfp of fixed rate in 2-D at the "
+    "rate of each codec, SZ at the bound whose ratio comes nearest; one band of the array for each "
+    "thread; ratio_stored is against the stored type, which for images is u8"
+)
+
+
+def nearest(peer_rows: Sequence[dict], row: dict) -> dict:
+    return min(peer_rows, key=lambda peer: abs(math.log(peer["ratio"] / row["ratio"])))
+
+
+def peers(runner: Runner) -> Record:
+    from bench_data import write_arrays  # needs numpy and Pillow, the other experiments do not
+
+    specs = [f"dct_chop(keep={keep})" for keep in KEEPS]
+    specs += [f"dct_chop(keep={keep}, coef=f16)" for keep in (4, 6)]
+    specs += [f"block_quant(bits={bits})" for bits in (2, 4, 8)]
+    options = codec_options(specs) + ["--peer", "zfp"]
+    for name in ("sz3", "szx"):
+        if path := os.environ.get(f"TUCKFOLD_{name.upper()}"):
+            options += ["--peer", f"{name}={path}@{SZ_BOUNDS}"]
+    record = runner.record("peers_cpu", PEERS_METHOD)
+    sources: list[dict] = []
+    record.extra["arrays"] = sources
+    with tempfile.TemporaryDirectory(prefix="tuckfold-") as folder:
+        for path, about in write_arrays(Path(folder), runner.quick):
+            sources.append(about)
+            for threads in THREADS:
+                runner.say(f"peers_cpu: {about['name']}, {threads_text(threads)}")
+                arguments = (path, *options, "--threads", threads)
+                rows = runner.tuckfold_rows(record, *arguments, seconds=0.5)
+                for row in rows:
+                    row["file"] = about["name"]
+                add_peer_figures(record, rows)
+            path.unlink()
+    record.commands = [line.replace(folder, "$TMPDIR") for line in record.commands]
+    runner.say("")
+    return record
+
+
+def psnr(row: dict) -> float | None:
+    return math.inf if row["max_error"] == 0 else row["psnr_db"]
+
+
+def add_peer_figures(record: Record, rows: Sequence[dict]) -> None:
+    for row in (r for r in rows if not r["peer"]):
+        for library in ("zfp", "sz3", "szx"):
+            named = [r for r in rows if r["peer"] and r["codec"].startswith(library)]
+            if not named:
+                continue
+            peer = nearest(named, row)
+            of = {key: row[key] for key in ("file", "threads", "codec")}
+            of |= {"peer": peer["codec"], "ratio": row["ratio"], "peer_ratio": peer["ratio"]}
+            of |= {"psnr_db": psnr(row), "peer_psnr_db": psnr(peer)}
+            for way in ("pack", "unpack"):
+                factor = row[f"{way}_gbps"] / peer[f"{way}_gbps"]
+                record.figures.append(Figure(of, f"{way}_factor", factor))
+
+
+# ---- all
+
+
+EXPERIMENTS = {"dct_chop": dct_chop, "block_quant": block_quant, "torch": torch, "peers": peers}
+DEFAULT = ["dct_chop", "block_quant", "peers"]
+
+
+def summary(figures: Sequence[Figure]) -> str:
+    judged = [figure for figure in figures if figure.floor is not None]
+    if not judged:
+        return "no floors"
+    passed = sum(figure.verdict == "PASS" for figure in judged)
+    return f"{passed} of {len(judged)} figures reach their floor"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="./dev bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("experiment", nargs="*", metavar="EXPERIMENT", help=", ".join(EXPERIMENTS))
+    parser.add_argument("--quick", action="store_true", help="a smoke run, no figures to quote")
+    parser.add_argument("--json-dir", type=Path, help="instead of bench/results")
+    parser.add_argument("--tuckfold", type=Path, default=ROOT / "build/release/tuckfold")
+    parser.add_argument("--torch-peer", type=Path, default=ROOT / "build/torch/torch_peer")
+    options = parser.parse_args()
+    for name in options.experiment:
+        if name not in EXPERIMENTS:
+            parser.error(f"no experiment '{name}'; there are {', '.join(EXPERIMENTS)}")
+    folder = options.json_dir or ROOT / "bench/results"
+    if options.quick and options.json_dir is None:
+        folder = Path(tempfile.mkdtemp(prefix="tuckfold-bench-"))
+    try:
+        runner = Runner(options)
+        version = first_line(str(options.tuckfold), "--version")
+        for name in options.experiment or DEFAULT:
+            record = EXPERIMENTS[name](runner)
+            path = record.write(folder, version)
+            note = "; a smoke run, on arrays that the floors are not for" if options.quick else ""
+            print(f"{record.experiment}: {summary(record.figures)}{note}")
+            print(figure_table(record.figures))
+            print(f"{path}\n")
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
