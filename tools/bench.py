@@ -90,8 +90,12 @@ def codec_options(specs: Sequence[str]) -> list[str]:
 
 def over_shapes(rows: Sequence[dict], name: str) -> tuple[float, dict[str, object]]:
     """The geometric mean of a quotient over the rows, best against best; and by medians."""
-    more = {"median": geometric_mean(row[f"{name}_median"] for row in rows)}
-    return geometric_mean(row[name] for row in rows), more
+    value = geometric_mean(row[name] for row in rows)
+    handicap = geometric_mean(max(1.0, r["copy_prefetched_gbps"] / r["copy_gbps"]) for r in rows)
+    return value, {
+        "median": geometric_mean(row[f"{name}_median"] for row in rows),
+        "of_fastest_copy": value / handicap,
+    }
 
 
 def beside_copy(runner: Runner, record: Record, specs: Sequence[str]) -> None:
@@ -148,7 +152,8 @@ def block_quant(runner: Runner) -> Record:
             for name in ("pack_of_copy", "unpack_of_copy"):
                 value, more = over_shapes(rows, name)
                 of = {"threads": threads, "codec": spec}
-                record.figures.append(Figure(of, name, value, 0.7, more))
+                floor = 0.7 if "," not in spec else None  # asked of the plain ones
+                record.figures.append(Figure(of, name, value, floor, more))
     return record
 
 

@@ -68,13 +68,17 @@ TUCKFOLD_HOST_DEVICE inline Header header_of(float low, float high, int bits, bo
   return {to_bf16(scale).bits, minimum.bits};
 }
 
-// `threshold` is 0.5 to round to nearest, else a random number in [0, 1).
-TUCKFOLD_HOST_DEVICE inline int code_of(float value, Group group, float inverse_scale,
-                                        float threshold, int levels) {
-  const float scaled = group.about_zero ? value * inverse_scale + group.minimum
-                                        : (value - group.minimum) * inverse_scale;
-  const int code = static_cast<int>(scaled + threshold);
-  return code < 0 ? 0 : code > levels ? levels : code;
+// The code of a value: the nearest one, ties to even, after moving by `nudge`, which is 0, or
+// random in (-1/2, 1/2). A number in [0, 2^22) plus 2^23 has its nearest integer in its low bits.
+inline constexpr float kToInteger = 0x1p23f;
+TUCKFOLD_HOST_DEVICE inline int code_of(float value, Group group, float inverse_scale, float nudge,
+                                        float levels) {
+  float scaled = group.about_zero ? value * inverse_scale + group.minimum
+                                  : (value - group.minimum) * inverse_scale;
+  scaled = scaled + nudge;
+  scaled = scaled > 0.0f ? scaled : 0.0f;
+  scaled = scaled < levels ? scaled : levels;
+  return static_cast<int>(bits_of(scaled + kToInteger) & 0xffu);
 }
 
 TUCKFOLD_HOST_DEVICE inline float value_of(int code, Group group) {
@@ -82,7 +86,7 @@ TUCKFOLD_HOST_DEVICE inline float value_of(int code, Group group) {
                           : group.minimum + static_cast<float>(code) * group.scale;
 }
 
-// ---- random thresholds: a hash of seed, group and place, so that order and threads do not matter
+// ---- random nudges: a hash of seed, group and place, so that order and threads do not matter
 
 TUCKFOLD_HOST_DEVICE inline std::uint32_t group_key(std::uint64_t seed, std::uint64_t group) {
   std::uint64_t x = seed + (group + 1) * 0x9e3779b97f4a7c15u;  // splitmix64
@@ -92,13 +96,15 @@ TUCKFOLD_HOST_DEVICE inline std::uint32_t group_key(std::uint64_t seed, std::uin
 }
 
 inline constexpr std::uint32_t kPlace = 0x9e3779b9u, kMix1 = 0x7feb352du, kMix2 = 0x846ca68bu;
+inline constexpr float kNudgeStep = 0x1p-15f, kNudgeFirst = 0x1p-16f - 0.5f;
 
-// 16 random bits as a fraction: the sum with a code of 8 bits is exact.
-TUCKFOLD_HOST_DEVICE inline float random_threshold(std::uint32_t key, std::uint32_t place) {
+// One of 2^15 numbers evenly spread over (-1/2, 1/2): the sum with a code is exact, and never a
+// tie.
+TUCKFOLD_HOST_DEVICE inline float random_nudge(std::uint32_t key, std::uint32_t place) {
   std::uint32_t x = key ^ (place * kPlace);
   x = (x ^ (x >> 16)) * kMix1;
   x = (x ^ (x >> 15)) * kMix2;
-  return static_cast<float>(x >> 16) * 0x1p-16f;
+  return static_cast<float>(x >> 17) * kNudgeStep + kNudgeFirst;
 }
 
 }  // namespace tuckfold::block_quant

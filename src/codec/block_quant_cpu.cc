@@ -180,34 +180,33 @@ HWY_ATTR void quantize(const float* values, std::int64_t count, const Group& gro
   const DU du;
   const hn::Rebind<std::uint8_t, DF> d8;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const float inverse = 1.0f / group.scale;
+  const float inverse = 1.0f / group.scale, most = static_cast<float>(levels);
   const VF minimum = hn::Set(d, group.minimum), factor = hn::Set(d, inverse);
-  const auto most = hn::Set(di, levels);
   auto places = hn::Iota(du, static_cast<std::uint32_t>(place));
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    VF threshold = hn::Set(d, 0.5f);
+    // While this batch is in cache memory would idle: fetch the next.
+    __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kBatch * 4, 0, 2);
+    const VF v = hn::LoadU(d, values + i);
+    VF scaled =
+        kAboutZero ? hn::Add(hn::Mul(v, factor), minimum) : hn::Mul(hn::Sub(v, minimum), factor);
     if constexpr (kStochastic) {
       auto x = hn::Xor(hn::Set(du, key), hn::Mul(places, hn::Set(du, kPlace)));
       x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(du, kMix1));
       x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(du, kMix2));
-      const auto whole = hn::ConvertTo(d, hn::BitCast(di, hn::ShiftRight<16>(x)));
-      threshold = hn::Mul(whole, hn::Set(d, 0x1p-16f));
+      const VF whole = hn::ConvertTo(d, hn::BitCast(di, hn::ShiftRight<17>(x)));
+      const VF nudge = hn::Add(hn::Mul(whole, hn::Set(d, kNudgeStep)), hn::Set(d, kNudgeFirst));
+      scaled = hn::Add(scaled, nudge);
       places = hn::Add(places, hn::Set(du, static_cast<std::uint32_t>(lanes)));
     }
-    // While this batch is in cache memory would idle: fetch the next.
-    __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kBatch * 4, 0, 2);
-    const VF v = hn::LoadU(d, values + i);
-    const VF scaled =
-        kAboutZero ? hn::Add(hn::Mul(v, factor), minimum) : hn::Mul(hn::Sub(v, minimum), factor);
-    // Saturation to u8 takes care of codes below zero.
-    const auto code = hn::Min(hn::ConvertTo(di, hn::Add(scaled, threshold)), most);
-    hn::StoreU(hn::DemoteTo(d8, code), d8, codes + i);
+    scaled = hn::Min(hn::Max(scaled, hn::Zero(d)), hn::Set(d, most));
+    const auto bits = hn::BitCast(du, hn::Add(scaled, hn::Set(d, kToInteger)));
+    hn::StoreU(hn::TruncateTo(d8, bits), d8, codes + i);
   }
   for (; i < count; ++i) {
-    const float threshold =
-        kStochastic ? random_threshold(key, static_cast<std::uint32_t>(place + i)) : 0.5f;
-    codes[i] = static_cast<std::uint8_t>(code_of(values[i], group, inverse, threshold, levels));
+    const float nudge =
+        kStochastic ? random_nudge(key, static_cast<std::uint32_t>(place + i)) : 0.0f;
+    codes[i] = static_cast<std::uint8_t>(code_of(values[i], group, inverse, nudge, most));
   }
 }
 

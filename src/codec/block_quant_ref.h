@@ -33,7 +33,7 @@ inline Group quantize(const std::vector<float>& values, int bits) {
   for (const float value : values) {
     const double scaled = (value - group.minimum) / group.scale;
     group.codes.push_back(
-        static_cast<std::int64_t>(std::clamp(std::floor(scaled + 0.5), 0.0, levels)));
+        static_cast<std::int64_t>(std::clamp(std::nearbyint(scaled), 0.0, levels)));
   }
   return group;
 }

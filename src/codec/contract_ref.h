@@ -56,7 +56,9 @@ struct Group {
   std::string name;
   std::vector<CodecSpec> specs;
 
-  friend void PrintTo(const Group& group, std::ostream* out) { *out << group.name; }
+  friend std::ostream& operator<<(std::ostream& out, const Group& group) {
+    return out << group.name;
+  }
 };
 
 inline std::vector<Group> groups() {

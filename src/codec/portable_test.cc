@@ -75,7 +75,7 @@ Dense in_tiles(const Dense& left, const Dense& a, const Dense& right, int s) {
 TEST(Portable, RatioIsEquationThree) {
   for (int keep = 1; keep <= 8; ++keep) {
     EXPECT_EQ(ratio(spec_of(keep)), 64.0 / (keep * keep));
-    EXPECT_EQ(ratio(spec_of(keep, 2, ", shape=triangle")), 64.0 / (keep * (keep + 1) / 2));
+    EXPECT_EQ(ratio(spec_of(keep, 2, ", shape=triangle")), 128.0 / (keep * (keep + 1)));
     EXPECT_EQ(ratio(spec_of(keep, 1, ", coef=f16")), 64.0 / (keep * keep));  // in values
   }
   EXPECT_EQ(ratio(CodecSpec::parse("dct_chop(block=16, keep=4)")), 16.0);

@@ -4,7 +4,7 @@
 import json, sys
 for row in json.load(sys.stdin):
     speeds = [row.pop(k) for k in list(row) if "gbps" in k or "of_copy" in k]
-    assert len(speeds) == 10 and min(speeds) > 0, speeds
+    assert len(speeds) == 11 and min(speeds) > 0, speeds
     assert row.pop("rounds") >= 7
     assert row.pop("cpu_target")
     if row["psnr_db"] is not None:

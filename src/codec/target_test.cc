@@ -8,8 +8,6 @@
 #include <cstdlib>
 #include <set>
 
-#include "base/parallel.h"
-#include "tuckfold/codec.h"
 #include "tuckfold/error.h"
 #include "tuckfold/version.h"
 
