@@ -118,7 +118,7 @@ def machine() -> dict[str, object]:
 
 def commit() -> dict[str, object]:
     # Results are no reason to call the sources that they are of changed.
-    changes = ("git", "status", "--porcelain", "--", ".", ":!bench/results")
+    changes = ("git", "status", "--porcelain", "-uno", "--", ".", ":!bench/results")
     return {"commit": first_line("git", "rev-parse", "HEAD"), "dirty": bool(first_line(*changes))}
 
 
