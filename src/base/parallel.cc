@@ -117,19 +117,20 @@ class Pool {
 };
 
 // Never destroyed: workers outlive main's statics. After a fork the child makes a new one over it,
-// since its threads are gone and its locks may be held.
+// since its threads are gone and its locks may be held. Made when the library is loaded: were it
+// made on first use, a fork at that moment would leave the child waiting for the thread that makes
+// it.
 alignas(Pool) unsigned char g_storage[sizeof(Pool)];
 thread_local bool t_inside = false;
 
-Pool& pool() {
-  static const bool made = [] {
-    new (g_storage) Pool;
-    pthread_atfork(nullptr, nullptr, [] { new (g_storage) Pool; });
-    return true;
-  }();
-  static_cast<void>(made);
-  return *std::launder(reinterpret_cast<Pool*>(g_storage));
-}
+void make_pool() { new (g_storage) Pool; }
+[[maybe_unused]] const bool g_made = [] {
+  make_pool();
+  pthread_atfork(nullptr, nullptr, make_pool);
+  return true;
+}();
+
+Pool& pool() { return *std::launder(reinterpret_cast<Pool*>(g_storage)); }
 
 }  // namespace
 

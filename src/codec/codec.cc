@@ -91,8 +91,8 @@ class Workspace {
   std::byte* base_ = nullptr;
 };
 
-RunContext context_of(const RunOptions& options) {
-  if (options.threads < 0) invalid("[pack] threads must be 0 or more, got {}", options.threads);
+RunContext context_of(const char* what, const RunOptions& options) {
+  if (options.threads < 0) invalid("[{}] threads must be 0 or more, got {}", what, options.threads);
   settle_cpu_target();
   return {.threads = thread_count(options.threads), .seed = options.seed};
 }
@@ -130,7 +130,7 @@ std::size_t pack(const CodecSpec& spec, const ConstTensorView& in, std::span<std
   if (out.size() < fit.max_bytes) {
     invalid("[pack] the output needs {} bytes, got {}; see layout()", fit.max_bytes, out.size());
   }
-  const RunContext run = context_of(options);
+  const RunContext run = context_of("pack", options);
   const Workspace workspace("pack", options.workspace, fit.workspace_bytes);
   const Stage* last = &spec.stages().back();
   const void* data = in.data;
@@ -160,7 +160,7 @@ void unpack(const CodecSpec& spec, std::span<const std::byte> packed, const Tens
          to_string(out.dtype), to_string(out.shape), fit.fixed ? "" : "at most ", fit.max_bytes,
          packed.size());
   }
-  const RunContext run = context_of(options);
+  const RunContext run = context_of("unpack", options);
   const Workspace workspace("unpack", options.workspace, fit.workspace_bytes);
   // Backwards: each stage fills the tensor that the one before it had packed, in the workspace
   // where pack had put it.

@@ -3,9 +3,8 @@
 // Columns: a vector holds 8 or 16 columns of one row, so a column's transform is plain arithmetic
 // on eight vectors. Rows: the eight values of a row are folded onto their mirror image,
 //   lane k: x_k + x_{7-k},  lane 7-k: x_k - x_{7-k}           k < 4
-// and coefficient v is four products with lanes looked up by table. The table also closes the gaps
-// between blocks, so that coefficients come out in the order in which they are stored. Nothing is
-// stored on the way, since any store would have to wait for the streaming ones before it.
+// and coefficient v is four products with lanes looked up by table. Both passes stay in registers:
+// the only stores are of finished rows, since every store waits for the streaming ones before it.
 #if defined(TUCKFOLD_CODEC_DCT_CHOP_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_DCT_CHOP_INL_H
 #undef TUCKFOLD_CODEC_DCT_CHOP_INL_H
