@@ -98,7 +98,8 @@ struct RunOptions {
 TUCKFOLD_API std::size_t pack(const CodecSpec& spec, const ConstTensorView& in,
                               std::span<std::byte> out, const RunOptions& options = {});
 
-// Fills `out` from packed bytes. Throws CorruptData if their number is not what pack writes.
+// Fills `out` from packed bytes. Throws CorruptData if their number is not what pack writes. No two
+// elements of `out` may share an address; only a stride of 0 is noticed.
 TUCKFOLD_API void unpack(const CodecSpec& spec, std::span<const std::byte> packed,
                          const TensorView& out, const RunOptions& options = {});
 

@@ -116,21 +116,13 @@ class Pool {
   Turn turns_[kMaxWorkers];
 };
 
-// Never destroyed: workers outlive main's statics. After a fork the child makes a new one over it,
-// since its threads are gone and its locks may be held. Made when the library is loaded: were it
-// made on first use, a fork at that moment would leave the child waiting for the thread that makes
-// it.
-alignas(Pool) unsigned char g_storage[sizeof(Pool)];
+// There from the start: were it made on first use, a fork at that moment would leave the child
+// waiting for the thread that makes it. After a fork the child makes a new one in its place, since
+// its threads are gone and its locks may be held.
+constinit Pool g_pool;
+[[maybe_unused]] const int g_after_fork =
+    pthread_atfork(nullptr, nullptr, [] { new (&g_pool) Pool; });
 thread_local bool t_inside = false;
-
-void make_pool() { new (g_storage) Pool; }
-[[maybe_unused]] const bool g_made = [] {
-  make_pool();
-  pthread_atfork(nullptr, nullptr, make_pool);
-  return true;
-}();
-
-Pool& pool() { return *std::launder(reinterpret_cast<Pool*>(g_storage)); }
 
 }  // namespace
 
@@ -147,7 +139,7 @@ void detail::parallel_ranges(std::int64_t parts, int threads, RangeFn run, void*
   if (parts <= 0) return;
   if (ranges > 1 && !t_inside) {
     t_inside = true;
-    const bool done = pool().try_run(job);
+    const bool done = g_pool.try_run(job);
     t_inside = false;
     if (done) return;
   }

@@ -24,8 +24,17 @@ struct Tile {
   std::int64_t rows, cols;
 };
 
+// Counts of operations stay below 2^63 up to kMaxSide, and an operator below 1 GiB up to
+// kMaxOperatorSide.
+constexpr std::int64_t kMaxSide = std::int64_t{1} << 19;
+constexpr std::int64_t kMaxOperatorSide = std::int64_t{1} << 14;
+
 Tile tile_of(const char* what, const Params& p, std::int64_t rows, std::int64_t cols) {
   const std::int64_t step = std::int64_t{p.block} * p.serialize;
+  if (rows > kMaxSide || cols > kMaxSide) {
+    invalid("[{}] sides must be at most {}, got {} x {}; cut the plane into smaller ones", what,
+            kMaxSide, rows, cols);
+  }
   if (rows <= 0 || cols <= 0 || rows % step != 0 || cols % step != 0) {
     invalid("[{}] both sides must be multiples of block * serialize = {}, got {} x {}; pad first",
             what, step, rows, cols);
@@ -86,6 +95,10 @@ MatmulForm matmul_form(const CodecSpec& spec, std::int64_t rows, std::int64_t co
         spec.print());
   }
   const Tile tile = tile_of("matmul_form", p, rows, cols);
+  if (tile.rows > kMaxOperatorSide || tile.cols > kMaxOperatorSide) {
+    invalid("[matmul_form] a tile's sides must be at most {}, got {} x {}; raise serialize",
+            kMaxOperatorSide, tile.rows, tile.cols);
+  }
   MatmulForm form;
   form.tiles = std::int64_t{p.serialize} * p.serialize;
   form.tile_rows = tile.rows;

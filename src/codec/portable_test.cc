@@ -210,5 +210,15 @@ TEST(Portable, WhatIsNoSquareDctChopOfWholeTilesIsInvalid) {
   EXPECT_NE(refusal([] { flops(CodecSpec::parse("dct_chop"), 12, 8); }), "accepted");
 }
 
+// Products of sides that overflow must be noticed before anything is allocated or counted.
+TEST(Portable, PlanesTooLargeForAnyMatrixAreInvalid) {
+  constexpr std::int64_t kSides[] = {std::int64_t{1} << 33, std::int64_t{1} << 62};
+  for (const std::int64_t side : kSides) {
+    EXPECT_NE(refusal([&] { matmul_form(spec_of(4), side, 8); }), "accepted") << side;
+    EXPECT_NE(refusal([&] { matmul_form(spec_of(4), 8, side); }), "accepted") << side;
+    EXPECT_NE(refusal([&] { flops(spec_of(4), side, side); }), "accepted") << side;
+  }
+}
+
 }  // namespace
 }  // namespace tuckfold
