@@ -38,20 +38,21 @@ struct Job {
 
 class Pool {
  public:
-  // Runs the job on the caller and ranges - 1 workers. False if the pool is taken.
+  // Runs the job on the caller and up to ranges - 1 workers. False if the pool is taken.
   bool try_run(const Job& job) {
     const std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
     if (!owner.owns_lock()) return false;
     const int helpers = start_workers(job.ranges - 1);
     job_ = job;
-    job_.ranges = helpers + 1;
-    pending_.store(helpers, std::memory_order_relaxed);
+    next_ = 0;
+    open_ = true;
     for (int i = 0; i < helpers; ++i) {
-      turns_[i].number.fetch_add(1, std::memory_order_release);
+      turns_[i].number.fetch_add(1);
       turns_[i].number.notify_one();
     }
-    job_.run_range(0);
-    for (int spins = 0; pending_.load(std::memory_order_acquire) > 0; ++spins) {
+    take_ranges();  // those of workers that are slow to wake, too
+    open_ = false;
+    for (int spins = 0; inside_ > 0; ++spins) {
       if (spins < 100) {
         pause();
       } else {
@@ -62,7 +63,7 @@ class Pool {
   }
 
  private:
-  // A worker waits for its own number to change, so that only those who have a range wake up.
+  // A worker waits for its own number to change, so that only those who may have a range wake up.
   struct alignas(64) Turn {
     std::atomic<unsigned> number{0};
   };
@@ -80,7 +81,7 @@ class Pool {
     wanted = std::min(wanted, kMaxWorkers);
     while (workers_ < wanted) {
       try {
-        std::thread([this, index = workers_] { work(index); }).detach();
+        std::thread([this, index = workers_] { work(turns_[index].number); }).detach();
       } catch (const std::system_error&) {
         break;
       }
@@ -89,12 +90,19 @@ class Pool {
     return std::min(wanted, workers_);
   }
 
-  void work(int index) noexcept {
-    std::atomic<unsigned>& number = turns_[index].number;
-    for (unsigned seen = 0;; ++seen) {
+  void take_ranges() noexcept {
+    for (int i = next_++; i < job_.ranges; i = next_++) job_.run_range(i);
+  }
+
+  // A worker may look at the job only while it is counted as inside and has then seen the job open:
+  // the owner closes the job, and goes on when nobody is inside.
+  void work(std::atomic<unsigned>& number) noexcept {
+    for (unsigned seen = 0;;) {
       wait_for_change(number, seen);
-      job_.run_range(index + 1);
-      pending_.fetch_sub(1, std::memory_order_release);
+      seen = number;
+      ++inside_;
+      if (open_) take_ranges();
+      --inside_;
     }
   }
 
@@ -102,15 +110,17 @@ class Pool {
     const auto deadline = std::chrono::steady_clock::now() + kSpin;
     do {
       for (int i = 0; i < 32; ++i) {
-        if (number.load(std::memory_order_acquire) != seen) return;
+        if (number != seen) return;
         pause();
       }
     } while (std::chrono::steady_clock::now() < deadline);
-    number.wait(seen, std::memory_order_acquire);
+    number.wait(seen);
   }
 
   std::mutex owner_;  // held for the length of one loop
-  std::atomic<int> pending_{0};
+  std::atomic<bool> open_{false};
+  std::atomic<int> inside_{0};
+  std::atomic<int> next_{0};  // the first range that nobody has taken
   Job job_{};
   int workers_ = 0;
   Turn turns_[kMaxWorkers];
