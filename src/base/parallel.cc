@@ -44,13 +44,14 @@ class Pool {
     if (!owner.owns_lock()) return false;
     const int helpers = start_workers(job.ranges - 1);
     job_ = job;
-    next_ = 0;
+    next_ = 1;
     open_ = true;
     for (int i = 0; i < helpers; ++i) {
       turns_[i].number.fetch_add(1);
       turns_[i].number.notify_one();
     }
-    take_ranges();  // those of workers that are slow to wake, too
+    job_.run_range(0);
+    take_ranges();  // of workers that are slow to wake
     open_ = false;
     for (int spins = 0; inside_ > 0; ++spins) {
       if (spins < 100) {
