@@ -98,7 +98,7 @@ TEST(Parallel, TheCallerTakesPart) {
     ids.insert(std::this_thread::get_id());
   });
   EXPECT_EQ(ids.count(caller), 1u);
-  EXPECT_EQ(ids.size(), 4u);
+  EXPECT_LE(ids.size(), 4u);  // a worker that is slow to wake is not waited for
 }
 
 TEST(Parallel, ALoopInsideALoopRunsOnItsCaller) {
