@@ -18,9 +18,8 @@ namespace {
 class TempFile {
  public:
   explicit TempFile(const std::string& content = {}) {
-    char name[] = "/tmp/tuckfold_npy_XXXXXX";
-    const int file = ::mkstemp(name);
-    path_ = name;
+    path_ = testing::TempDir() + "tuckfold_npy_XXXXXX";
+    const int file = ::mkstemp(path_.data());
     EXPECT_EQ(::write(file, content.data(), content.size()), static_cast<ssize_t>(content.size()));
     ::close(file);
   }
