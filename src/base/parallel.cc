@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -45,6 +46,8 @@ class Pool {
     const int helpers = start_workers(job.ranges - 1);
     job_ = job;
     next_ = 1;
+    owner_thread_ = gettid();
+    owner_cpu_ = sched_getcpu();
     open_ = true;
     for (int i = 0; i < helpers; ++i) {
       turns_[i].number.fetch_add(1);
@@ -101,13 +104,23 @@ class Pool {
     for (unsigned seen = 0;;) {
       wait_for_change(number, seen);
       seen = number;
+      if (sched_getcpu() == owner_cpu_) keep_off_owner();
       ++inside_;
       if (open_) take_ranges();
       --inside_;
     }
   }
 
-  static void wait_for_change(std::atomic<unsigned>& number, unsigned seen) {
+  // A woken thread may be queued behind the very thread that waits for it, for milliseconds, though
+  // other cores are idle. So workers go where the owner may go, but for the core it is on.
+  void keep_off_owner() const noexcept {
+    cpu_set_t cpus;
+    if (sched_getaffinity(owner_thread_, sizeof cpus, &cpus) != 0 || CPU_COUNT(&cpus) < 2) return;
+    CPU_CLR(owner_cpu_, &cpus);
+    sched_setaffinity(0, sizeof cpus, &cpus);
+  }
+
+  void wait_for_change(std::atomic<unsigned>& number, unsigned seen) {
     const auto deadline = std::chrono::steady_clock::now() + kSpin;
     do {
       for (int i = 0; i < 32; ++i) {
@@ -115,6 +128,7 @@ class Pool {
         pause();
       }
     } while (std::chrono::steady_clock::now() < deadline);
+    keep_off_owner();
     number.wait(seen);
   }
 
@@ -122,6 +136,8 @@ class Pool {
   std::atomic<bool> open_{false};
   std::atomic<int> inside_{0};
   std::atomic<int> next_{0};  // the first range that nobody has taken
+  std::atomic<pid_t> owner_thread_{0};
+  std::atomic<int> owner_cpu_{0};
   Job job_{};
   int workers_ = 0;
   Turn turns_[kMaxWorkers];
