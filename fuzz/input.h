@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -78,10 +79,14 @@ class Input {
     if (!param.words.empty()) {
       return std::string(param.words[static_cast<std::size_t>(choice) % param.words.size()]);
     }
+    if (param.step == 0) {  // any number: in decades
+      const double decade = std::pow(10.0, choice % 16 - 12);
+      return to_string(param, std::clamp(decade, param.min, param.max));
+    }
     // Wide ranges in powers of two.
-    const std::int64_t range = param.max - param.min + 1;
-    return std::to_string(range <= 64 ? param.min + choice % range
-                                      : std::min(param.max, param.min << choice % 16));
+    const double count = (param.max - param.min) / param.step + 1;
+    return to_string(param, count <= 64 ? param.min + param.step * std::fmod(choice, count)
+                                        : std::min(param.max, std::ldexp(param.min, choice % 16)));
   }
 
   std::span<const std::uint8_t> rest_;

@@ -25,15 +25,22 @@ namespace tuckfold {
 
 // ---- what codecs there are ----------------------------------------------------------------------
 
-// One parameter of a codec: a whole number in a range, or one of a few words.
+// One parameter of a codec: a number in a range, or one of a few words.
 struct ParamInfo {
   std::string_view name;
   std::string_view summary;
-  std::int64_t default_value = 0;           // a number, or an index into words
-  std::int64_t min = 0, max = 0;            // for numbers, inclusive
+  double default_value = 0;                 // a number, or an index into words
+  double min = 0, max = 0;                  // for numbers, inclusive
+  double step = 1;                          // numbers are multiples of it; 0: any in the range
   std::span<const std::string_view> words;  // for words; empty means a number
   bool headline = false;                    // printed even at its default
+  bool optional = false;                    // 0 stands for "not given"
 };
+
+// A value of the parameter, as specs have it: "4", "0.001", "1/255", "triangle".
+TUCKFOLD_API std::string to_string(const ParamInfo& param, double value);
+// What it takes, as in "keep must be …": "a whole number 1..16", "one of square, triangle".
+TUCKFOLD_API std::string values_text(const ParamInfo& param);
 
 struct CodecInfo {
   std::string_view name;
@@ -49,10 +56,10 @@ TUCKFOLD_API std::span<const CodecInfo> list_codecs();
 // One codec with all its parameters, defaults filled in, in the order of CodecInfo::params.
 struct Stage {
   const CodecInfo* codec;
-  std::vector<std::int64_t> values;
+  std::vector<double> values;
 
-  // The value of a parameter that the codec has.
-  TUCKFOLD_API std::int64_t operator[](std::string_view param) const;
+  // The value of a parameter that the codec has: a number, or the index of a word.
+  TUCKFOLD_API double operator[](std::string_view param) const;
   friend bool operator==(const Stage& a, const Stage& b) = default;
 };
 
@@ -80,11 +87,12 @@ struct Layout {
   std::size_t max_bytes = 0;        // room that pack needs in its output
   bool fixed = true;                // whether pack always writes exactly max_bytes
   std::size_t workspace_bytes = 0;  // scratch that pack and unpack each need
-  DType dtype = DType::U8;          // the packed bytes seen as a tensor:
+  DType dtype = DType::U8;          // the packed bytes, max_bytes of them, seen as a tensor:
   Shape shape;                      //   row-major, of this shape
 };
 
-// Throws InvalidArgument where the tensor does not fit the codec, or where packing would grow it.
+// Throws InvalidArgument where the tensor does not fit the codec, or where packing to a fixed size
+// would grow it. Where the size varies max_bytes may pass the tensor's by a few per cent.
 TUCKFOLD_API Layout layout(const CodecSpec& spec, DType dtype, const Shape& shape);
 
 struct RunOptions {

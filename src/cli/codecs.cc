@@ -18,9 +18,16 @@ struct Options {
 };
 
 std::string default_text(const ParamInfo& param) {
-  return param.words.empty()
-             ? fmt::format("{}", param.default_value)
-             : std::string(param.words[static_cast<std::size_t>(param.default_value)]);
+  return param.optional && param.default_value == 0 ? "" : to_string(param, param.default_value);
+}
+
+// As short as a column wants it: "1..16", "1..16 by 1/8", "square|triangle".
+std::string range_text(const ParamInfo& param) {
+  if (!param.words.empty()) return fmt::format("{}", fmt::join(param.words, "|"));
+  const std::string range = fmt::format("{}..{}", param.min, param.max);
+  return param.step == 0 || param.step == 1
+             ? range
+             : fmt::format("{} by {}", range, to_string(param, param.step));
 }
 
 std::string describe(const CodecInfo& codec) {
@@ -28,12 +35,16 @@ std::string describe(const CodecInfo& codec) {
   if (codec.params.empty()) return text;
   Table table({"<parameter", "<default", "<values", "<meaning"});
   for (const ParamInfo& param : codec.params) {
-    table.add({std::string(param.name), default_text(param),
-               param.words.empty() ? fmt::format("{}..{}", param.min, param.max)
-                                   : fmt::format("{}", fmt::join(param.words, "|")),
+    table.add({std::string(param.name), default_text(param), range_text(param),
                std::string(param.summary)});
   }
   return text + table.print("  ");
+}
+
+// Whole numbers without a decimal point.
+Json number_json(double value) {
+  const auto whole = static_cast<std::int64_t>(std::clamp(value, -0x1p53, 0x1p53));
+  return static_cast<double>(whole) == value ? Json(whole) : Json(value);
 }
 
 Json to_json(const CodecInfo& codec) {
@@ -41,9 +52,10 @@ Json to_json(const CodecInfo& codec) {
   for (const ParamInfo& param : codec.params) {
     Json json = {{"name", param.name}, {"summary", param.summary}};
     if (param.words.empty()) {
-      json["default"] = param.default_value;
-      json["min"] = param.min;
-      json["max"] = param.max;
+      json["default"] = param.optional ? Json() : number_json(param.default_value);
+      json["min"] = number_json(param.min);
+      json["max"] = number_json(param.max);
+      json["step"] = number_json(param.step);
     } else {
       json["default"] = default_text(param);
       json["words"] = std::vector<std::string>(param.words.begin(), param.words.end());

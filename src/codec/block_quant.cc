@@ -38,7 +38,7 @@ constexpr ParamInfo kParams[] = {
 constexpr std::size_t kHeaderBytes = 4;
 
 Codec::Complaint check(const Stage& stage) {
-  const std::int64_t group = stage["group"];
+  const auto group = static_cast<std::int64_t>(stage["group"]);
   if (group % 8 != 0) return {"group", fmt::format("group must be a multiple of 8, got {}", group)};
   return {};
 }
@@ -100,7 +100,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
 
 Params Params::of(const Stage& stage) {
   return {.bits = static_cast<int>(stage["bits"]),
-          .group = stage["group"],
+          .group = static_cast<std::int64_t>(stage["group"]),
           .stochastic = stage["round"] == 1,
           .exact_zero = stage["zero"] == 1};
 }

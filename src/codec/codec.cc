@@ -1,9 +1,9 @@
 // layout, pack and unpack: arguments are checked here, once; rows of the registry trust them.
 #include "tuckfold/codec.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
-#include <vector>
 
 #include "base/fail.h"
 #include "base/parallel.h"
@@ -24,22 +24,65 @@ std::size_t tensor_bytes(const char* what, DType dtype, const Shape& shape) {
   return elems * size_bytes(dtype);
 }
 
-void need_stages(const char* what, const CodecSpec& spec) {
-  if (spec.stages().empty())
-    invalid("[{}] the spec is empty; make one with CodecSpec::parse", what);
-}
+// A spec laid out for a tensor: what each stage takes and gives, at its largest, and where a stage
+// leaves it in the workspace.
+struct Plan {
+  struct Step {
+    const Stage* stage;
+    const Codec* row;
+    DType dtype;  // of what the stage takes
+    Shape shape;
+    bool varying;         // whether that is bytes, of a number that only packing tells
+    Layout out;           // what the stage gives
+    std::size_t left_at;  // offset of that in the workspace, unless the stage is the last
+  };
+  static constexpr std::size_t kMaxSteps = 8;
 
-// Calls visit(stage, layout of the stage, input dtype, input shape) along the chain.
-template <class Visit>
-void walk(const CodecSpec& spec, DType dtype, const Shape& shape, Visit&& visit) {
-  DType stage_dtype = dtype;
-  Shape stage_shape = shape;
-  for (const Stage& stage : spec.stages()) {
-    const Layout out = row_of(stage).layout(stage, stage_dtype, stage_shape);
-    visit(stage, out, stage_dtype, stage_shape);
-    stage_dtype = out.dtype;
-    stage_shape = out.shape;
+  Plan(const CodecSpec& spec, DType dtype, Shape shape) {
+    bool varying = false;
+    for (const Stage& stage : spec.stages()) {
+      const Codec& row = row_of(stage);
+      if (varying && row.unpacked_bytes == nullptr) {
+        invalid(
+            "[layout] {} needs a tensor, but {} packs to a number of bytes that varies; only a "
+            "codec of bytes can follow it, such as zstd",
+            stage.codec->name, steps[count - 1].stage->codec->name);
+      }
+      Step& step = steps[count++];
+      step = {&stage, &row, dtype, shape, varying, row.layout(stage, dtype, shape), scratch_at};
+      if (count < spec.stages().size()) scratch_at += aligned(step.out.max_bytes);
+      scratch_bytes = std::max(scratch_bytes, step.out.workspace_bytes);
+      varying = varying || !step.out.fixed;
+      dtype = step.out.dtype;
+      shape = step.out.shape;
+    }
   }
+
+  bool fixed() const { return !steps[count - 1].varying && steps[count - 1].out.fixed; }
+  std::size_t max_bytes() const { return steps[count - 1].out.max_bytes; }
+  std::size_t workspace_bytes() const {
+    const std::size_t bytes = scratch_at + scratch_bytes;
+    return bytes == 0 ? 0 : bytes + kAlign;  // to begin at a cache line
+  }
+
+  Step steps[kMaxSteps];
+  std::size_t count = 0;
+  std::size_t scratch_at = 0, scratch_bytes = 0;  // a row's own workspace, behind what stages leave
+};
+
+Plan plan(const char* what, const CodecSpec& spec, DType dtype, const Shape& shape) {
+  if (spec.stages().empty()) {
+    invalid("[{}] the spec is empty; make one with CodecSpec::parse", what);
+  }
+  const std::size_t in_bytes = tensor_bytes(what, dtype, shape);
+  const Plan result(spec, dtype, shape);
+  if (result.fixed() && result.max_bytes() > in_bytes) {
+    invalid(
+        "[layout] {} would grow {} {} from {} to {} bytes; store fewer or narrower values, "
+        "or use raw",
+        spec.print(), to_string(dtype), to_string(shape), in_bytes, result.max_bytes());
+  }
+  return result;
 }
 
 void check_view(const char* what, const void* data, DType dtype, const Shape& shape,
@@ -91,95 +134,89 @@ class Workspace {
   std::byte* base_ = nullptr;
 };
 
-RunContext context_of(const char* what, const RunOptions& options) {
+RunContext context_of(const char* what, const RunOptions& options, const Plan& plan,
+                      const Workspace& workspace) {
   if (options.threads < 0) invalid("[{}] threads must be 0 or more, got {}", what, options.threads);
   settle_cpu_target();
-  return {.threads = thread_count(options.threads), .seed = options.seed};
+  return {.threads = thread_count(options.threads),
+          .seed = options.seed,
+          .workspace = {workspace.at(plan.scratch_at), plan.scratch_bytes}};
 }
+
+Shape bytes_shape(std::size_t bytes) { return {static_cast<std::int64_t>(bytes)}; }
 
 }  // namespace
 
 Layout layout(const CodecSpec& spec, DType dtype, const Shape& shape) {
-  need_stages("layout", spec);
-  const std::size_t in_bytes = tensor_bytes("layout", dtype, shape);
-  Layout result;
-  std::size_t workspace = 0;
-  bool first = true;
-  walk(spec, dtype, shape, [&](const Stage&, const Layout& stage, DType, const Shape&) {
-    // Every stage but the last leaves its tensor in the workspace.
-    if (!first) workspace += aligned(result.max_bytes);
-    first = false;
-    const bool fixed = result.fixed && stage.fixed;
-    result = stage;
-    result.fixed = fixed;
-  });
-  result.workspace_bytes = workspace == 0 ? 0 : workspace + kAlign;
-  if (result.max_bytes > in_bytes) {
-    invalid(
-        "[layout] {} would grow {} {} from {} to {} bytes; store fewer or narrower values, "
-        "or use raw",
-        spec.print(), to_string(dtype), to_string(shape), in_bytes, result.max_bytes);
-  }
+  const Plan steps = plan("layout", spec, dtype, shape);
+  Layout result = steps.steps[steps.count - 1].out;
+  result.fixed = steps.fixed();
+  result.workspace_bytes = steps.workspace_bytes();
   return result;
 }
 
 std::size_t pack(const CodecSpec& spec, const ConstTensorView& in, std::span<std::byte> out,
                  const RunOptions& options) {
-  const Layout fit = layout(spec, in.dtype, in.shape);
+  const Plan steps = plan("pack", spec, in.dtype, in.shape);
   check_view("pack", in.data, in.dtype, in.shape, in.strides, in.device);
-  if (out.size() < fit.max_bytes) {
-    invalid("[pack] the output needs {} bytes, got {}; see layout()", fit.max_bytes, out.size());
+  if (out.size() < steps.max_bytes()) {
+    invalid("[pack] the output needs {} bytes, got {}; see layout()", steps.max_bytes(),
+            out.size());
   }
-  const RunContext run = context_of("pack", options);
-  const Workspace workspace("pack", options.workspace, fit.workspace_bytes);
-  const Stage* last = &spec.stages().back();
-  const void* data = in.data;
-  const Shape* strides = &in.strides;
-  Shape own_strides;
-  std::size_t offset = 0, written = 0;
-  walk(spec, in.dtype, in.shape,
-       [&](const Stage& stage, const Layout& step, DType dtype, const Shape& shape) {
-         std::byte* to = &stage == last ? out.data() : workspace.at(offset);
-         const ConstTensorView view(data, dtype, shape, *strides);
-         written = row_of(stage).pack(stage, view, {to, step.max_bytes}, run);
-         offset += aligned(step.max_bytes);
-         data = to;
-         own_strides = row_major_strides(step.shape);
-         strides = &own_strides;
-       });
-  return written;
+  const Workspace workspace("pack", options.workspace, steps.workspace_bytes());
+  const RunContext run = context_of("pack", options, steps, workspace);
+  std::span<const std::byte> bytes;  // that the stage before wrote
+  for (std::size_t i = 0; i < steps.count; ++i) {
+    const Plan::Step& step = steps.steps[i];
+    std::byte* to = i + 1 == steps.count ? out.data() : workspace.at(step.left_at);
+    const ConstTensorView view =
+        i == 0 ? in
+               : ConstTensorView(bytes.data(), step.dtype,
+                                 step.varying ? bytes_shape(bytes.size()) : step.shape);
+    // What varies is now known, and may be less than what was planned for.
+    const std::size_t room = step.varying
+                                 ? step.row->layout(*step.stage, step.dtype, view.shape).max_bytes
+                                 : step.out.max_bytes;
+    bytes = {to, step.row->pack(*step.stage, view, {to, room}, run)};
+  }
+  return bytes.size();
 }
 
 void unpack(const CodecSpec& spec, std::span<const std::byte> packed, const TensorView& out,
             const RunOptions& options) {
-  const Layout fit = layout(spec, out.dtype, out.shape);
+  const Plan steps = plan("unpack", spec, out.dtype, out.shape);
   check_view("unpack", out.data, out.dtype, out.shape, out.strides, out.device);
   check_writable(out);
-  if (fit.fixed ? packed.size() != fit.max_bytes : packed.size() > fit.max_bytes) {
+  const auto refuse = [&](bool fixed, std::size_t wanted, std::size_t got) {
     fail(Errc::CorruptData, "[unpack] {} of {} {} packs to {}{} bytes, got {}", spec.print(),
-         to_string(out.dtype), to_string(out.shape), fit.fixed ? "" : "at most ", fit.max_bytes,
-         packed.size());
+         to_string(out.dtype), to_string(out.shape), fixed ? "" : "at most ", wanted, got);
+  };
+  if (steps.fixed() ? packed.size() != steps.max_bytes() : packed.size() > steps.max_bytes()) {
+    refuse(steps.fixed(), steps.max_bytes(), packed.size());
   }
-  const RunContext run = context_of("unpack", options);
-  const Workspace workspace("unpack", options.workspace, fit.workspace_bytes);
+  const Workspace workspace("unpack", options.workspace, steps.workspace_bytes());
+  const RunContext run = context_of("unpack", options, steps, workspace);
   // Backwards: each stage fills the tensor that the one before it had packed, in the workspace
   // where pack had put it.
-  const std::span<const Stage> stages = spec.stages();
   std::span<const std::byte> bytes = packed;
-  for (std::size_t i = stages.size(); i-- > 0;) {
-    DType dtype = out.dtype;
-    Shape shape = out.shape;
-    std::size_t offset = 0;
-    for (std::size_t j = 0; j < i; ++j) {
-      const Layout step = row_of(stages[j]).layout(stages[j], dtype, shape);
-      if (j + 1 < i) offset += aligned(step.max_bytes);
-      dtype = step.dtype;
-      shape = step.shape;
+  for (std::size_t i = steps.count; i-- > 0;) {
+    const Plan::Step& step = steps.steps[i];
+    if (i == 0) return step.row->unpack(*step.stage, bytes, out, run);
+    std::byte* to = workspace.at(steps.steps[i - 1].left_at);
+    TensorView view(to, step.dtype, step.shape);
+    std::size_t filled = steps.steps[i - 1].out.max_bytes;
+    if (step.varying) {
+      const std::size_t count = step.row->unpacked_bytes(*step.stage, bytes);
+      if (count > filled) refuse(false, filled, count);
+      filled = count;
+      view = TensorView(to, step.dtype, bytes_shape(filled));
+      const Layout exact = step.row->layout(*step.stage, step.dtype, view.shape);
+      if (exact.fixed && bytes.size() != exact.max_bytes) {
+        refuse(true, exact.max_bytes, bytes.size());
+      }
     }
-    std::byte* to = i == 0 ? nullptr : workspace.at(offset);
-    const TensorView view = i == 0 ? out : TensorView(to, dtype, shape);
-    row_of(stages[i]).unpack(stages[i], bytes, view, run);
-    bytes = {to, static_cast<std::size_t>(shape.elems()) * size_bytes(dtype)};
+    step.row->unpack(*step.stage, bytes, view, run);
+    bytes = {to, filled};
   }
 }
 

@@ -1,6 +1,8 @@
 // What every codec promises about calls: its text, its documentation, its workspace, its refusals.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -33,14 +35,14 @@ TEST_P(CodecCall, SpelledOutDefaultsPrintAlike) {
     std::string text;
     for (const Stage& stage : spec.stages()) {
       text += fmt::format("{}{}(", text.empty() ? "" : "|", stage.codec->name);
+      std::string list;
       for (std::size_t i = stage.values.size(); i-- > 0;) {  // backwards: order is free
         const ParamInfo& info = stage.codec->params[i];
-        const std::string value =
-            info.words.empty() ? fmt::format("{}", stage.values[i])
-                               : std::string(info.words[static_cast<std::size_t>(stage.values[i])]);
-        text += fmt::format("{}={}{}", info.name, value, i == 0 ? "" : ",");
+        if (info.optional && stage.values[i] == 0) continue;
+        list += fmt::format("{}{}={}", list.empty() ? "" : ",", info.name,
+                            to_string(info, stage.values[i]));
       }
-      text += ")";
+      text += list + ")";
     }
     EXPECT_EQ(CodecSpec::parse(text).print(), spec.print()) << text;
   }
@@ -182,7 +184,10 @@ TEST(Registry, ParametersHaveASummaryAndADefaultInRange) {
     for (const ParamInfo& info : codec.params) {
       EXPECT_FALSE(info.summary.empty()) << codec.name << ' ' << info.name;
       EXPECT_TRUE(names.insert(info.name).second) << codec.name << ' ' << info.name;
-      if (info.words.empty()) {
+      if (info.optional) {
+        EXPECT_EQ(info.default_value, 0) << info.name;
+        EXPECT_GT(info.min, 0) << info.name;
+      } else if (info.words.empty()) {
         EXPECT_LE(info.min, info.default_value) << info.name;
         EXPECT_GE(info.max, info.default_value) << info.name;
       } else {
@@ -198,8 +203,14 @@ TEST(Registry, NumbersOutsideTheirRangeAreRefused) {
   for (const CodecInfo& codec : list_codecs()) {
     for (const ParamInfo& info : codec.params) {
       if (!info.words.empty()) continue;
-      for (const std::int64_t value : {info.min - 1, info.max + 1}) {
+      const double step = info.step == 0 ? 1 : info.step;
+      for (const double value : {info.min - step, info.max + std::max(step, info.max)}) {
         const std::string text = fmt::format("{}({}={})", codec.name, info.name, value);
+        EXPECT_EQ(code_of([&] { CodecSpec::parse(text); }), Errc::InvalidArgument) << text;
+      }
+      if (info.step != 0) {
+        const std::string text =
+            fmt::format("{}({}={})", codec.name, info.name, info.min + info.step / 2);
         EXPECT_EQ(code_of([&] { CodecSpec::parse(text); }), Errc::InvalidArgument) << text;
       }
     }
@@ -207,9 +218,17 @@ TEST(Registry, NumbersOutsideTheirRangeAreRefused) {
 }
 
 TEST(Registry, EveryCodecParameterAndWordIsDocumented) {
-  std::ifstream file(TUCKFOLD_SOURCE_DIR "/docs/codecs.md");
-  ASSERT_TRUE(file) << "docs/codecs.md is missing";
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text;
+  const auto read = [&](const std::filesystem::path& path) {
+    std::ifstream file(path);
+    ASSERT_TRUE(file) << path << " is missing";
+    text.append(std::istreambuf_iterator<char>(file), {});
+  };
+  read(TUCKFOLD_SOURCE_DIR "/docs/codecs.md");
+  for (const CodecInfo& codec : list_codecs()) {
+    const std::string page = fmt::format(TUCKFOLD_SOURCE_DIR "/docs/codecs/{}.md", codec.name);
+    if (std::filesystem::exists(page)) read(page);
+  }
   const auto mentions = [&](std::string_view word) { return text.find(word) != std::string::npos; };
   for (const CodecInfo& codec : list_codecs()) {
     EXPECT_TRUE(mentions(fmt::format("`{}`", codec.name)) ||

@@ -17,9 +17,13 @@ namespace tuckfold::ref {
 // The numbers or words of a parameter that are worth a test, as text.
 inline std::vector<std::string> values_of(const ParamInfo& info) {
   if (!info.words.empty()) return {info.words.begin(), info.words.end()};
-  const std::set<std::int64_t> numbers = {info.min, info.default_value, info.max};
+  // Any number: tolerances, as users give them.
+  if (info.step == 0) return {"0.001", "1/4"};
+  std::set<double> numbers = {info.min, info.max};
+  if (!info.optional) numbers.insert(info.default_value);
+  if (info.step < 1) numbers.insert(info.min + 3 * info.step);
   std::vector<std::string> values;
-  for (const std::int64_t number : numbers) values.push_back(fmt::format("{}", number));
+  for (const double number : numbers) values.push_back(to_string(info, number));
   return values;
 }
 

@@ -88,7 +88,7 @@ TEST(DctChopLayout, EdgesArePaddedByRepetitionAndCroppedBack) {
     const CodecSpec spec = spec_of(text);
     constexpr std::int64_t kRows = 27, kCols = 45, kWholeRows = 32, kWholeCols = 48;
     const Tensor odd = std::move(Tensor(DType::F32, {2, kRows, kCols}).fill(Pattern::Random));
-    const auto block = spec.stages()[0]["block"];
+    const auto block = static_cast<std::int64_t>(spec.stages()[0]["block"]);
     const std::int64_t rows = (kRows + block - 1) / block * block;
     const std::int64_t cols = (kCols + block - 1) / block * block;
     ASSERT_LE(rows, kWholeRows);

@@ -53,6 +53,7 @@ const Codec kRaw = {
     .layout = raw_layout,
     .pack = raw_pack,
     .unpack = raw_unpack,
+    .unpacked_bytes = [](const Stage&, std::span<const std::byte> packed) { return packed.size(); },
 };
 
 }  // namespace tuckfold

@@ -13,6 +13,7 @@ namespace tuckfold {
 struct RunContext {
   int threads;
   std::uint64_t seed;
+  std::span<std::byte> workspace;  // the row's Layout::workspace_bytes, from a cache line on
 };
 
 struct Codec {
@@ -24,13 +25,20 @@ struct Codec {
     std::string rule;  // empty: all is well
   };
   Complaint (*check)(const Stage&) = nullptr;
-  // May throw InvalidArgument; a fixed codec's size must follow from these three alone.
+  // Settles what depends on the codec that follows in a chain; null where nothing does.
+  void (*settle)(Stage&, const Stage& next) = nullptr;
+  // May throw InvalidArgument; a fixed codec's size must follow from these three alone, and
+  // max_bytes and workspace_bytes must not shrink when a tensor of bytes grows.
   Layout (*layout)(const Stage&, DType, const Shape&);
-  // `out` has Layout::max_bytes; the bytes written are returned.
+  // `out` has Layout::max_bytes; the bytes written are returned. May throw InvalidArgument where
+  // the values do not fit.
   std::size_t (*pack)(const Stage&, const ConstTensorView&, std::span<std::byte> out, RunContext);
   // `packed` has exactly Layout::max_bytes if the codec is fixed, else at most. May throw
   // CorruptData.
   void (*unpack)(const Stage&, std::span<const std::byte> packed, const TensorView&, RunContext);
+  // How many bytes unpack would fill; null where only the tensor's shape tells, and the codec
+  // cannot follow one whose size varies. May throw CorruptData.
+  std::size_t (*unpacked_bytes)(const Stage&, std::span<const std::byte> packed) = nullptr;
 };
 
 std::span<const Codec> codec_rows();

@@ -2,10 +2,13 @@
 //
 //   spec   = stage *( "|" stage )
 //   stage  = name [ "(" [ param *( "," param ) ] ")" ]
-//   param  = name "=" value             value = whole number or word
+//   param  = name "=" value             value = number or word
+//   number = decimal [ "/" decimal ]    as in 4, -5, 2.5, 1e-3, 1/255
 //   name, word = letter *( letter / digit / "_" )
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <optional>
 #include <string>
 
 #include "base/fail.h"
@@ -22,9 +25,31 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-std::string range_of(const ParamInfo& info) {
-  return info.words.empty() ? fmt::format("{}..{}", info.min, info.max)
-                            : fmt::format("{}", fmt::join(info.words, ", "));
+std::optional<double> read_decimal(std::string_view text) {
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc{} && stop == end ? std::optional(number) : std::nullopt;
+}
+
+// A decimal, or the quotient of two.
+std::optional<double> read_number(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  if (slash == text.npos) return read_decimal(text);
+  const auto above = read_decimal(text.substr(0, slash));
+  const auto below = read_decimal(text.substr(slash + 1));
+  return above && below && *below != 0 ? std::optional(*above / *below) : std::nullopt;
+}
+
+// The shortest text that reads back as the same number; 1/n where that is shorter.
+std::string number_text(double value) {
+  std::string text = fmt::format("{}", value);
+  const double below = std::nearbyint(1 / value);
+  if (std::abs(below) < 1e6 && 1 / below == value) {
+    std::string fraction = fmt::format("1/{}", below);
+    if (fraction.size() < text.size() && text.find('e') == text.npos) return fraction;
+  }
+  return text;
 }
 
 std::string suggestion(std::string_view word, std::span<const std::string_view> candidates) {
@@ -49,6 +74,9 @@ class Parser {
       stages.push_back(stage());
     } while (accept('|'));
     if (at_ < text_.size()) complain(at_, 1, "expected '|' or the end of the spec");
+    for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
+      if (const auto settle = row_of(stages[i]).settle) settle(stages[i], stages[i + 1]);
+    }
     return stages;
   }
 
@@ -79,11 +107,13 @@ class Parser {
 
   // A name, or with `numeric` also a number.
   Word word(const char* what, bool numeric = false) {
+    constexpr std::string_view kInNumbers = "+-./";
     skip_space();
     const std::size_t begin = at_;
-    const bool sign = numeric && at_ < text_.size() && text_[at_] == '-';
-    if (sign) ++at_;
-    while (at_ < text_.size() && (is_letter(text_[at_]) || is_digit(text_[at_]))) ++at_;
+    while (at_ < text_.size() && (is_letter(text_[at_]) || is_digit(text_[at_]) ||
+                                  (numeric && kInNumbers.find(text_[at_]) != kInNumbers.npos))) {
+      ++at_;
+    }
     const bool starts_well = at_ > begin && (numeric || is_letter(text_[begin]));
     if (!starts_well) complain(begin, 1, fmt::format("expected {}", what));
     return {text_.substr(begin, at_ - begin), begin};
@@ -139,29 +169,30 @@ class Parser {
     const auto index = static_cast<std::size_t>(found - codec.params.begin());
     if (!given[index].text.empty()) complain(name, fmt::format("{} is given twice", found->name));
     if (!accept('=')) complain(at_, 1, fmt::format("expected '=' after {}", found->name));
-    const Word value = word(found->words.empty() ? "a whole number" : "a word", true);
+    const Word value = word(!found->words.empty() ? "a word"
+                            : found->step == 1    ? "a whole number"
+                                                  : "a number",
+                            true);
     stage.values[index] = value_of(*found, value);
     given[index] = value;
   }
 
-  std::int64_t value_of(const ParamInfo& info, const Word& value) const {
-    if (!info.words.empty()) {
-      const auto found = std::find(info.words.begin(), info.words.end(), value.text);
-      if (found == info.words.end()) {
-        complain(value,
-                 fmt::format("{} must be one of {}, got {}{}", info.name, range_of(info),
-                             quoted(value.text), suggestion_or_nothing(value.text, info.words)));
+  double value_of(const ParamInfo& info, const Word& value) const {
+    std::string hint;
+    if (info.words.empty()) {
+      const std::optional<double> number = read_number(value.text);
+      // Comparisons are false for NaN.
+      if (number && *number >= info.min && *number <= info.max &&
+          (info.step == 0 || std::remainder(*number, info.step) == 0)) {
+        return *number + 0.0;  // -0 becomes 0
       }
-      return found - info.words.begin();
+    } else {
+      const auto found = std::find(info.words.begin(), info.words.end(), value.text);
+      if (found != info.words.end()) return static_cast<double>(found - info.words.begin());
+      hint = suggestion_or_nothing(value.text, info.words);
     }
-    std::int64_t number = 0;
-    const char* end = value.text.data() + value.text.size();
-    const auto [stop, error] = std::from_chars(value.text.data(), end, number);
-    if (error != std::errc{} || stop != end || number < info.min || number > info.max) {
-      complain(value, fmt::format("{} must be a whole number {}, got {}", info.name, range_of(info),
-                                  quoted(value.text)));
-    }
-    return number;
+    complain(value, fmt::format("{} must be {}, got {}{}", info.name, values_text(info),
+                                quoted(value.text), hint));
   }
 
   static std::string suggestion_or_nothing(std::string_view word,
@@ -178,11 +209,10 @@ std::string print_stage(const Stage& stage) {
   std::string list;
   for (std::size_t i = 0; i < stage.values.size(); ++i) {
     const ParamInfo& info = stage.codec->params[i];
-    const std::int64_t value = stage.values[i];
+    const double value = stage.values[i];
     if (value == info.default_value && !info.headline) continue;
     list += fmt::format("{}{}=", list.empty() ? "" : ", ", info.name);
-    list += info.words.empty() ? fmt::format("{}", value)
-                               : std::string(info.words[static_cast<std::size_t>(value)]);
+    list += to_string(info, value);
   }
   return list.empty() ? std::string(stage.codec->name)
                       : fmt::format("{}({})", stage.codec->name, list);
@@ -190,7 +220,20 @@ std::string print_stage(const Stage& stage) {
 
 }  // namespace
 
-std::int64_t Stage::operator[](std::string_view param) const {
+std::string to_string(const ParamInfo& param, double value) {
+  return param.words.empty() ? number_text(value)
+                             : std::string(param.words[static_cast<std::size_t>(value)]);
+}
+
+std::string values_text(const ParamInfo& param) {
+  if (!param.words.empty()) return fmt::format("one of {}", fmt::join(param.words, ", "));
+  const std::string range = fmt::format("{}..{}", param.min, param.max);
+  if (param.step == 1) return "a whole number " + range;
+  if (param.step == 0) return "a number " + range;
+  return fmt::format("a multiple of {} in {}", number_text(param.step), range);
+}
+
+double Stage::operator[](std::string_view param) const {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (codec->params[i].name == param) return values[i];
   }
