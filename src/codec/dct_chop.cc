@@ -65,17 +65,17 @@ Layout layout_of(const Stage& stage, DType, const Shape& shape) {
   const Params p = Params::of(stage);
   Layout result{.dtype = p.coef};
   const std::int64_t elems = shape.elems();
-  Geometry g{};
+  Blocks b{};
   if (elems > 0) {
-    g = Geometry::of(p, shape);
-    for (std::size_t axis = 0; axis < g.leading; ++axis) result.shape.push_back(shape[axis]);
+    b = blocks_of(p, shape);
+    for (std::size_t axis = 0; axis < b.leading; ++axis) result.shape.push_back(shape[axis]);
   }
   if (p.triangle) {
-    result.shape.push_back(g.block_rows * g.block_cols);
+    result.shape.push_back(b.block_rows * b.block_cols);
     result.shape.push_back(p.values_per_block());
   } else {
-    result.shape.push_back(g.block_rows * p.keep);
-    result.shape.push_back(g.block_cols * p.keep);
+    result.shape.push_back(b.block_rows * p.keep);
+    result.shape.push_back(b.block_cols * p.keep);
   }
   result.max_bytes = static_cast<std::size_t>(result.shape.elems()) * size_bytes(p.coef);
   return result;
@@ -85,7 +85,7 @@ Layout layout_of(const Stage& stage, DType, const Shape& shape) {
 template <class Job, class Run>
 void for_each_strip(const Job& job, Run run, int threads) {
   constexpr std::int64_t kTogether = 16;
-  const std::int64_t strips = job.geometry.strips();
+  const std::int64_t strips = job.blocks.strips();
   parallel_for((strips + kTogether - 1) / kTogether, threads,
                [&](std::int64_t begin, std::int64_t end) {
                  run(job, begin * kTogether, std::min(end * kTogether, strips));
@@ -97,7 +97,7 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   if (out.empty()) return 0;
   const Params p = Params::of(stage);
   const FlatReader reader(in);
-  const PackJob job{p, Geometry::of(p, in.shape), &reader, out.data(), out.size() > kStreamBytes};
+  const PackJob job{p, blocks_of(p, in.shape), &reader, out.data(), out.size() > kStreamBytes};
   for_each_strip(job, pack_strips, run.threads);
   return out.size();
 }
@@ -108,7 +108,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   const Params p = Params::of(stage);
   const FlatWriter writer(out);
   const std::size_t bytes = static_cast<std::size_t>(writer.elems()) * size_bytes(out.dtype);
-  const UnpackJob job{p, Geometry::of(p, out.shape), packed.data(), &writer, bytes > kStreamBytes};
+  const UnpackJob job{p, blocks_of(p, out.shape), packed.data(), &writer, bytes > kStreamBytes};
   for_each_strip(job, unpack_strips, run.threads);
 }
 
@@ -123,25 +123,13 @@ Params Params::of(const Stage& stage) {
           .serialize = static_cast<int>(stage["serialize"])};
 }
 
-Geometry Geometry::of(const Params& params, const Shape& shape) {
-  Geometry g{
-      .planes = 1, .rows = 1, .cols = 1, .block_rows = 0, .block_cols = 0, .leading = shape.rank()};
-  while (g.leading > 0 && g.cols < params.block) g.cols *= shape[--g.leading];
-  while (g.leading > 0 && g.rows < params.block) g.rows *= shape[--g.leading];
-  if (g.cols < params.block || g.rows < params.block) {
-    invalid(
-        "[layout] dct_chop(block={}) needs two sides of at least {}, got {}; use a smaller block, "
-        "or block_quant",
-        params.block, params.block, to_string(shape));
-  }
-  for (std::size_t axis = 0; axis < g.leading; ++axis) g.planes *= shape[axis];
-  g.block_rows = (g.rows + params.block - 1) / params.block;
-  g.block_cols = (g.cols + params.block - 1) / params.block;
-  if (g.block_rows % params.serialize != 0 || g.block_cols % params.serialize != 0) {
+Blocks blocks_of(const Params& params, const Shape& shape) {
+  const Blocks b = Blocks::of("dct_chop", params.block, shape, "a smaller block, or block_quant");
+  if (b.block_rows % params.serialize != 0 || b.block_cols % params.serialize != 0) {
     invalid("[layout] serialize={} must divide the {} x {} blocks of {}", params.serialize,
-            g.block_rows, g.block_cols, to_string(shape));
+            b.block_rows, b.block_cols, to_string(shape));
   }
-  return g;
+  return b;
 }
 
 }  // namespace tuckfold::dct_chop

@@ -7,6 +7,7 @@
 
 #include "base/strided.h"
 #include "codec/registry.h"
+#include "codec/strips.h"
 
 namespace tuckfold::dct_chop {
 
@@ -24,29 +25,20 @@ struct Params {
   int values_per_block() const { return triangle ? keep * (keep + 1) / 2 : keep * keep; }
 };
 
-// The tensor as `planes` matrices of rows x cols, cut into blocks; edges are padded to whole
-// blocks.
-struct Geometry {
-  std::int64_t planes, rows, cols;
-  std::int64_t block_rows, block_cols;
-  std::size_t leading;  // how many axes of the shape remain before the plane's two
-
-  // Folds trailing axes until both sides reach a block; throws InvalidArgument where they cannot.
-  static Geometry of(const Params& params, const Shape& shape);
-  std::int64_t strips() const { return planes * block_rows; }
-};
+// The shape's blocks; throws InvalidArgument where it has none, or `serialize` does not fit them.
+Blocks blocks_of(const Params& params, const Shape& shape);
 
 // The kernels, over strips [begin, end): a strip is one row of blocks. They never throw.
 struct PackJob {
   Params params;
-  Geometry geometry;
+  Blocks blocks;
   const FlatReader* in;
   std::byte* out;
   bool stream;  // whether the output is too large to be read from cache soon
 };
 struct UnpackJob {
   Params params;
-  Geometry geometry;
+  Blocks blocks;
   const std::byte* in;
   const FlatWriter* out;
   bool stream;

@@ -20,7 +20,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::dct_chop::HWY_NAMESPACE {
 
-constexpr std::int64_t kStripFloats = 8192;  // of one strip, worked on at a time
 constexpr std::int64_t kFlushFloats = 2048;  // packed values collected before they go out
 constexpr std::int64_t kSlack = 16;          // a vector may write junk this far past the end
 constexpr int kMaxBlock = 16;
@@ -270,91 +269,39 @@ void triangle_to_square(int keep, const float* in, std::int64_t blocks, float* s
 
 // ---- strips of a tensor -------------------------------------------------------------------------
 
-// Part of a strip: `cols` columns from `first` on, padded to whole blocks.
-struct Part {
-  std::int64_t plane_row;   // index of the strip's first row among all rows of all planes
-  std::int64_t valid_rows;  // rows that exist, at most block
-  std::int64_t first, valid_cols, cols;
-};
-
-template <class Visit>
-void for_each_part(const Params& p, const Geometry& g, std::int64_t strip, Visit&& visit) {
-  const std::int64_t row = strip % g.block_rows * p.block;
-  const std::int64_t step = kStripFloats / p.block;
-  for (std::int64_t first = 0; first < g.cols; first += step) {
-    const std::int64_t valid = std::min(step, g.cols - first);
-    visit(Part{.plane_row = strip / g.block_rows * g.rows + row,
-               .valid_rows = std::min<std::int64_t>(p.block, g.rows - row),
-               .first = first,
-               .valid_cols = valid,
-               .cols = (valid + p.block - 1) / p.block * p.block});
-  }
-}
-
-// The part's rows in memory if they are whole blocks of f32 side by side; else false.
-template <class View, class Float>
-bool direct_rows(const View& view, const Params& p, const Geometry& g, const Part& part,
-                 Float** rows) {
-  if (view.dtype() != DType::F32 || part.valid_rows < p.block || part.valid_cols < part.cols)
-    return false;
-  const std::int64_t begin = part.plane_row * g.cols + part.first;
-  auto* all = static_cast<Float*>(view.dense(begin, (p.block - 1) * g.cols + part.cols));
-  for (int r = 0; r < p.block; ++r) {
-    rows[r] = all != nullptr ? all + r * g.cols
-                             : static_cast<Float*>(view.dense(begin + r * g.cols, part.cols));
-    if (rows[r] == nullptr) return false;
-  }
-  return true;
-}
-
-// Rows and columns past the edge repeat the last ones.
-void gather_rows(const FlatReader& in, const Params& p, const Geometry& g, const Part& part,
-                 float* buffer, const float** rows) {
-  for (int r = 0; r < p.block; ++r) {
-    float* row = buffer + r * part.cols;
-    if (r < part.valid_rows) {
-      in.gather((part.plane_row + r) * g.cols + part.first, part.valid_cols, row);
-      std::fill(row + part.valid_cols, row + part.cols, row[part.valid_cols - 1]);
-    } else {
-      std::memcpy(row, row - part.cols, static_cast<std::size_t>(part.cols) * sizeof(float));
-    }
-    rows[r] = row;
-  }
-}
-
 // Packs all strips at once where everything suits the fast kernel.
 bool pack_fast(const PackJob& job, const Kernels& kernels, std::int64_t begin, std::int64_t end) {
   const Params& p = job.params;
-  const Geometry& g = job.geometry;
-  const std::int64_t strip_elems = p.block * g.cols;
-  std::byte* out = job.out + begin * g.block_cols * p.values_per_block() * 4;
+  const Blocks& b = job.blocks;
+  const std::int64_t strip_elems = p.block * b.cols;
+  std::byte* out = job.out + begin * b.block_cols * p.values_per_block() * 4;
   const bool suits = kernels.fast != nullptr && !p.triangle && p.coef == DType::F32 &&
-                     job.in->dtype() == DType::F32 && g.rows % p.block == 0 &&
-                     g.cols % kernels.fast_cols == 0 && strip_elems <= kStripFloats &&
+                     job.in->dtype() == DType::F32 && b.rows % p.block == 0 &&
+                     b.cols % kernels.fast_cols == 0 && strip_elems <= kStripFloats &&
                      reinterpret_cast<std::uintptr_t>(out) % 64 == 0;
   if (!suits) return false;
   const void* in = job.in->dense(begin * strip_elems, (end - begin) * strip_elems);
   if (in == nullptr) return false;
-  kernels.fast(static_cast<const float*>(in), g.cols, end - begin, reinterpret_cast<float*>(out),
+  kernels.fast(static_cast<const float*>(in), b.cols, end - begin, reinterpret_cast<float*>(out),
                job.stream);
   return true;
 }
 
 void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
   const Params& p = job.params;
-  const Geometry& g = job.geometry;
+  const Blocks& b = job.blocks;
   const Kernels kernels = kernels_of(p);
   if (pack_fast(job, kernels, begin, end)) return;
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
-  const std::int64_t strip_values = g.block_cols * p.values_per_block();
-  const bool whole_rows = g.block_cols * p.block <= kStripFloats / p.block;
+  const std::int64_t strip_values = b.block_cols * p.values_per_block();
+  const bool whole_rows = b.block_cols * p.block <= kStripFloats / p.block;
   alignas(64) float gathered[kStripFloats];
   alignas(64) float square[kStripFloats + kSlack];
   PackedWriter writer(p.coef, job.out + begin * strip_values * width, job.stream);
   for (std::int64_t strip = begin; strip < end; ++strip) {
-    for_each_part(p, g, strip, [&](const Part& part) {
+    for_each_part(b, strip, [&](const Part& part) {
       const float* rows[kMaxBlock];
-      if (!direct_rows(*job.in, p, g, part, rows)) gather_rows(*job.in, p, g, part, gathered, rows);
+      if (!direct_rows(*job.in, b, part, rows)) gather_rows(*job.in, b, part, gathered, rows);
       const std::int64_t blocks = part.cols / p.block, row = blocks * p.keep;
       if (whole_rows && !p.triangle) {
         kernels.forward(p.keep, rows, part.cols, writer.room());
@@ -370,7 +317,7 @@ void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end
       // Squares of a strip too wide for one part: their rows leave one by one.
       for (int u = 0; u < p.keep; ++u) {
         const std::int64_t at =
-            strip * strip_values + u * g.block_cols * p.keep + part.first / p.block * p.keep;
+            strip * strip_values + u * b.block_cols * p.keep + part.first / p.block * p.keep;
         PackedWriter piece(p.coef, job.out + at * width, job.stream);
         std::memcpy(piece.room(), square + u * row, static_cast<std::size_t>(row) * sizeof(float));
         piece.commit(row);
@@ -384,10 +331,10 @@ void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end
 // How many strips from `strip` on lie one behind the other, whole and f32, so that they can be
 // unpacked in one go; at least one, of which nothing is said.
 std::int64_t dense_strips(const UnpackJob& job, std::int64_t strip, std::int64_t most) {
-  const Geometry& g = job.geometry;
+  const Blocks& b = job.blocks;
   const Params& p = job.params;
-  const std::int64_t strip_elems = p.block * g.cols;
-  const bool whole = g.rows % p.block == 0 && g.cols % p.block == 0 && strip_elems <= kStripFloats;
+  const std::int64_t strip_elems = p.block * b.cols;
+  const bool whole = b.rows % p.block == 0 && b.cols % p.block == 0 && strip_elems <= kStripFloats;
   if (!whole || p.triangle || p.coef != DType::F32 || job.out->dtype() != DType::F32) return 1;
   const std::int64_t run = job.out->run_length(strip * strip_elems, most * strip_elems);
   return std::max<std::int64_t>(run / strip_elems, 1);
@@ -395,10 +342,10 @@ std::int64_t dense_strips(const UnpackJob& job, std::int64_t strip, std::int64_t
 
 void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
   const Params& p = job.params;
-  const Geometry& g = job.geometry;
+  const Blocks& b = job.blocks;
   const Kernels kernels = kernels_of(p);
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
-  const std::int64_t strip_values = g.block_cols * p.values_per_block();
+  const std::int64_t strip_values = b.block_cols * p.values_per_block();
   const bool aligned_in = reinterpret_cast<std::uintptr_t>(job.in) % alignof(float) == 0;
   alignas(64) float linear[kStripFloats + kSlack];
   alignas(64) float square[kStripFloats + kMaxBlock * kSlack];
@@ -406,7 +353,7 @@ void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t
   std::int64_t strips = 1;
   for (std::int64_t strip = begin; strip < end; strip += strips) {
     strips = aligned_in ? dense_strips(job, strip, end - strip) : 1;
-    for_each_part(p, g, strip, [&](const Part& part) {
+    for_each_part(b, strip, [&](const Part& part) {
       const std::int64_t blocks = part.cols / p.block, first_block = part.first / p.block;
       const std::byte* strip_at = job.in + strip * strip_values * width;
       // The part's coefficients as `keep` rows of f32.
@@ -419,7 +366,7 @@ void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t
         triangle_to_square(p.keep, linear, blocks, square, coef_row);
       } else {
         const std::byte* at = strip_at + first_block * p.keep * width;
-        const std::int64_t stored_row = g.block_cols * p.keep;
+        const std::int64_t stored_row = b.block_cols * p.keep;
         if (p.coef == DType::F32 && aligned_in) {
           coefs = reinterpret_cast<const float*>(at);
           coef_row = stored_row;
@@ -430,8 +377,8 @@ void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t
         }
       }
       float* rows[kMaxBlock];
-      const std::int64_t strip_step = p.block * g.cols;
-      if (direct_rows(*job.out, p, g, part, rows)) {
+      const std::int64_t strip_step = p.block * b.cols;
+      if (direct_rows(*job.out, b, part, rows)) {
         bool lines = job.stream && kernels.inverse_streaming != nullptr && part.cols % 16 == 0;
         for (int r = 0; r < p.block; ++r)
           lines &= reinterpret_cast<std::uintptr_t>(rows[r]) % 64 == 0;
@@ -441,9 +388,7 @@ void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t
       }
       for (int r = 0; r < p.block; ++r) rows[r] = buffer + r * part.cols;
       kernels.inverse(p.keep, coefs, coef_row, part.cols, 1, rows, 0);
-      for (int r = 0; r < part.valid_rows; ++r) {
-        job.out->scatter((part.plane_row + r) * g.cols + part.first, part.valid_cols, rows[r]);
-      }
+      scatter_rows(*job.out, b, part, rows);
     });
   }
 }

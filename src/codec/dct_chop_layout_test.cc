@@ -170,7 +170,7 @@ TEST(DctChopLayout, SerializeMustDivideTheBlocks) {
 TEST(DctChopLayout, TensorsWithoutTwoSidesOfABlockAreInvalid) {
   EXPECT_EQ(
       refusal("dct_chop", DType::F32, {4, 4}),
-      "[layout] dct_chop(block=8) needs two sides of at least 8, got 4x4; use a smaller block, "
+      "[layout] dct_chop needs two sides of at least 8, got 4x4; use a smaller block, "
       "or block_quant");
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{4096}, Shape{1, 4096}, Shape{7, 8},
                              Shape{1, 1, 1, 7, 8}, Shape{9, 7, 1}}) {

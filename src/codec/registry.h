@@ -47,6 +47,7 @@ const Codec& row_of(const Stage& stage);
 // Each codec's row, defined beside its code.
 extern const Codec kRaw;
 extern const Codec kDctChop;
+extern const Codec kDctQuant;
 extern const Codec kBlockQuant;
 
 }  // namespace tuckfold

@@ -1,0 +1,224 @@
+// dct_quant on the CPU.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/dct_quant_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <cstring>
+
+#include "codec/dct_quant.h"
+#include "codec/dct_quant_cpu-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tuckfold::dct_quant::HWY_NAMESPACE {
+
+// ---- one strip's part, f32 ----------------------------------------------------------------------
+
+// By the normative functions.
+HWY_ATTR void pack_plain(const Params& p, const float* const* rows, std::int64_t blocks,
+                         std::uint8_t* out) {
+  float x[64];
+  for (std::int64_t b = 0; b < blocks; ++b, out += p.form.bytes) {
+    for (int i = 0; i < 64; ++i) x[i] = rows[i / 8][b * 8 + i % 8] - p.offset;
+    pack_block(p.form, x, out);
+  }
+}
+
+HWY_ATTR void unpack_plain(const Params& p, const std::uint8_t* in, std::int64_t blocks,
+                           float* const* rows) {
+  float x[64];
+  for (std::int64_t b = 0; b < blocks; ++b, in += p.form.bytes) {
+    unpack_block(p.form, in, x);
+    for (int i = 0; i < 64; ++i) {
+      const float value = p.offset == 0 ? x[i] : x[i] + p.offset;
+      rows[i / 8][b * 8 + i % 8] = p.clamp && value < 0 ? 0.0f : value;
+    }
+  }
+}
+
+// ---- strips of a tensor -------------------------------------------------------------------------
+
+// Whether rows lie at equal distances.
+template <class Float>
+bool evenly_spaced(Float* const* rows) {
+  for (int r = 2; r < 8; ++r) {
+    if (rows[r] - rows[r - 1] != rows[1] - rows[0]) return false;
+  }
+  return true;
+}
+
+#if TUCKFOLD_DCT_QUANT_WIDE
+bool takes_wide(const Form& form) { return form.bytes <= kMaxWideBytes; }
+
+// Collects blocks until a batch is full, which `run` then takes.
+template <class Float, class Run>
+class Batcher {
+ public:
+  explicit Batcher(Run run) : run_(run) {}
+
+  // The blocks of eight rows, which must stay in place until the next flush.
+  void add(Float* const* rows, std::int64_t blocks) {
+    const std::int64_t row = rows[1] - rows[0];
+    if (row != batch_.row) flush();
+    batch_.row = row;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      batch_.at[batch_.count++] = rows[0] + 8 * b;
+      if (batch_.count == kBatch) flush();
+    }
+  }
+  void flush() {
+    if (batch_.count > 0) run_(batch_);
+    batch_.count = 0;
+  }
+
+ private:
+  Run run_;
+  Batch<Float> batch_;
+};
+
+// Where what is to be read soon begins: a strip and some ahead, in the order of addresses. Null if
+// they are not in order.
+const char* ahead_of(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kAheadBytes = 8192;
+  const Blocks& b = job.blocks;
+  if (job.in->dtype() != DType::F32 || b.rows % 8 != 0) return nullptr;
+  const void* all = job.in->dense(begin * 8 * b.cols, (end - begin) * 8 * b.cols);
+  return all == nullptr ? nullptr : static_cast<const char*>(all) + 8 * b.cols * 4 + kAheadBytes;
+}
+
+template <int kTiles>
+void pack_strips_wide(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  const Blocks& b = job.blocks;
+  const Params& p = job.params;
+  auto* out = reinterpret_cast<std::uint8_t*>(job.out) + begin * b.block_cols * p.form.bytes;
+  Packer<kTiles> packer(p, out);
+  const char* ahead = ahead_of(job, begin, end);
+  const auto run = [&](const Batch<const float>& batch) {
+    packer.add(batch, ahead);
+    if (ahead != nullptr) ahead += batch.count * 256;
+  };
+  Batcher<const float, decltype(run)> batcher(run);
+  alignas(64) float gathered[kStripFloats];
+  for (std::int64_t strip = begin; strip < end; ++strip) {
+    for_each_part(b, strip, [&](const Part& part) {
+      const float* rows[8];
+      const bool direct = direct_rows(*job.in, b, part, rows) && evenly_spaced(rows);
+      if (!direct) gather_rows(*job.in, b, part, gathered, rows);
+      batcher.add(rows, part.cols / 8);
+      if (!direct) batcher.flush();
+    });
+  }
+  batcher.flush();
+  packer.finish();
+}
+
+template <int kTiles>
+void unpack_strips_wide(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  const Blocks& b = job.blocks;
+  const Params& p = job.params;
+  const auto* in =
+      reinterpret_cast<const std::uint8_t*>(job.in) + begin * b.block_cols * p.form.bytes;
+  const auto run = [&](const Batch<float>& batch) {
+    unpack_batch<kTiles>(p, job.stream, in, batch);
+    in += batch.count * p.form.bytes;
+  };
+  Batcher<float, decltype(run)> batcher(run);
+  alignas(64) float buffer[kStripFloats];
+  for (std::int64_t strip = begin; strip < end; ++strip) {
+    for_each_part(b, strip, [&](const Part& part) {
+      float* rows[8];
+      const bool direct = direct_rows(*job.out, b, part, rows) && evenly_spaced(rows);
+      if (!direct) {
+        for (int r = 0; r < 8; ++r) rows[r] = buffer + r * part.cols;
+      }
+      batcher.add(rows, part.cols / 8);
+      if (!direct) {
+        batcher.flush();
+        scatter_rows(*job.out, b, part, rows);
+      }
+    });
+  }
+  batcher.flush();
+}
+
+// Calls visit with the number of coded tiles as a template argument.
+template <class Visit>
+void with_tiles(const Form& form, Visit&& visit) {
+  switch (form.tiles) {
+    case 6: return visit.template operator()<6>();
+    case 8: return visit.template operator()<8>();
+    case 10: return visit.template operator()<10>();
+    case 12: return visit.template operator()<12>();
+    case 14: return visit.template operator()<14>();
+    default: return visit.template operator()<16>();
+  }
+}
+#endif  // TUCKFOLD_DCT_QUANT_WIDE
+
+void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
+#if TUCKFOLD_DCT_QUANT_WIDE
+  if (takes_wide(job.params.form)) {
+    return with_tiles(job.params.form, [&]<int kTiles>() { pack_strips_wide<kTiles>(job, begin, end); });
+  }
+#endif
+  const Blocks& b = job.blocks;
+  const int bytes = job.params.form.bytes;
+  auto* out = reinterpret_cast<std::uint8_t*>(job.out) + begin * b.block_cols * bytes;
+  alignas(64) float gathered[kStripFloats];
+  for (std::int64_t strip = begin; strip < end; ++strip) {
+    for_each_part(b, strip, [&](const Part& part) {
+      const float* rows[8];
+      if (!direct_rows(*job.in, b, part, rows)) gather_rows(*job.in, b, part, gathered, rows);
+      pack_plain(job.params, rows, part.cols / 8, out);
+      out += part.cols / 8 * bytes;
+    });
+  }
+}
+
+void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+#if TUCKFOLD_DCT_QUANT_WIDE
+  if (takes_wide(job.params.form) && can_unpack_wide()) {
+    return with_tiles(job.params.form,
+                      [&]<int kTiles>() { unpack_strips_wide<kTiles>(job, begin, end); });
+  }
+#endif
+  const Blocks& b = job.blocks;
+  const int bytes = job.params.form.bytes;
+  const auto* in = reinterpret_cast<const std::uint8_t*>(job.in) + begin * b.block_cols * bytes;
+  alignas(64) float buffer[kStripFloats];
+  for (std::int64_t strip = begin; strip < end; ++strip) {
+    for_each_part(b, strip, [&](const Part& part) {
+      float* rows[8];
+      const bool direct = direct_rows(*job.out, b, part, rows);
+      if (!direct) {
+        for (int r = 0; r < 8; ++r) rows[r] = buffer + r * part.cols;
+      }
+      unpack_plain(job.params, in, part.cols / 8, rows);
+      in += part.cols / 8 * bytes;
+      if (!direct) scatter_rows(*job.out, b, part, rows);
+    });
+  }
+}
+
+}  // namespace tuckfold::dct_quant::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "base/stream.h"
+
+namespace tuckfold::dct_quant {
+
+HWY_EXPORT(pack_strips_target);
+HWY_EXPORT(unpack_strips_target);
+
+void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(pack_strips_target)(job, begin, end);
+}
+
+void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(unpack_strips_target)(job, begin, end);
+  if (job.stream) stream_fence();
+}
+
+}  // namespace tuckfold::dct_quant
+#endif  // HWY_ONCE

@@ -1,0 +1,89 @@
+// A tensor as matrices cut into square blocks, and its rows of blocks ("strips") as f32: what codecs
+// that transform blocks share.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "base/strided.h"
+
+namespace tuckfold {
+
+// The tensor as `planes` matrices of rows x cols, cut into blocks; edges are padded to whole
+// blocks.
+struct Blocks {
+  int block;
+  std::int64_t planes, rows, cols;
+  std::int64_t block_rows, block_cols;
+  std::size_t leading;  // how many axes of the shape remain before the plane's two
+
+  // Folds trailing axes until both sides reach a block; throws InvalidArgument where they cannot,
+  // saying what to use instead.
+  static Blocks of(std::string_view codec, int block, const Shape& shape, std::string_view remedy);
+  std::int64_t strips() const { return planes * block_rows; }
+};
+
+inline constexpr std::int64_t kStripFloats = 8192;  // of one strip, worked on at a time
+
+// Part of a strip: `cols` columns from `first` on, padded to whole blocks.
+struct Part {
+  std::int64_t plane_row;   // index of the strip's first row among all rows of all planes
+  std::int64_t valid_rows;  // rows that exist, at most block
+  std::int64_t first, valid_cols, cols;
+};
+
+template <class Visit>
+void for_each_part(const Blocks& b, std::int64_t strip, Visit&& visit) {
+  const std::int64_t row = strip % b.block_rows * b.block;
+  const std::int64_t step = kStripFloats / b.block;
+  for (std::int64_t first = 0; first < b.cols; first += step) {
+    const std::int64_t valid = std::min(step, b.cols - first);
+    visit(Part{.plane_row = strip / b.block_rows * b.rows + row,
+               .valid_rows = std::min<std::int64_t>(b.block, b.rows - row),
+               .first = first,
+               .valid_cols = valid,
+               .cols = (valid + b.block - 1) / b.block * b.block});
+  }
+}
+
+// The part's rows in memory if they are whole blocks of f32 side by side; else false.
+template <class View, class Float>
+bool direct_rows(const View& view, const Blocks& b, const Part& part, Float** rows) {
+  if (view.dtype() != DType::F32 || part.valid_rows < b.block || part.valid_cols < part.cols)
+    return false;
+  const std::int64_t begin = part.plane_row * b.cols + part.first;
+  auto* all = static_cast<Float*>(view.dense(begin, (b.block - 1) * b.cols + part.cols));
+  for (int r = 0; r < b.block; ++r) {
+    rows[r] = all != nullptr ? all + r * b.cols
+                             : static_cast<Float*>(view.dense(begin + r * b.cols, part.cols));
+    if (rows[r] == nullptr) return false;
+  }
+  return true;
+}
+
+// Rows and columns past the edge repeat the last ones.
+inline void gather_rows(const FlatReader& in, const Blocks& b, const Part& part, float* buffer,
+                        const float** rows) {
+  for (int r = 0; r < b.block; ++r) {
+    float* row = buffer + r * part.cols;
+    if (r < part.valid_rows) {
+      in.gather((part.plane_row + r) * b.cols + part.first, part.valid_cols, row);
+      std::fill(row + part.valid_cols, row + part.cols, row[part.valid_cols - 1]);
+    } else {
+      std::memcpy(row, row - part.cols, static_cast<std::size_t>(part.cols) * sizeof(float));
+    }
+    rows[r] = row;
+  }
+}
+
+// Back, without what lies past the edge.
+inline void scatter_rows(const FlatWriter& out, const Blocks& b, const Part& part,
+                         const float* const* rows) {
+  for (int r = 0; r < part.valid_rows; ++r) {
+    out.scatter((part.plane_row + r) * b.cols + part.first, part.valid_cols, rows[r]);
+  }
+}
+
+}  // namespace tuckfold
