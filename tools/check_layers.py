@@ -31,6 +31,7 @@ THIRD_PARTY = {
     r"hwy/": r"_cpu(\.cc|-inl\.h)$",
     r"cuda|cub/|cooperative_groups": r"\.cuh?$",
     r"CLI/|png\.h": r"^src/cli/",
+    r"zstd": r"^src/codec/zstd",
     r"nlohmann/": r"^src/(cli|planner)/",
     r"torch/|ATen/|c10/": r"^src/(torch|runtime)/",
     r"gtest/|gmock/": r"_test\.cc$",

