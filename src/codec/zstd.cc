@@ -32,6 +32,13 @@ constexpr std::size_t kChunkBytes = std::size_t{1} << 20;  // whole elements of 
 constexpr std::uint32_t kStored = 1U << 31;  // in a size: the chunk's bytes follow as they are
 constexpr int kMaxLanes = 16;
 
+// Zstd's own level. What it calls -1 to -5 differ little; in powers of 4 each skips matches where
+// the one before still looked for them.
+int zstd_level(const Stage& stage) {
+  const auto level = static_cast<int>(stage["level"]);
+  return level < 0 ? -(1 << -2 * level) : level;
+}
+
 // ---- sizes --------------------------------------------------------------------------------------
 
 // How many bytes are cut into chunks; the last may be shorter.
@@ -81,8 +88,7 @@ Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
   if (chunks.total_bytes > 0) {
     const std::size_t lanes = std::min(chunks.count(), static_cast<std::size_t>(max_lanes()));
     result.max_bytes = chunks.table_bytes() + chunks.total_bytes;
-    result.workspace_bytes =
-        lanes * lane_sizes(static_cast<int>(stage["level"]), chunks).total_bytes();
+    result.workspace_bytes = lanes * lane_sizes(zstd_level(stage), chunks).total_bytes();
   }
   result.shape = {static_cast<std::int64_t>(result.max_bytes)};
   return result;
@@ -161,7 +167,7 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   const FlatReader reader(in);
   const Chunks chunks = chunks_of(reader);
   if (chunks.total_bytes == 0) return 0;
-  const auto level = static_cast<int>(stage["level"]);
+  const int level = zstd_level(stage);
   const LaneSizes sizes = lane_sizes(level, chunks);
   std::byte* table = out.data();
   std::byte* frames = table + chunks.table_bytes();
@@ -247,7 +253,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
          to_string(out.dtype), to_string(out.shape), wanted, chunks.total_bytes);
   }
   if (chunks.total_bytes == 0) return;
-  const LaneSizes sizes = lane_sizes(static_cast<int>(stage["level"]), chunks);
+  const LaneSizes sizes = lane_sizes(zstd_level(stage), chunks);
   std::atomic<std::size_t> first_bad{chunks.count()};
   for_each_lane(chunks, sizes, run, [&](std::byte* workspace, auto&& next) {
     ZSTD_DCtx* context = ZSTD_initStaticDCtx(workspace, sizes.context_bytes);
