@@ -103,4 +103,16 @@ inline std::optional<Layout> layout_or_nothing(const CodecSpec& spec, DType dtyp
   }
 }
 
+// Nothing where the values do not fit the codec, or a library that it needs is not installed.
+inline std::optional<std::size_t> pack_or_nothing(const CodecSpec& spec, const ConstTensorView& in,
+                                                  std::span<std::byte> out,
+                                                  const RunOptions& options) {
+  try {
+    return pack(spec, in, out, options);
+  } catch (const Error& error) {
+    if (error.code() != Errc::InvalidArgument && error.code() != Errc::Unsupported) throw;
+    return std::nullopt;
+  }
+}
+
 }  // namespace tuckfold

@@ -138,6 +138,42 @@ void FlatReader::gather(std::int64_t begin, std::int64_t count, float* out) cons
   });
 }
 
+void FlatReader::read(std::int64_t begin, std::int64_t count, std::byte* out) const noexcept {
+  with_element(dtype_, [&](auto element) {
+    using T = decltype(element);
+    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
+      const T* from = static_cast<const T*>(data_) + offset;
+      const std::size_t bytes = static_cast<std::size_t>(length) * sizeof(T);
+      if (step == 1) {
+        std::memcpy(out, from, bytes);
+      } else {
+        for (std::int64_t i = 0; i < length; ++i) {
+          std::memcpy(out + i * sizeof(T), &from[i * step], sizeof(T));
+        }
+      }
+      out += bytes;
+    });
+  });
+}
+
+void FlatWriter::write(std::int64_t begin, std::int64_t count, const std::byte* in) const noexcept {
+  with_element(dtype_, [&](auto element) {
+    using T = decltype(element);
+    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
+      T* to = static_cast<T*>(data_) + offset;
+      const std::size_t bytes = static_cast<std::size_t>(length) * sizeof(T);
+      if (step == 1) {
+        std::memcpy(to, in, bytes);
+      } else {
+        for (std::int64_t i = 0; i < length; ++i) {
+          std::memcpy(&to[i * step], in + i * sizeof(T), sizeof(T));
+        }
+      }
+      in += bytes;
+    });
+  });
+}
+
 void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in) const noexcept {
   with_element(dtype_, [&](auto element) {
     using T = decltype(element);

@@ -2,6 +2,7 @@
 // runs. This is how every codec takes every tensor without copying it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "tuckfold/tensor.h"
@@ -44,6 +45,8 @@ class FlatReader : public FlatView<const void*> {
   using FlatView::FlatView;
   // Elements [begin, begin + count) converted to f32 (f64 rounds to nearest).
   void gather(std::int64_t begin, std::int64_t count, float* out) const noexcept;
+  // The same elements as they are, bit for bit.
+  void read(std::int64_t begin, std::int64_t count, std::byte* out) const noexcept;
 };
 
 class FlatWriter : public FlatView<void*> {
@@ -51,6 +54,8 @@ class FlatWriter : public FlatView<void*> {
   using FlatView::FlatView;
   // Writes elements [begin, begin + count), rounding to nearest even; u8 saturates, NaN becomes 0.
   void scatter(std::int64_t begin, std::int64_t count, const float* in) const noexcept;
+  // The same elements as they are, bit for bit.
+  void write(std::int64_t begin, std::int64_t count, const std::byte* in) const noexcept;
 };
 
 }  // namespace tuckfold

@@ -60,6 +60,32 @@ TEST(Strided, ScatterWritesWhatGatherReadsAndNothingBeside) {
   }
 }
 
+TEST(Strided, ReadAndWriteKeepEveryBitOfEveryOrder) {
+  for (const Shape& shape : kShapes) {
+    for (const DType dtype : kDTypes) {
+      for (const Order order : ref::kOrders) {
+        const Tensor in = std::move(Tensor(dtype, shape, order).fill(Pattern::Hostile));
+        const Tensor out(dtype, shape, order);
+        const FlatReader reader(in.view());
+        const FlatWriter writer(out.view());
+        const std::vector<std::byte> wanted = in.bytes();
+        const std::size_t width = size_bytes(dtype);
+        const std::int64_t middle = in.elems() / 3;
+        for (const auto& [begin, end] :
+             {std::pair{middle, in.elems()}, std::pair{std::int64_t{0}, middle}}) {
+          std::vector<std::byte> part(static_cast<std::size_t>(end - begin) * width);
+          reader.read(begin, end - begin, part.data());
+          ASSERT_TRUE(std::equal(part.begin(), part.end(),
+                                 wanted.begin() + begin * static_cast<std::int64_t>(width)));
+          writer.write(begin, end - begin, part.data());
+        }
+        ASSERT_EQ(out.bytes(), wanted) << to_string(shape) << ' ' << to_string(dtype);
+        ASSERT_TRUE(out.gaps_untouched());
+      }
+    }
+  }
+}
+
 TEST(Strided, DenseRunsAreFoundWhereTheyAre) {
   for (const Shape& shape : kShapes) {
     for (const Order order : ref::kOrders) {

@@ -38,14 +38,13 @@ class Library {
   Library(std::string_view peer, const std::string& path, std::span<const char* const> names);
 
   // Throws Unsupported naming the symbol if there is none.
+  void* find(const char* name) const;
   template <class Function>
   Function* symbol(const char* name) const {
     return reinterpret_cast<Function*>(find(name));
   }
 
  private:
-  void* find(const char* name) const;
-
   std::string peer_;
   void* handle_;
 };

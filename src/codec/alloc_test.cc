@@ -58,6 +58,7 @@ namespace {
 
 TEST(Allocation, NoneInPackAndUnpackWithAWorkspace) {
   for (const ref::Group& group : ref::groups()) {
+    if (!ref::missing(group).empty()) continue;
     for (const CodecSpec& spec : group.specs) {
       for (const DType dtype : {DType::F32, DType::F16}) {
         const Shape shape{3, 72, 64};

@@ -65,6 +65,33 @@ struct Group {
   }
 };
 
+// Whether layout takes the tensor; anything but InvalidArgument is passed on.
+inline bool suits(const CodecSpec& spec, DType dtype, const Shape& shape) {
+  try {
+    layout(spec, dtype, shape);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != Errc::InvalidArgument) throw;
+    return false;
+  }
+}
+
+// Why this machine cannot run a codec, such as a library that is not installed, or nothing.
+inline std::string missing(const Group& group) {
+  const std::vector<float> values(64 * 64);
+  for (const CodecSpec& spec : group.specs) {
+    if (!suits(spec, DType::F32, {64, 64})) continue;
+    std::vector<std::byte> out(layout(spec, DType::F32, {64, 64}).max_bytes);
+    try {
+      pack(spec, ConstTensorView(values.data(), DType::F32, {64, 64}), out);
+    } catch (const Error& error) {
+      if (error.code() != Errc::Unsupported) throw;
+      return error.what();
+    }
+  }
+  return "";
+}
+
 inline std::vector<Group> groups() {
   std::vector<Group> all;
   std::set<std::string_view> names;
@@ -94,14 +121,21 @@ inline std::vector<Group> groups() {
       chains.specs.push_back(CodecSpec::parse(text));
     }
   }
+  if (names.contains("zfp") && missing({"", {CodecSpec::parse("zfp(rate=8)")}}).empty()) {
+    for (const char* text : {"zfp(rate=8) | raw", "dct_chop(keep=4) | zfp(rate=8)",
+                             "zfp(accuracy=1e-3) | zstd(level=-3)"}) {
+      chains.specs.push_back(CodecSpec::parse(text));
+    }
+  }
   all.push_back(std::move(chains));
   return all;
 }
 
-// Whether layout takes the tensor; anything but InvalidArgument is passed on.
-inline bool suits(const CodecSpec& spec, DType dtype, const Shape& shape) {
+// Whether pack takes the values, which layout does not know.
+inline bool takes(const CodecSpec& spec, const ConstTensorView& in) {
+  std::vector<std::byte> out(layout(spec, in.dtype, in.shape).max_bytes);
   try {
-    layout(spec, dtype, shape);
+    pack(spec, in, out);
     return true;
   } catch (const Error& error) {
     if (error.code() != Errc::InvalidArgument) throw;

@@ -9,7 +9,7 @@ namespace {
 
 // Initialized on first use, since rows live in other files.
 const auto& rows() {
-  static const std::array kRows = {kRaw, kDctChop, kDctQuant, kBlockQuant, kZstd};
+  static const std::array kRows = {kRaw, kDctChop, kDctQuant, kBlockQuant, kZstd, kZfp};
   return kRows;
 }
 

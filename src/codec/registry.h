@@ -50,5 +50,6 @@ extern const Codec kDctChop;
 extern const Codec kDctQuant;
 extern const Codec kBlockQuant;
 extern const Codec kZstd;
+extern const Codec kZfp;
 
 }  // namespace tuckfold

@@ -113,27 +113,16 @@ void for_each_lane(const Chunks& chunks, const LaneSizes& sizes, const RunContex
   });
 }
 
-// The chunk's elements, run by run: visit(address, offset in the chunk, bytes).
-template <class View, class Visit>
-void for_each_run(const View& view, std::size_t chunk, Visit&& visit) {
-  const std::size_t width = size_bytes(view.dtype());
-  const auto elems = static_cast<std::int64_t>(kChunkBytes / width);
-  const auto first = static_cast<std::int64_t>(chunk) * elems;
-  const std::int64_t last = std::min(first + elems, view.elems());
-  for (std::int64_t i = first; i < last;) {
-    const std::int64_t count = view.run_length(i, last - i);
-    visit(view.dense(i, count), static_cast<std::size_t>(i - first) * width,
-          static_cast<std::size_t>(count) * width);
-    i += count;
-  }
-}
+// A chunk's elements in a tensor.
+struct Elements {
+  std::int64_t begin, count;
+};
 
-// The address of a whole chunk if its elements lie side by side, else null.
 template <class View>
-auto dense_chunk(const View& view, const Chunks& chunks, std::size_t chunk) {
-  const std::size_t width = size_bytes(view.dtype());
-  return view.dense(static_cast<std::int64_t>(chunk * (kChunkBytes / width)),
-                    static_cast<std::int64_t>(chunks.bytes(chunk) / width));
+Elements elements_of(const View& view, std::size_t chunk) {
+  const auto most = static_cast<std::int64_t>(kChunkBytes / size_bytes(view.dtype()));
+  const std::int64_t begin = static_cast<std::int64_t>(chunk) * most;
+  return {begin, std::min(most, view.elems() - begin)};
 }
 
 // ---- packing ------------------------------------------------------------------------------------
@@ -182,11 +171,10 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
     for (std::size_t i = next(); i < chunks.count(); i = next()) {
       const std::size_t bytes = chunks.bytes(i);
       std::byte* to = frames + i * kChunkBytes;
-      const void* from = dense_chunk(reader, chunks, i);
+      const Elements part = elements_of(reader, i);
+      const void* from = reader.dense(part.begin, part.count);
       if (from == nullptr) {
-        for_each_run(reader, i, [&](const void* run_from, std::size_t at, std::size_t count) {
-          std::memcpy(scratch + at, run_from, count);
-        });
+        reader.read(part.begin, part.count, scratch);
         from = scratch;
       }
       const std::size_t size = ZSTD_compress2(context, to, bytes - 1, from, bytes);
@@ -265,7 +253,8 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
       const std::uint32_t size = get_size(packed.data(), i);
       const std::size_t bytes = chunks.bytes(i);
       const bool stored = (size & kStored) != 0;
-      void* dense = dense_chunk(writer, chunks, i);
+      const Elements part = elements_of(writer, i);
+      void* dense = writer.dense(part.begin, part.count);
       void* to = dense == nullptr ? scratch : dense;
       if (stored) {
         std::memcpy(to, from, bytes);
@@ -275,10 +264,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
         }
         continue;
       }
-      if (dense != nullptr) continue;
-      for_each_run(writer, i, [&](void* run_to, std::size_t at, std::size_t count) {
-        std::memcpy(run_to, scratch + at, count);
-      });
+      if (dense == nullptr) writer.write(part.begin, part.count, scratch);
     }
   });
   if (first_bad < chunks.count()) {
