@@ -55,7 +55,7 @@ inline std::vector<CodecSpec> specs_of(const CodecInfo& codec) {
   return specs;
 }
 
-// One entry per row of the registry, and one for chains of them.
+// One entry per row of the registry, and for chains of them.
 struct Group {
   std::string name;
   std::vector<CodecSpec> specs;
@@ -64,33 +64,6 @@ struct Group {
     return out << group.name;
   }
 };
-
-// Whether layout takes the tensor; anything but InvalidArgument is passed on.
-inline bool suits(const CodecSpec& spec, DType dtype, const Shape& shape) {
-  try {
-    layout(spec, dtype, shape);
-    return true;
-  } catch (const Error& error) {
-    if (error.code() != Errc::InvalidArgument) throw;
-    return false;
-  }
-}
-
-// Why this machine cannot run a codec, such as a library that is not installed, or nothing.
-inline std::string missing(const Group& group) {
-  const std::vector<float> values(64 * 64);
-  for (const CodecSpec& spec : group.specs) {
-    if (!suits(spec, DType::F32, {64, 64})) continue;
-    std::vector<std::byte> out(layout(spec, DType::F32, {64, 64}).max_bytes);
-    try {
-      pack(spec, ConstTensorView(values.data(), DType::F32, {64, 64}), out);
-    } catch (const Error& error) {
-      if (error.code() != Errc::Unsupported) throw;
-      return error.what();
-    }
-  }
-  return "";
-}
 
 inline std::vector<Group> groups() {
   std::vector<Group> all;
@@ -121,14 +94,41 @@ inline std::vector<Group> groups() {
       chains.specs.push_back(CodecSpec::parse(text));
     }
   }
-  if (names.contains("zfp") && missing({"", {CodecSpec::parse("zfp(rate=8)")}}).empty()) {
-    for (const char* text : {"zfp(rate=8) | raw", "dct_chop(keep=4) | zfp(rate=8)",
-                             "zfp(accuracy=1e-3) | zstd(level=-3)"}) {
-      chains.specs.push_back(CodecSpec::parse(text));
+  all.push_back(std::move(chains));
+  if (names.contains("zfp")) {  // apart, since its library may be missing
+    all.push_back(
+        {"zfp_chains",
+         {CodecSpec::parse("zfp(rate=8) | raw"), CodecSpec::parse("dct_chop(keep=4) | zfp(rate=8)"),
+          CodecSpec::parse("zfp(accuracy=1e-3) | zstd(level=-3)")}});
+  }
+  return all;
+}
+
+// Whether layout takes the tensor; anything but InvalidArgument is passed on.
+inline bool suits(const CodecSpec& spec, DType dtype, const Shape& shape) {
+  try {
+    layout(spec, dtype, shape);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != Errc::InvalidArgument) throw;
+    return false;
+  }
+}
+
+// Why this machine cannot run a codec, such as a library that is not installed, or nothing.
+inline std::string missing(const Group& group) {
+  const std::vector<float> values(64 * 64);
+  for (const CodecSpec& spec : group.specs) {
+    if (!suits(spec, DType::F32, {64, 64})) continue;
+    std::vector<std::byte> out(layout(spec, DType::F32, {64, 64}).max_bytes);
+    try {
+      pack(spec, ConstTensorView(values.data(), DType::F32, {64, 64}), out);
+    } catch (const Error& error) {
+      if (error.code() != Errc::Unsupported) throw;
+      return error.what();
     }
   }
-  all.push_back(std::move(chains));
-  return all;
+  return "";
 }
 
 // Whether pack takes the values, which layout does not know.
