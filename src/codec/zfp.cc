@@ -257,8 +257,8 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   const Parts parts(layout_of(stage, out.dtype, out.shape).max_bytes, 0);
   std::byte* bits = run.workspace.data();
   std::byte* scratch = bits + parts.bits_bytes;
-  std::memcpy(bits, packed.data(), packed.size());
-  std::memset(bits + packed.size(), 0, parts.bits_bytes - packed.size());
+  std::copy(packed.begin(), packed.end(), bits);
+  std::fill(bits + packed.size(), bits + parts.bits_bytes, std::byte{0});
   void* dense = writer.dense(0, writer.elems());
   void* values = dense == nullptr ? scratch : dense;
   Session session(stage, out.dtype, Plane(out.shape), values, bits, parts.bits_bytes);
