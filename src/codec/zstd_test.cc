@@ -110,7 +110,8 @@ TEST(Zstd, ChunksThatWouldGrowAreStored) {
   EXPECT_EQ(unpacked("zstd", bytes, count), values);
 }
 
-TEST(Zstd, ThreadsShareChunksAndDoNotChangeTheBytes) {
+// Under ThreadSanitizer too, whose tests are those named Parallel.
+TEST(ParallelZstd, ThreadsShareChunksAndDoNotChangeTheBytes) {
   const std::size_t count = 5 * kChunk + 3;
   std::vector<std::uint8_t> values = residuals(count);
   const std::vector<std::uint8_t> random = noise(kChunk);
