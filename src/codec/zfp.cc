@@ -83,13 +83,9 @@ std::size_t block_bits(const Stage& stage, DType dtype, const Plane& plane) {
   return exponent_bits + elems - 1 + elems * planes;
 }
 
-// Where the parts of the workspace lie: the bits, as libzfp writes and reads them, in words of up
-// to 8 bytes and one beyond the last; then the values, where the tensor's do not lie side by side.
-struct Parts {
-  Parts(std::size_t packed_bytes, std::size_t values)
-      : bits_bytes((packed_bytes + 63) / 64 * 64 + 64), values_bytes(values) {}
-  std::size_t bits_bytes, values_bytes;
-};
+// Room for the bits as libzfp writes and reads them: in words, and one beyond the last. It is the
+// front of the workspace; behind it is room for values that do not lie side by side.
+std::size_t bits_room(std::size_t packed_bytes) { return (packed_bytes + 63) / 64 * 64 + 64; }
 
 Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
   if (dtype != DType::F32 && dtype != DType::F64) {
@@ -109,10 +105,10 @@ Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
     invalid("[layout] {} of {} is too large for zfp", to_string(dtype), to_string(shape));
   }
   const std::size_t bytes = (plane.blocks() * bits + 7) / 8;
-  const Parts parts(bytes, static_cast<std::size_t>(shape.elems()) * size_bytes(dtype));
+  const std::size_t values = static_cast<std::size_t>(shape.elems()) * size_bytes(dtype);
   return {.max_bytes = bytes,
           .fixed = fixed,
-          .workspace_bytes = parts.bits_bytes + parts.values_bytes,
+          .workspace_bytes = bits_room(bytes) + values,
           .dtype = DType::U8,
           .shape = {static_cast<std::int64_t>(bytes)}};
 }
@@ -232,12 +228,12 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   const FlatReader reader(in);
   if (reader.elems() == 0) return 0;
   const FpEnv env;
-  const Parts parts(out.size(), 0);
+  const std::size_t room = bits_room(out.size());
   std::byte* bits = run.workspace.data();
-  std::byte* scratch = bits + parts.bits_bytes;
+  std::byte* scratch = bits + room;
   const void* values =
       in.dtype == DType::F32 ? settled<float>(reader, scratch) : settled<double>(reader, scratch);
-  Session session(stage, in.dtype, Plane(in.shape), values, bits, parts.bits_bytes);
+  Session session(stage, in.dtype, Plane(in.shape), values, bits, room);
   const std::size_t written = session.compress();
   if (written == 0 || written > padded(out.size(), kMaxWordBytes)) {
     fail(Errc::Internal, "[pack] libzfp wrote {} bytes where {} were expected", written,
@@ -254,14 +250,14 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   if (writer.elems() == 0) return;
   const FpEnv env;
   // Whatever the bits say, libzfp reads no more than this.
-  const Parts parts(layout_of(stage, out.dtype, out.shape).max_bytes, 0);
+  const std::size_t room = bits_room(layout_of(stage, out.dtype, out.shape).max_bytes);
   std::byte* bits = run.workspace.data();
-  std::byte* scratch = bits + parts.bits_bytes;
+  std::byte* scratch = bits + room;
   std::copy(packed.begin(), packed.end(), bits);
-  std::fill(bits + packed.size(), bits + parts.bits_bytes, std::byte{0});
+  std::fill(bits + packed.size(), bits + room, std::byte{0});
   void* dense = writer.dense(0, writer.elems());
   void* values = dense == nullptr ? scratch : dense;
-  Session session(stage, out.dtype, Plane(out.shape), values, bits, parts.bits_bytes);
+  Session session(stage, out.dtype, Plane(out.shape), values, bits, room);
   const std::size_t read = session.decompress();
   const std::size_t word_bytes = *zfp_library().stream_word_bits / 8;
   if (read > padded(packed.size(), word_bytes) || packed.size() > padded(read, kMaxWordBytes)) {

@@ -12,7 +12,7 @@ struct ZfpLibrary {
 
   // Takes each function from find(name), which throws where there is none.
   template <class Find>
-  explicit ZfpLibrary(Find&& find) {
+  explicit ZfpLibrary(const Find& find) {
     const auto look = [&]<class Function>(Function*& function, const char* name) {
       function = reinterpret_cast<Function*>(find(name));
     };
