@@ -115,13 +115,17 @@ def fashion_mnist() -> ImageSet | None:
     )
 
 
+def cifar10_part(path: Path) -> np.ndarray:
+    """1,000 images, N x 3 x 32 x 32, from a montage of 25 rows of 40."""
+    montage = read_picture(path).reshape(25, 32, 40, 32, 3)
+    return montage.transpose(0, 2, 4, 1, 3).reshape(-1, 3, 32, 32)
+
+
 def cifar10(folder: Path) -> ImageSet | None:
     parts = sorted(folder.glob("cifar10/train_0[0-2].webp"))
     if not parts:
         return None
-    # 25 rows of 40 images, 32 x 32 each.
-    montages = [read_picture(part).reshape(25, 32, 40, 32, 3) for part in parts]
-    images = np.stack(montages).transpose(0, 1, 3, 5, 2, 4).reshape(-1, 3, 32, 32)
+    images = np.concatenate([cifar10_part(part) for part in parts])
     lossy = folder / "cifar10/LOSSY_INDICES.txt"
     if lossy.exists():  # images that went through JPEG at this size
         rows = [line.split() for line in lossy.read_text().splitlines()]
