@@ -14,6 +14,7 @@ constexpr std::array<std::string_view, 2> kShapes = {"square", "triangle"};
 constexpr std::array<std::string_view, 3> kCoefs = {"f32", "f16", "bf16"};
 constexpr std::array kCoefTypes = {DType::F32, DType::F16, DType::BF16};
 constexpr std::array<std::string_view, 2> kTransforms = {"dct", "zfp"};
+constexpr std::array<std::string_view, 3> kOrders = {"auto", "rows", "planes"};
 
 constexpr ParamInfo kParams[] = {
     {.name = "block",
@@ -44,6 +45,11 @@ constexpr ParamInfo kParams[] = {
      .default_value = 1,
      .min = 1,
      .max = 64},
+    {.name = "order",
+     .summary =
+         "rows: the paper's matrix; planes: by frequency, as block_quant wants it; auto: that",
+     .default_value = 0,
+     .words = kOrders},
 };
 
 Codec::Complaint check(const Stage& stage) {
@@ -54,11 +60,20 @@ Codec::Complaint check(const Stage& stage) {
   if (p.transform == Transform::Zfp && p.block != 4) {
     return {"transform", fmt::format("transform=zfp needs block=4, got block={}", p.block)};
   }
+  if (p.planes && p.serialize != 1) {
+    return {"serialize", "serialize is of the matrix form, which order=planes has not"};
+  }
   if (p.keep > p.block) {
     return {"keep",
             fmt::format("keep must be 1..{} for block={}, got {}", p.block, p.block, p.keep)};
   }
   return {};
+}
+
+// Coefficients of one frequency are of one size, so they should share block_quant's scales.
+void settle(Stage& stage, const Stage& next) {
+  const bool open = stage["order"] == 0 && stage["serialize"] == 1;
+  if (open && next.codec->name == "block_quant") value_of(stage, "order") = 2;
 }
 
 Layout layout_of(const Stage& stage, DType, const Shape& shape) {
@@ -70,7 +85,13 @@ Layout layout_of(const Stage& stage, DType, const Shape& shape) {
     b = blocks_of(p, shape);
     for (std::size_t axis = 0; axis < b.leading; ++axis) result.shape.push_back(shape[axis]);
   }
-  if (p.triangle) {
+  if (p.planes) {
+    Shape planes{p.values_per_block()};
+    for (const std::int64_t axis : result.shape) planes.push_back(axis);
+    planes.push_back(b.block_rows);
+    planes.push_back(b.block_cols);
+    result.shape = planes;
+  } else if (p.triangle) {
     result.shape.push_back(b.block_rows * b.block_cols);
     result.shape.push_back(p.values_per_block());
   } else {
@@ -120,7 +141,8 @@ Params Params::of(const Stage& stage) {
           .triangle = stage["shape"] == 1,
           .coef = kCoefTypes[static_cast<std::size_t>(stage["coef"])],
           .transform = stage["transform"] == 1 ? Transform::Zfp : Transform::Dct,
-          .serialize = static_cast<int>(stage["serialize"])};
+          .serialize = static_cast<int>(stage["serialize"]),
+          .planes = stage["order"] == 2};
 }
 
 Blocks blocks_of(const Params& params, const Shape& shape) {
@@ -141,6 +163,7 @@ const Codec kDctChop = {
              .summary = "keep the low frequencies of every block; the paper's DCT+Chop",
              .params = dct_chop::kParams},
     .check = dct_chop::check,
+    .settle = dct_chop::settle,
     .layout = dct_chop::layout_of,
     .pack = dct_chop::pack_all,
     .unpack = dct_chop::unpack_all,

@@ -267,6 +267,47 @@ void triangle_to_square(int keep, const float* in, std::int64_t blocks, float* s
   }
 }
 
+// ---- planes -------------------------------------------------------------------------------------
+
+// Calls visit(place in a square's rows, place in the packed values) for each frequency.
+template <class Visit>
+void for_each_frequency(const Params& p, std::int64_t square_row, Visit&& visit) {
+  int count = 0;
+  for (int u = 0; u < p.keep; ++u) {
+    for (int v = 0; v < (p.triangle ? p.keep - u : p.keep); ++v) visit(u * square_row + v, count++);
+  }
+}
+
+// Square coefficients of a part to `blocks` values of each plane, which are plane_values long.
+void write_planes(const Params& p, const float* square, std::int64_t square_row,
+                  std::int64_t blocks, std::byte* out, std::int64_t plane_values) {
+  const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
+  float line[kStripFloats / 4];
+  std::uint16_t narrow_line[kStripFloats / 4];
+  for_each_frequency(p, square_row, [&](std::int64_t from, int frequency) {
+    for (std::int64_t b = 0; b < blocks; ++b) line[b] = square[from + b * p.keep];
+    const void* values = line;
+    if (p.coef != DType::F32) {
+      narrow(p.coef, line, blocks, narrow_line);
+      values = narrow_line;
+    }
+    std::memcpy(out + frequency * plane_values * width, values,
+                static_cast<std::size_t>(blocks * width));
+  });
+}
+
+// And back; what is not kept becomes zero.
+void read_planes(const Params& p, const std::byte* in, std::int64_t plane_values,
+                 std::int64_t blocks, float* square, std::int64_t square_row) {
+  const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
+  float line[kStripFloats / 4];
+  if (p.triangle) std::fill_n(square, p.keep * square_row, 0.0f);
+  for_each_frequency(p, square_row, [&](std::int64_t to, int frequency) {
+    widen(p.coef, in + frequency * plane_values * width, blocks, line);
+    for (std::int64_t b = 0; b < blocks; ++b) square[to + b * p.keep] = line[b];
+  });
+}
+
 // ---- strips of a tensor -------------------------------------------------------------------------
 
 // Packs all strips at once where everything suits the fast kernel.
@@ -275,7 +316,7 @@ bool pack_fast(const PackJob& job, const Kernels& kernels, std::int64_t begin, s
   const Blocks& b = job.blocks;
   const std::int64_t strip_elems = p.block * b.cols;
   std::byte* out = job.out + begin * b.block_cols * p.values_per_block() * 4;
-  const bool suits = kernels.fast != nullptr && !p.triangle && p.coef == DType::F32 &&
+  const bool suits = kernels.fast != nullptr && !p.triangle && !p.planes && p.coef == DType::F32 &&
                      job.in->dtype() == DType::F32 && b.rows % p.block == 0 &&
                      b.cols % kernels.fast_cols == 0 && strip_elems <= kStripFloats &&
                      reinterpret_cast<std::uintptr_t>(out) % 64 == 0;
@@ -303,6 +344,12 @@ void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end
       const float* rows[kMaxBlock];
       if (!direct_rows(*job.in, b, part, rows)) gather_rows(*job.in, b, part, gathered, rows);
       const std::int64_t blocks = part.cols / p.block, row = blocks * p.keep;
+      if (p.planes) {
+        kernels.forward(p.keep, rows, part.cols, square);
+        const std::int64_t first = strip * b.block_cols + part.first / p.block;
+        write_planes(p, square, row, blocks, job.out + first * width, b.strips() * b.block_cols);
+        return;
+      }
       if (whole_rows && !p.triangle) {
         kernels.forward(p.keep, rows, part.cols, writer.room());
         writer.commit(row * p.keep);
@@ -335,7 +382,8 @@ std::int64_t dense_strips(const UnpackJob& job, std::int64_t strip, std::int64_t
   const Params& p = job.params;
   const std::int64_t strip_elems = p.block * b.cols;
   const bool whole = b.rows % p.block == 0 && b.cols % p.block == 0 && strip_elems <= kStripFloats;
-  if (!whole || p.triangle || p.coef != DType::F32 || job.out->dtype() != DType::F32) return 1;
+  if (!whole || p.triangle || p.planes || p.coef != DType::F32 || job.out->dtype() != DType::F32)
+    return 1;
   const std::int64_t run = job.out->run_length(strip * strip_elems, most * strip_elems);
   return std::max<std::int64_t>(run / strip_elems, 1);
 }
@@ -359,7 +407,10 @@ void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t
       // The part's coefficients as `keep` rows of f32.
       const float* coefs = square;
       std::int64_t coef_row = blocks * p.keep;
-      if (p.triangle) {
+      if (p.planes) {
+        const std::int64_t first = strip * b.block_cols + first_block;
+        read_planes(p, job.in + first * width, b.strips() * b.block_cols, blocks, square, coef_row);
+      } else if (p.triangle) {
         const std::int64_t count = p.values_per_block();
         coef_row += kSlack;
         widen(p.coef, strip_at + first_block * count * width, blocks * count, linear);

@@ -168,10 +168,9 @@ TEST(DctChopLayout, SerializeMustDivideTheBlocks) {
 }
 
 TEST(DctChopLayout, TensorsWithoutTwoSidesOfABlockAreInvalid) {
-  EXPECT_EQ(
-      refusal("dct_chop", DType::F32, {4, 4}),
-      "[layout] dct_chop needs two sides of at least 8, got 4x4; use a smaller block, "
-      "or block_quant");
+  EXPECT_EQ(refusal("dct_chop", DType::F32, {4, 4}),
+            "[layout] dct_chop needs two sides of at least 8, got 4x4; use a smaller block, "
+            "or block_quant");
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{4096}, Shape{1, 4096}, Shape{7, 8},
                              Shape{1, 1, 1, 7, 8}, Shape{9, 7, 1}}) {
     EXPECT_NE(refusal("dct_chop(keep=1)", DType::F32, shape), "accepted") << to_string(shape);
@@ -204,6 +203,82 @@ TEST(DctChopLayout, EmptyTensorsPackToNothing) {
       unpack(spec, {}, TensorView(nullptr, DType::F32, shape));
     }
   }
+}
+
+// ---- order --------------------------------------------------------------------------------------
+
+TEST(DctChopLayout, PlanesHoldTheRowsValuesByFrequency) {
+  for (const char* rest : {"keep=4", "keep=3, shape=triangle", "block=4, keep=3, coef=f16",
+                           "block=16, keep=5, coef=bf16"}) {
+    const Tensor in = std::move(Tensor(DType::F32, {2, 3, 40, 56}).fill(Pattern::Random));
+    const CodecSpec rows = spec_of(fmt::format("dct_chop({}, order=rows)", rest));
+    const CodecSpec planes = spec_of(fmt::format("dct_chop({}, order=planes)", rest));
+    const Layout by_rows = layout(rows, DType::F32, in.shape());
+    const Layout by_planes = layout(planes, DType::F32, in.shape());
+    const bool triangle = rows.stages()[0]["shape"] == 1;
+    const auto block = static_cast<std::int64_t>(rows.stages()[0]["block"]);
+    const auto keep = static_cast<std::int64_t>(rows.stages()[0]["keep"]);
+    const std::int64_t down = (40 + block - 1) / block, across = (56 + block - 1) / block;
+    const std::int64_t values = triangle ? keep * (keep + 1) / 2 : keep * keep;
+    EXPECT_EQ(by_planes.shape, Shape({values, 2, 3, down, across}));
+    EXPECT_EQ(by_planes.max_bytes, by_rows.max_bytes);
+    const Tensor a(by_rows.dtype, by_rows.shape), b(by_planes.dtype, by_planes.shape);
+    pack(rows, in.view(), {static_cast<std::byte*>(a.view().data), by_rows.max_bytes});
+    pack(planes, in.view(), {static_cast<std::byte*>(b.view().data), by_planes.max_bytes});
+    std::int64_t at = 0;  // in b
+    for (std::int64_t u = 0; u < keep; ++u) {
+      for (std::int64_t v = 0; v < (triangle ? keep - u : keep); ++v) {
+        const std::int64_t frequency = at / (6 * down * across);
+        for (std::int64_t i = 0; i < 6 * down * across; ++i, ++at) {
+          const std::int64_t strip = i / across, col = i % across;
+          const std::int64_t from = triangle ? i * values + frequency
+                                             : (strip * keep + u) * across * keep + col * keep + v;
+          ASSERT_EQ(b.get(at), a.get(from)) << rest << ' ' << at;
+        }
+      }
+    }
+    const Tensor back(DType::F32, in.shape()), wanted(DType::F32, in.shape());
+    unpack(planes, {static_cast<std::byte*>(b.view().data), by_planes.max_bytes}, back.view());
+    unpack(rows, {static_cast<std::byte*>(a.view().data), by_rows.max_bytes}, wanted.view());
+    EXPECT_EQ(back.bytes(), wanted.bytes()) << rest;
+  }
+}
+
+TEST(DctChopLayout, BlockQuantBehindItGetsPlanesUnlessToldOtherwise) {
+  EXPECT_EQ(spec_of("dct_chop(keep=4) | block_quant(bits=8)").print(),
+            "dct_chop(keep=4, order=planes) | block_quant(bits=8)");
+  EXPECT_EQ(spec_of("dct_chop(keep=4, order=rows) | block_quant(bits=8)").print(),
+            "dct_chop(keep=4, order=rows) | block_quant(bits=8)");
+  EXPECT_EQ(spec_of("dct_chop(keep=4) | raw").print(), "dct_chop(keep=4) | raw");
+  EXPECT_EQ(spec_of("dct_chop(keep=4, serialize=2) | block_quant(bits=8)").print(),
+            "dct_chop(keep=4, serialize=2) | block_quant(bits=8)");
+}
+
+// The means of blocks are far larger than the rest: scaled with it they drown it.
+TEST(DctChopLayout, ScalesOfTheirOwnForFrequenciesLoseLess) {
+  const Shape shape{4, 64, 64};
+  Tensor in(DType::F32, shape);
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < shape.elems(); ++i) {
+    const auto row = static_cast<double>(i / 64), col = static_cast<double>(i % 64);
+    values.push_back(10 + std::sin(row * 0.37) * std::cos(col * 0.51));
+  }
+  in.fill(values);
+  const auto error = [&](const char* text) {
+    const CodecSpec spec = spec_of(text);
+    const Layout fit = layout(spec, DType::F32, shape);
+    std::vector<std::byte> packed(fit.max_bytes);
+    pack(spec, in.view(), packed);
+    const Tensor back(DType::F32, shape);
+    unpack(spec, packed, back.view());
+    double sum = 0;
+    for (std::int64_t i = 0; i < shape.elems(); ++i) {
+      sum += std::pow(back.get(i) - values[static_cast<std::size_t>(i)], 2);
+    }
+    return std::sqrt(sum / static_cast<double>(shape.elems()));
+  };
+  EXPECT_LT(4 * error("dct_chop(keep=8) | block_quant(bits=8)"),
+            error("dct_chop(keep=8, order=rows) | block_quant(bits=8)"));
 }
 
 }  // namespace

@@ -27,11 +27,11 @@ namespace tuckfold::dct_quant {
 
 // What follows from the parameters of a stream.
 struct Form {
-  int bytes;     // a block, 8 * rate
-  int dc;        // bits of the first coefficient beyond its tile's width
-  int tiles;     // that are coded; the others are zero
-  int nibbles;   // for the tiles' values, four bits each
-  int bias;      // least width of tile 0
+  int bytes;      // a block, 8 * rate
+  int dc;         // bits of the first coefficient beyond its tile's width
+  int tiles;      // that are coded; the others are zero
+  int nibbles;    // for the tiles' values, four bits each
+  int bias;       // least width of tile 0
   int max_width;  // before the bit that is left over
 
   static constexpr Form of(int bytes, int dc) {
@@ -92,8 +92,8 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse(const float* z, float* x) {
 
 // ---- steps and widths ---------------------------------------------------------------------------
 
-inline constexpr int kLeastStep = 80;    // 2^-107: its inverse and its half are ordinary numbers
-inline constexpr int kNoStep = 1020;     // from here on steps would not be finite
+inline constexpr int kLeastStep = 80;  // 2^-107: its inverse and its half are ordinary numbers
+inline constexpr int kNoStep = 1020;   // from here on steps would not be finite
 inline constexpr std::uint32_t kQuietNan = 0x7fc00000u;
 inline constexpr int kNotFinite = 1023;  // marks a block that is NaN
 inline constexpr int kStepShift = 21;    // a step has what an f32 has above this bit
@@ -109,7 +109,7 @@ TUCKFOLD_HOST_DEVICE inline int level_of(std::uint32_t magnitude) {
 // The widths that a header gives the coded tiles, and what is done with them: what they leave over
 // is handed out, a nibble each, to the first tiles.
 struct Widths {
-  std::array<int, 16> given{};   // by the header
+  std::array<int, 16> given{};    // by the header
   std::array<bool, 16> halved{};  // whether the tile has one bit more, and so half the step
 
   TUCKFOLD_HOST_DEVICE int total(int k) const { return given[k] + (halved[k] ? 1 : 0); }
@@ -270,8 +270,7 @@ TUCKFOLD_HOST_DEVICE inline void pack_block(const Form& form, const float* x, st
 }
 
 TUCKFOLD_HOST_DEVICE inline std::int64_t sign_extended(std::uint64_t value, int bits) {
-  return bits == 0 ? 0
-                   : static_cast<std::int64_t>(value << (64 - bits)) >> (64 - bits);
+  return bits == 0 ? 0 : static_cast<std::int64_t>(value << (64 - bits)) >> (64 - bits);
 }
 
 TUCKFOLD_HOST_DEVICE inline void unpack_block(const Form& form, const std::uint8_t* in, float* x) {

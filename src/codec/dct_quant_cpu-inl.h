@@ -28,7 +28,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tuckfold::dct_quant::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int kBatch = 32;       // blocks worked on at a time
+constexpr int kBatch = 32;         // blocks worked on at a time
 constexpr int kMaxWideBytes = 64;  // of a block
 
 // Where the blocks of a batch lie: rows of eight values, `row` apart.
@@ -75,8 +75,8 @@ HWY_INLINE void inverse_pass(const V* y, V* x) {
   for (int j = 0; j < 4; ++j) {
     V odd = j == 0 ? y[1] : hn::Mul(y[1], hn::Set(d, dct_chop::kOdd[0][j]));
     for (int u = 3; u < 8; u += 2) {
-      odd = j == 0 ? hn::Add(odd, y[u])
-                   : hn::MulAdd(y[u], hn::Set(d, dct_chop::kOdd[u / 2][j]), odd);
+      odd =
+          j == 0 ? hn::Add(odd, y[u]) : hn::MulAdd(y[u], hn::Set(d, dct_chop::kOdd[u / 2][j]), odd);
     }
     x[j] = hn::Add(even[j], odd);
     x[7 - j] = hn::Sub(even[j], odd);
@@ -93,7 +93,8 @@ HWY_INLINE void transpose_quarters(const V* in, __m512* out) {
   }
   for (int half = 0; half < 2; ++half) {
     for (int i = 0; i < 2; ++i) {
-      const __m512d a = _mm512_castps_pd(t[4 * half + i]), b = _mm512_castps_pd(t[4 * half + 2 + i]);
+      const __m512d a = _mm512_castps_pd(t[4 * half + i]),
+                    b = _mm512_castps_pd(t[4 * half + 2 + i]);
       out[4 * half + 2 * i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
       out[4 * half + 2 * i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
     }
@@ -132,12 +133,12 @@ constexpr int tile_offset(int k, int block) {
 
 // What packing leaves for each two blocks of a batch; or by lane, see lane_of.
 struct alignas(64) PackBuffers {
-  float z[kBatch / 2][8][16];                // coefficients by columns
-  std::uint16_t levels[kBatch / 2][32];      // of tiles
-  std::uint8_t codes[kBatch / 2][4 * 64];    // see tile_offset
-  std::int32_t first[kBatch / 2][16];        // codes of the first column
-  std::uint64_t lowest[kBatch];              // bits of codes, in the order of the tail
-  std::uint16_t first_level[kBatch];         // by lane from here on
+  float z[kBatch / 2][8][16];              // coefficients by columns
+  std::uint16_t levels[kBatch / 2][32];    // of tiles
+  std::uint8_t codes[kBatch / 2][4 * 64];  // see tile_offset
+  std::int32_t first[kBatch / 2][16];      // codes of the first column
+  std::uint64_t lowest[kBatch];            // bits of codes, in the order of the tail
+  std::uint16_t first_level[kBatch];       // by lane from here on
   std::uint8_t width[16][kBatch];
   std::uint8_t begin[18][kBatch];  // of a tile's bytes in the block; [16]: of the tail
   std::uint64_t header[kBatch];
@@ -231,7 +232,8 @@ HWY_INLINE __mmask32 search(const Form& form, PackBuffers& io) {
     most = _mm512_max_epi16(most, need[k]);
   }
   __mmask32 bad = _mm512_cmpge_epi16_mask(most, _mm512_set1_epi16(kNoStep));
-  const auto words = [](int value) HWY_ATTR { return _mm512_set1_epi16(static_cast<short>(value)); };
+  const auto words = [](int value)
+                         HWY_ATTR { return _mm512_set1_epi16(static_cast<short>(value)); };
   need[0] = _mm512_max_epi16(need[0], _mm512_sub_epi16(first, words(4 * form.dc)));
   for (int k = kTiles - 1; k > 0; --k) {
     need[k - 1] = _mm512_max_epi16(need[k - 1], _mm512_sub_epi16(need[k], words(4)));
@@ -274,18 +276,16 @@ HWY_INLINE __mmask32 search(const Form& form, PackBuffers& io) {
   __m512i odd = _mm512_setzero_si512(), halved = odd, begin = words(form.header_bits() / 8);
   for (int k = 0; k < kTiles; ++k) {
     if (k > 0) {
-      const __m512i change =
-          _mm512_add_epi16(_mm512_sub_epi16(width[k], width[k - 1]), words(2));
+      const __m512i change = _mm512_add_epi16(_mm512_sub_epi16(width[k], width[k - 1]), words(2));
       const int at = 12 + 2 * k;
-      header[at / 16] =
-          _mm512_or_si512(header[at / 16], _mm512_slli_epi16(change, at % 16));
+      header[at / 16] = _mm512_or_si512(header[at / 16], _mm512_slli_epi16(change, at % 16));
     }
-    const __mmask32 more = _mm512_cmpgt_epi16_mask(left, words(k)) &
-                           _mm512_test_epi16_mask(width[k], width[k]);
+    const __mmask32 more =
+        _mm512_cmpgt_epi16_mask(left, words(k)) & _mm512_test_epi16_mask(width[k], width[k]);
     halved = _mm512_mask_add_epi16(halved, more, halved, words(1 << k));
     const __m512i total = _mm512_mask_add_epi16(width[k], more, width[k], words(1));
-    odd = _mm512_or_si512(odd, _mm512_slli_epi16(_mm512_and_si512(total, words(1)),
-                                                 kTileCol[k] * 4 + kTileRow[k]));
+    odd = _mm512_or_si512(
+        odd, _mm512_slli_epi16(_mm512_and_si512(total, words(1)), kTileCol[k] * 4 + kTileRow[k]));
     const auto store = [](std::uint8_t* to, __m512i v) HWY_ATTR {
       _mm256_store_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi16_epi8(v));
     };
@@ -307,9 +307,9 @@ HWY_INLINE __mmask32 search(const Form& form, PackBuffers& io) {
     const __m512i above = half(header[2]);
     const __m512i index = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     _mm512_store_si512(io.header + 16 * h, _mm512_permutex2var_epi32(below, index, above));
-    _mm512_store_si512(io.header + 16 * h + 8,
-                       _mm512_permutex2var_epi32(
-                           below, _mm512_add_epi32(index, _mm512_set1_epi32(8)), above));
+    _mm512_store_si512(
+        io.header + 16 * h + 8,
+        _mm512_permutex2var_epi32(below, _mm512_add_epi32(index, _mm512_set1_epi32(8)), above));
   }
   return bad;
 }
@@ -360,12 +360,13 @@ HWY_INLINE void quantize_two(const Form& form, int block, PackBuffers& io) {
     if (j == 0) {
       // It may round up to one more than its width holds.
       const int widths[2] = {io.width[0][lane] + form.dc - 1, io.width[0][next] + form.dc - 1};
-      const __m512i largest = _mm512_mask_set1_epi32(_mm512_set1_epi32((1 << widths[0]) - 1), 0xfff0,
-                                                     (1 << widths[1]) - 1);
+      const __m512i largest = _mm512_mask_set1_epi32(_mm512_set1_epi32((1 << widths[0]) - 1),
+                                                     0xfff0, (1 << widths[1]) - 1);
       codes[0] = _mm512_mask_min_epi32(codes[0], kFirstLanes, codes[0], largest);
       _mm512_store_si512(io.first[pair], codes[0]);
     }
-    const __m512i both = _mm512_mask_blend_epi16(0xAAAAAAAA, codes[0], _mm512_slli_epi32(codes[1], 16));
+    const __m512i both =
+        _mm512_mask_blend_epi16(0xAAAAAAAA, codes[0], _mm512_slli_epi32(codes[1], 16));
     _mm512_store_si512(io.codes[pair] + 64 * j, both);
     lowest[j / 2] |= static_cast<std::uint64_t>(_mm512_test_epi16_mask(both, _mm512_set1_epi16(1)))
                      << (j % 2 * 32);
@@ -392,7 +393,8 @@ HWY_INLINE void write_block(const Form& form, const PackBuffers& from, int block
     put64(out + begin, _pext_u64(get64(codes + tile_offset(k, 0)), kWholePairs[width]));
   }
   std::uint8_t* end = out + from.begin[16][lane];
-  const std::uint64_t tail = _pext_u64(from.lowest[block], _pdep_u64(from.odd[lane], kNibbles) * 15);
+  const std::uint64_t tail =
+      _pext_u64(from.lowest[block], _pdep_u64(from.odd[lane], kNibbles) * 15);
   if (low_dc != 0) {
     put64(end, tail << 4 | (dc & 15));
     end[8] = static_cast<std::uint8_t>(tail >> 60);
@@ -463,7 +465,8 @@ class Packer {
     const auto size = static_cast<std::size_t>(p_.form.bytes);
     if (HWY_UNLIKELY(rare_ != 0)) {
       for (int b = 0; b < count_; ++b) {
-        if ((rare_ >> lane_of(b) & 1) != 0) std::memcpy(bytes_ + b * p_.form.bytes, rare_bytes_[b], size);
+        if ((rare_ >> lane_of(b) & 1) != 0)
+          std::memcpy(bytes_ + b * p_.form.bytes, rare_bytes_[b], size);
       }
     }
     std::memcpy(out_, bytes_, static_cast<std::size_t>(count_) * size);
@@ -513,12 +516,13 @@ HWY_INLINE __m512i running_sums(__m512i v) {
 template <int kTiles>
 HWY_INLINE unsigned read_widths(const Form& form, int block, UnpackBuffers& io) {
   const auto bytes = [](int value) HWY_ATTR { return _mm512_set1_epi8(static_cast<char>(value)); };
-  const auto words = [](int value) HWY_ATTR { return _mm512_set1_epi16(static_cast<short>(value)); };
+  const auto words = [](int value)
+                         HWY_ATTR { return _mm512_set1_epi16(static_cast<short>(value)); };
   constexpr std::uint64_t kEach = 0x0001000100010001u;
   constexpr __mmask64 kCoded = ((1u << kTiles) - 1) * kEach, kFollowing = kCoded & ~kEach;
   const __m512i zero = _mm512_setzero_si512();
-  const __m512i places = _mm512_broadcast_i32x4(
-      _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+  const __m512i places =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
   // A header's fields to a byte each.
   constexpr auto kFields = [] {
     std::array<std::uint8_t, 16> table{};
@@ -527,8 +531,7 @@ HWY_INLINE unsigned read_widths(const Form& form, int block, UnpackBuffers& io) 
   }();
   __m512i given = zero;
   for (int i = 0; i < 4; ++i) {
-    const auto* header =
-        reinterpret_cast<const __m128i*>(io.bytes + (block + i) * form.bytes);
+    const auto* header = reinterpret_cast<const __m128i*>(io.bytes + (block + i) * form.bytes);
     given = _mm512_mask_broadcastq_epi64(given, static_cast<__mmask8>(3 << (2 * i)),
                                          _mm_loadl_epi64(header));
   }
@@ -543,8 +546,8 @@ HWY_INLINE unsigned read_widths(const Form& form, int block, UnpackBuffers& io) 
   sum = _mm512_add_epi64(sum, _mm512_shuffle_epi32(sum, _MM_PERM_BADC));
   const __mmask64 wide = _mm512_cmpgt_epu8_mask(given, bytes(form.max_width));
   const __mmask8 many = _mm512_cmpgt_epi64_mask(sum, _mm512_set1_epi64(form.nibbles));
-  const __m512i left = _mm512_shuffle_epi8(
-      _mm512_sub_epi8(_mm512_set1_epi64(form.nibbles), sum), zero);
+  const __m512i left =
+      _mm512_shuffle_epi8(_mm512_sub_epi8(_mm512_set1_epi64(form.nibbles), sum), zero);
   __mmask64 more = _mm512_cmpgt_epi8_mask(left, places) & _mm512_test_epi8_mask(given, given);
   __m512i width = _mm512_mask_add_epi8(given, more, given, bytes(1));
   unsigned misfits = 0;
@@ -562,8 +565,8 @@ HWY_INLINE unsigned read_widths(const Form& form, int block, UnpackBuffers& io) 
   _mm512_store_si512(io.given[block], given);
   _mm512_store_si512(io.width[block], width);
   _mm512_store_si512(io.begin[block], _mm512_sub_epi8(ends, pairs));
-  const __m512i by_columns = _mm512_broadcast_i32x4(
-      _mm_loadu_si128(reinterpret_cast<const __m128i*>(kTileAt.data())));
+  const __m512i by_columns =
+      _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTileAt.data())));
   const __m512i ordered = _mm512_shuffle_epi8(width, by_columns);
   for (int h = 0; h < 2; ++h) {
     const __m512i w =
@@ -598,18 +601,19 @@ HWY_INLINE void read_rest(const Form& form, int block, bool nothing, UnpackBuffe
   const auto number = static_cast<std::int32_t>(sign_extended(dc << width | code, width + form.dc));
   const float step = step_of(static_cast<int>(q)) * (width > io.given[block][0] ? 0.5f : 1.0f);
   io.step[block] = q << kStepShift;
-  io.first[block] = nothing || q >= kNoStep ? float_of(kQuietNan) : static_cast<float>(number) * step;
+  io.first[block] =
+      nothing || q >= kNoStep ? float_of(kQuietNan) : static_cast<float>(number) * step;
 }
 
 // A block's codes at the top of a word, followed by a bit for the half that is added, the sign bit
 // turned; by columns of tiles: a vector has two.
 HWY_INLINE void read_words(const Form& form, const UnpackBuffers& from, int block, __m512i* words) {
   struct alignas(64) Tables {
-    std::uint8_t tile[2][64];   // of a byte
-    std::uint8_t word[2][64];   // of a word, in its lower byte
-    std::uint8_t next[64];      // bytes of a tile
-    std::uint16_t value[32];    // the place of a value in its tile, twice
-    std::uint8_t expand[64];    // each word of a tile: the tile's
+    std::uint8_t tile[2][64];  // of a byte
+    std::uint8_t word[2][64];  // of a word, in its lower byte
+    std::uint8_t next[64];     // bytes of a tile
+    std::uint16_t value[32];   // the place of a value in its tile, twice
+    std::uint8_t expand[64];   // each word of a tile: the tile's
   };
   alignas(64) static constexpr Tables kTables = [] {
     Tables tables{};
@@ -638,10 +642,8 @@ HWY_INLINE void read_words(const Form& form, const UnpackBuffers& from, int bloc
     const __m512i widths = _mm512_shuffle_epi8(even, load(kTables.word[h]));
     const __m512i bits = _mm512_add_epi16(_mm512_mullo_epi16(widths, load(kTables.value)),
                                           _mm512_set1_epi16(0x0800));
-    const __m512i codes =
-        _mm512_multishift_epi64_epi8(bits, _mm512_permutexvar_epi8(at, bytes));
-    const __m512i top =
-        _mm512_sllv_epi16(codes, _mm512_sub_epi16(_mm512_set1_epi16(16), widths));
+    const __m512i codes = _mm512_multishift_epi64_epi8(bits, _mm512_permutexvar_epi8(at, bytes));
+    const __m512i top = _mm512_sllv_epi16(codes, _mm512_sub_epi16(_mm512_set1_epi16(16), widths));
     const __m512i lowest =
         _mm512_shuffle_epi8(four_times(from.lowest[h][block]), load(kTables.expand));
     constexpr int kXor = 0x96;
@@ -654,8 +656,8 @@ HWY_INLINE void read_words(const Form& form, const UnpackBuffers& from, int bloc
 
 // What a code at the top of a word counts, by tiles: step * 2^(given - 16), however wide it is.
 HWY_INLINE __m512 scale_of(const UnpackBuffers& from, int block) {
-  const __m512i given = _mm512_cvtepu8_epi32(
-      _mm_load_si128(reinterpret_cast<const __m128i*>(from.given[block])));
+  const __m512i given =
+      _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(from.given[block])));
   return _mm512_castsi512_ps(
       _mm512_add_epi32(_mm512_slli_epi32(given, 23),
                        _mm512_set1_epi32(static_cast<int>(from.step[block] - (16u << 23)))));
@@ -750,8 +752,8 @@ HWY_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream, const std:
   for (int b = 0; b < out.count; b += 2) {
     float* left = out.at[b];
     float* right = b + 1 < out.count ? out.at[b + 1] : nullptr;
-    const bool line = right == left + 8 && reinterpret_cast<std::uintptr_t>(left) % 64 == 0 &&
-                      out.row % 16 == 0;
+    const bool line =
+        right == left + 8 && reinterpret_cast<std::uintptr_t>(left) % 64 == 0 && out.row % 16 == 0;
     if (p.offset != 0 || p.clamp) {
       restore_two<false, false>(p, buffers, b, left, right, out.row);
     } else if (stream && line) {

@@ -158,7 +158,8 @@ void with_tiles(const Form& form, Visit&& visit) {
 void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
 #if TUCKFOLD_DCT_QUANT_WIDE
   if (takes_wide(job.params.form)) {
-    return with_tiles(job.params.form, [&]<int kTiles>() { pack_strips_wide<kTiles>(job, begin, end); });
+    return with_tiles(job.params.form,
+                      [&]<int kTiles>() { pack_strips_wide<kTiles>(job, begin, end); });
   }
 #endif
   const Blocks& b = job.blocks;

@@ -16,7 +16,9 @@ Params params_of(const char* what, const CodecSpec& spec) {
   if (spec.stages().size() != 1 || spec.stages()[0].codec->name != "dct_chop") {
     invalid("[{}] needs one dct_chop, got {}", what, spec.print());
   }
-  return Params::of(spec.stages()[0]);
+  const Params p = Params::of(spec.stages()[0]);
+  if (p.planes) invalid("[{}] order=planes is no matrix product; use order=rows", what);
+  return p;
 }
 
 // Sides of one tile of a plane, in values.

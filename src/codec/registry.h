@@ -44,6 +44,9 @@ struct Codec {
 std::span<const Codec> codec_rows();
 const Codec& row_of(const Stage& stage);
 
+// The value of a parameter that the codec has, to be changed.
+double& value_of(Stage& stage, std::string_view param);
+
 // Each codec's row, defined beside its code.
 extern const Codec kRaw;
 extern const Codec kDctChop;

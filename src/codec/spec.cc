@@ -233,11 +233,15 @@ std::string values_text(const ParamInfo& param) {
   return fmt::format("a multiple of {} in {}", number_text(param.step), range);
 }
 
-double Stage::operator[](std::string_view param) const {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (codec->params[i].name == param) return values[i];
+double& value_of(Stage& stage, std::string_view param) {
+  for (std::size_t i = 0; i < stage.values.size(); ++i) {
+    if (stage.codec->params[i].name == param) return stage.values[i];
   }
-  fail(Errc::Internal, "[codec] {} has no parameter '{}'", codec->name, param);
+  fail(Errc::Internal, "[codec] {} has no parameter '{}'", stage.codec->name, param);
+}
+
+double Stage::operator[](std::string_view param) const {
+  return value_of(const_cast<Stage&>(*this), param);
 }
 
 CodecSpec CodecSpec::parse(std::string_view text) {

@@ -96,7 +96,7 @@ TEST(CodecSpec, AnUnknownParameterIsPointedAt) {
             "           ^^^");
   EXPECT_EQ(mistake("dct_chop(quality=4)"),
             "[codec] dct_chop has no parameter 'quality'; there are: block, keep, shape, coef, "
-            "transform, serialize\n"
+            "transform, serialize, order\n"
             "  dct_chop(quality=4)\n"
             "           ^^^^^^^");
   EXPECT_EQ(mistake("raw(keep=4)"),

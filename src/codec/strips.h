@@ -1,5 +1,5 @@
-// A tensor as matrices cut into square blocks, and its rows of blocks ("strips") as f32: what codecs
-// that transform blocks share.
+// A tensor as matrices cut into square blocks, and its rows of blocks ("strips") as f32: what
+// codecs that transform blocks share.
 #pragma once
 
 #include <algorithm>
