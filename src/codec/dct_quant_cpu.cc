@@ -61,8 +61,13 @@ class Batcher {
     const std::int64_t row = rows[1] - rows[0];
     if (row != batch_.row) flush();
     batch_.row = row;
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      batch_.at[batch_.count++] = rows[0] + 8 * b;
+    Float* at = rows[0];
+    while (blocks > 0) {
+      const auto some = static_cast<int>(std::min<std::int64_t>(blocks, kBatch - batch_.count));
+      for (int i = 0; i < some; ++i) batch_.at[batch_.count + i] = at + 8 * i;
+      at += 8 * some;
+      blocks -= some;
+      batch_.count += some;
       if (batch_.count == kBatch) flush();
     }
   }
