@@ -4,11 +4,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ostream>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/tensor_ref.h"
+#include "codec/registry.h"
 #include "tuckfold/codec.h"
 #include "tuckfold/error.h"
 
@@ -100,6 +104,31 @@ inline bool suits(const CodecSpec& spec, DType dtype, const Shape& shape) {
     if (error.code() != Errc::InvalidArgument) throw;
     return false;
   }
+}
+
+// Whether every bit comes back.
+inline bool exact(const CodecSpec& spec) {
+  return std::all_of(spec.stages().begin(), spec.stages().end(),
+                     [](const Stage& stage) { return row_of(stage).exact; });
+}
+
+// A tensor that the spec packs: of the pattern or, for a codec of few values that these are not
+// among, of what it makes of random bytes.
+inline Tensor input_for(const CodecSpec& spec, DType dtype, const Shape& shape, Pattern kind,
+                        Order order = Order::RowMajor) {
+  Tensor in(dtype, shape, order);
+  in.fill(kind);
+  std::vector<std::byte> packed(layout(spec, dtype, shape).max_bytes);
+  try {
+    pack(spec, in.view(), packed);
+    return in;
+  } catch (const Error& error) {
+    if (error.code() != Errc::InvalidArgument) throw;
+  }
+  std::mt19937 random(1 + static_cast<unsigned>(kind));
+  for (std::byte& byte : packed) byte = static_cast<std::byte>(random());
+  unpack(spec, packed, in.view());
+  return in;
 }
 
 inline Errc code_of(auto&& call) {
