@@ -1,9 +1,9 @@
 // squeeze_codes and spread_codes: whole numbers of B bits side by side, lowest bits first, and
 // back; for kernels of the same target to inline.
 //
-// A code arrives in the smallest unsigned type that holds B bits. Inside a 64-bit word neighbours
-// pair up in at most three steps; the words' parts then join without gaps, so that eight codes take
-// B bytes.
+// A code arrives in the smallest unsigned type that holds B bits. First neighbours in a 64-bit word
+// pair up, in at most three steps, in vectors of words; then the words' parts join without gaps, so
+// that eight codes take B bytes.
 #if defined(TUCKFOLD_CODEC_SQUEEZE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_SQUEEZE_INL_H
 #undef TUCKFOLD_CODEC_SQUEEZE_INL_H
@@ -21,6 +21,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 
 template <int B>
 using CodeOf = std::conditional_t<
@@ -35,26 +36,28 @@ constexpr std::uint64_t every(int width, int b) {
   return mask;
 }
 
-// Fields of kWidth bits that hold kBits each to the word's low bits, and back. What stands above
+// Fields of kWidth bits that hold kBits each to their word's low bits, and back. What stands above
 // them in a word to spread does not matter, but where one field fills the word.
-template <int kBits, int kWidth>
-HWY_INLINE std::uint64_t squeeze(std::uint64_t v) {
+template <int kBits, int kWidth, class D, class V>
+HWY_INLINE V squeeze(D d, V v) {
   if constexpr (kWidth == 64 || kBits == kWidth) {
     return v;
   } else {
     constexpr std::uint64_t kLow = every(2 * kWidth, kBits);
-    v = (v & kLow) | ((v >> (kWidth - kBits)) & (kLow << kBits));
-    return squeeze<2 * kBits, 2 * kWidth>(v);
+    v = hn::Or(hn::And(v, hn::Set(d, kLow)),
+               hn::And(hn::ShiftRight<kWidth - kBits>(v), hn::Set(d, kLow << kBits)));
+    return squeeze<2 * kBits, 2 * kWidth>(d, v);
   }
 }
-template <int kBits, int kWidth>
-HWY_INLINE std::uint64_t spread(std::uint64_t v) {
+template <int kBits, int kWidth, class D, class V>
+HWY_INLINE V spread(D d, V v) {
   if constexpr (kWidth == 64 || kBits == kWidth) {
     return v;
   } else {
     constexpr std::uint64_t kLow = every(2 * kWidth, kBits);
-    v = spread<2 * kBits, 2 * kWidth>(v);
-    return (v & kLow) | ((v << (kWidth - kBits)) & (kLow << kWidth));
+    v = spread<2 * kBits, 2 * kWidth>(d, v);
+    return hn::Or(hn::And(v, hn::Set(d, kLow)),
+                  hn::And(hn::ShiftLeft<kWidth - kBits>(v), hn::Set(d, kLow << kWidth)));
   }
 }
 
@@ -64,92 +67,123 @@ inline constexpr int kWords = static_cast<int>(sizeof(CodeOf<B>));
 template <int B>
 inline constexpr int kPart = 8 * B / kWords<B>;
 
-template <int B>
-HWY_INLINE void squeeze_eight(const CodeOf<B>* codes, std::byte* out) {
-  std::uint64_t words[kWords<B>];
-  std::memcpy(words, codes, sizeof(words));
+// Words that lie in memory as codes.
+template <class D, class Code>
+HWY_INLINE hn::Vec<D> load_words(D d, const Code* codes) {
+#if HWY_TARGET == HWY_SCALAR
+  std::uint64_t word;
+  std::memcpy(&word, codes, 8);
+  return hn::Set(d, word);
+#else
+  return hn::BitCast(d, hn::LoadU(hn::Repartition<Code, D>(), codes));
+#endif
+}
+template <class D, class Code>
+HWY_INLINE void store_words(D d, hn::Vec<D> words, Code* codes) {
+#if HWY_TARGET == HWY_SCALAR
+  const std::uint64_t word = hn::GetLane(words);
+  std::memcpy(codes, &word, 8);
+  static_cast<void>(d);
+#else
+  const hn::Repartition<Code, D> of_codes;
+  hn::StoreU(hn::BitCast(of_codes, words), of_codes, codes);
+#endif
+}
+
+// Every word of `codes` in place; `work` takes a tag and a vector of words.
+template <class Code, class Work>
+HWY_INLINE void for_each_word(Code* codes, std::int64_t words, Work&& work) {
+  constexpr std::int64_t kCodes = 8 / sizeof(Code);  // in a word
+  const auto run = [&](auto d, std::int64_t i) HWY_ATTR {
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    for (; i + lanes <= words; i += lanes) {
+      store_words(d, work(d, load_words(d, codes + i * kCodes)), codes + i * kCodes);
+    }
+    return i;
+  };
+  run(hn::CappedTag<std::uint64_t, 1>(), run(hn::ScalableTag<std::uint64_t>(), 0));
+}
+
+// The parts of eight codes to B bytes without gaps, and back. Unless they are the last, the bytes
+// up to the next whole word are written or read too, which is quicker.
+template <int B, bool kLast>
+HWY_INLINE void join(const CodeOf<B>* codes, std::byte* out) {
+  std::uint64_t parts[kWords<B>];
+  std::memcpy(parts, codes, sizeof(parts));
   std::uint64_t joined = 0;
   int filled = 0;  // bits of `joined`
   HWY_UNROLL(8)
   for (int i = 0; i < kWords<B>; ++i) {
-    const std::uint64_t part = squeeze<B, 8 * kWords<B>>(words[i]);
-    joined |= part << filled;
+    joined |= parts[i] << filled;
     filled += kPart<B>;
     if (filled < 64) continue;
     std::memcpy(out, &joined, 8);
     out += 8;
     filled -= 64;
-    joined = filled == 0 ? 0 : part >> (kPart<B> - filled);
+    joined = filled == 0 ? 0 : parts[i] >> (kPart<B> - filled);
   }
-  std::memcpy(out, &joined, B % 8);
+  if constexpr (B % 8 != 0) std::memcpy(out, &joined, kLast ? B % 8 : 8);
 }
-
-template <int B>
-HWY_INLINE void spread_eight(const std::byte* in, CodeOf<B>* codes) {
+template <int B, bool kLast>
+HWY_INLINE void part(const std::byte* in, CodeOf<B>* codes) {
   constexpr std::uint64_t kMask = kPart<B> == 64 ? ~std::uint64_t{0} : every(64, kPart<B> % 64);
   std::uint64_t packed[(B + 7) / 8] = {};
-  std::memcpy(packed, in, B);
-  std::uint64_t words[kWords<B>];
+  std::memcpy(packed, in, kLast ? B : sizeof(packed));
+  std::uint64_t parts[kWords<B>];
   HWY_UNROLL(8)
   for (int i = 0; i < kWords<B>; ++i) {
-    const int at = i * kPart<B>, left = at % 64;
-    std::uint64_t part = packed[at / 64] >> left;
-    if (left + kPart < B >> 64) part |= packed[at / 64 + 1] << (64 - left);
-    words[i] = spread<B, 8 * kWords<B>>(part & kMask);
+    const int at = i * kPart<B>, shift = at % 64;
+    parts[i] = packed[at / 64] >> shift;
+    if (shift + kPart < B >> 64) parts[i] |= packed[at / 64 + 1] << (64 - shift);
+    parts[i] &= kMask;
   }
-  std::memcpy(codes, words, sizeof(words));
+  std::memcpy(codes, parts, sizeof(parts));
 }
 
-// Whole vectors of words; where B divides 8 the squeezed parts join in the vector. Returns how many
-// words were done.
+// Where B bytes are a type of their own the parts join in the vector. Returns how many eights of
+// codes were done.
 template <int B>
-HWY_ATTR std::int64_t squeeze_vectors(const std::uint8_t* codes, std::int64_t words,
-                                      std::byte* out) {
-#if HWY_TARGET != HWY_SCALAR
-  namespace hn = hwy::HWY_NAMESPACE;
-  using Part = std::conditional_t<B == 4, std::uint32_t,
-                                  std::conditional_t<B == 2, std::uint16_t, std::uint8_t>>;
-  const hn::ScalableTag<std::uint64_t> d;
-  const hn::Rebind<Part, decltype(d)> part;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto join = [&]<int kShift>(hn::Vec<decltype(d)> v, std::uint64_t low, std::uint64_t high)
-                        HWY_ATTR {
-                          return hn::Or(hn::And(v, hn::Set(d, low)),
-                                        hn::And(hn::ShiftRight<kShift>(v), hn::Set(d, high)));
-                        };
+HWY_INLINE std::int64_t squeeze_vectors(const std::uint8_t* codes, std::int64_t eights,
+                                        std::byte* out) {
   std::int64_t i = 0;
-  for (; i + lanes <= words; i += lanes) {
-    auto v = hn::BitCast(d, hn::LoadU(hn::Repartition<std::uint8_t, decltype(d)>(), codes + 8 * i));
-    v = join.template operator()<8 - B>(v, every(16, B), every(16, B) << B);
-    v = join.template operator()<16 - 2 * B>(v, every(32, 2 * B), every(32, 2 * B) << (2 * B));
-    v = join.template operator()<32 - 4 * B>(v, every(64, 4 * B), every(64, 4 * B) << (4 * B));
-    alignas(64) Part parts[8];
-    hn::Store(hn::TruncateTo(part, v), part, parts);
-    std::memcpy(out + i * B, parts, static_cast<std::size_t>(lanes * B));
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (B == 1 || B == 2 || B == 4) {
+    using Part = std::conditional_t<B == 4, std::uint32_t,
+                                    std::conditional_t<B == 2, std::uint16_t, std::uint8_t>>;
+    const hn::ScalableTag<std::uint64_t> d;
+    const hn::Rebind<Part, decltype(d)> of_parts;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    for (; i + lanes <= eights; i += lanes) {
+      const auto v = squeeze<B, 8>(d, load_words(d, codes + 8 * i));
+      alignas(64) Part parts[8];
+      hn::Store(hn::TruncateTo(of_parts, v), of_parts, parts);
+      std::memcpy(out + i * B, parts, static_cast<std::size_t>(lanes * B));
+    }
   }
-  return i;
-#else
-  static_cast<void>(codes), static_cast<void>(words), static_cast<void>(out);
-  return 0;
 #endif
+  static_cast<void>(codes), static_cast<void>(eights), static_cast<void>(out);
+  return i;
 }
 
-// `count` codes to count * B / 8 bytes, rounded up, and back.
+// `count` codes to count * B / 8 bytes, rounded up, and back. `codes` has room for whole eights; to
+// squeeze them is to lose them.
 template <int B>
-HWY_ATTR void squeeze_codes(const CodeOf<B>* codes, std::int64_t count, std::byte* out) {
+HWY_ATTR void squeeze_codes(CodeOf<B>* codes, std::int64_t count, std::byte* out) {
   if constexpr (B == 8 * kWords<B>) {
     std::memcpy(out, codes, static_cast<std::size_t>(count) * kWords<B>);
   } else {
-    const std::int64_t eights = count / 8;
+    const std::int64_t eights = count / 8, rest = count % 8;
+    if (rest != 0) std::fill_n(codes + count, 8 - rest, CodeOf<B>{0});
     std::int64_t i = 0;
-    if constexpr (B == 1 || B == 2 || B == 4) i = squeeze_vectors<B>(codes, eights, out);
-    for (; i < eights; ++i) squeeze_eight<B>(codes + 8 * i, out + i * B);
-    if (count % 8 == 0) return;
-    CodeOf<B> last[8] = {};
-    std::byte squeezed[B];
-    std::copy_n(codes + 8 * eights, count % 8, last);
-    squeeze_eight<B>(last, squeezed);
-    std::memcpy(out + eights * B, squeezed, static_cast<std::size_t>((count % 8 * B + 7) / 8));
+    if constexpr (B <= 8) i = squeeze_vectors<B>(codes, eights, out);
+    for_each_word(codes + 8 * i, (eights - i + (rest != 0 ? 1 : 0)) * kWords<B>,
+                  [](auto d, auto v) HWY_ATTR { return squeeze<B, 8 * kWords<B>>(d, v); });
+    for (; i < eights - 8; ++i) join<B, false>(codes + 8 * i, out + i * B);
+    for (; i < eights; ++i) join<B, true>(codes + 8 * i, out + i * B);
+    if (rest == 0) return;
+    std::byte last[B];
+    join<B, true>(codes + 8 * i, last);
+    std::memcpy(out + i * B, last, static_cast<std::size_t>((rest * B + 7) / 8));
   }
 }
 
@@ -158,24 +192,17 @@ HWY_ATTR void spread_codes(const std::byte* in, std::int64_t count, CodeOf<B>* c
   if constexpr (B == 8 * kWords<B>) {
     std::memcpy(codes, in, static_cast<std::size_t>(count) * kWords<B>);
   } else {
-    const std::int64_t eights = count / 8;
+    const std::int64_t eights = count / 8, rest = count % 8;
     std::int64_t i = 0;
-    if constexpr (B < 8) {
-      // All but the last words can be read as eight bytes, which is quicker than as B.
-      for (; i < eights - 8; ++i) {
-        std::uint64_t v;
-        std::memcpy(&v, in + i * B, 8);
-        v = spread<B, 8>(v);
-        std::memcpy(codes + 8 * i, &v, 8);
-      }
+    for (; i < eights - 8; ++i) part<B, false>(in + i * B, codes + 8 * i);
+    for (; i < eights; ++i) part<B, true>(in + i * B, codes + 8 * i);
+    if (rest != 0) {
+      std::byte last[B] = {};
+      std::memcpy(last, in + i * B, static_cast<std::size_t>((rest * B + 7) / 8));
+      part<B, true>(last, codes + 8 * i);
     }
-    for (; i < eights; ++i) spread_eight<B>(in + i * B, codes + 8 * i);
-    if (count % 8 == 0) return;
-    CodeOf<B> last[8];
-    std::byte squeezed[B] = {};
-    std::memcpy(squeezed, in + eights * B, static_cast<std::size_t>((count % 8 * B + 7) / 8));
-    spread_eight<B>(squeezed, last);
-    std::copy_n(last, count % 8, codes + 8 * eights);
+    for_each_word(codes, (eights + (rest != 0 ? 1 : 0)) * kWords<B>,
+                  [](auto d, auto v) HWY_ATTR { return spread<B, 8 * kWords<B>>(d, v); });
   }
 }
 
