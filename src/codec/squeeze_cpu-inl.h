@@ -61,11 +61,9 @@ HWY_INLINE V spread(D d, V v) {
   }
 }
 
-// Eight codes are kWords words, of each of which kPart bits count.
-template <int B>
-inline constexpr int kWords = static_cast<int>(sizeof(CodeOf<B>));
-template <int B>
-inline constexpr int kPart = 8 * B / kWords<B>;
+// Eight codes of b bits are so many words, of each of which so many bits count.
+constexpr int words_of(int b) { return b <= 8 ? 1 : b <= 16 ? 2 : b <= 32 ? 4 : 8; }
+constexpr int part_of(int b) { return 8 * b / words_of(b); }
 
 // Words that lie in memory as codes.
 template <class D, class Code>
@@ -104,40 +102,41 @@ HWY_INLINE void for_each_word(Code* codes, std::int64_t words, Work&& work) {
   run(hn::CappedTag<std::uint64_t, 1>(), run(hn::ScalableTag<std::uint64_t>(), 0));
 }
 
-// The parts of eight codes to B bytes without gaps, and back. Unless they are the last, the bytes
-// up to the next whole word are written or read too, which is quicker.
+// The parts of eight codes to B bytes without gaps, and back. Unless they are the last, up to seven
+// bytes more are written, to be written again, or read, which is quicker.
 template <int B, bool kLast>
 HWY_INLINE void join(const CodeOf<B>* codes, std::byte* out) {
-  std::uint64_t parts[kWords<B>];
-  std::memcpy(parts, codes, sizeof(parts));
+  constexpr int kWords = words_of(B), kPart = part_of(B);
   std::uint64_t joined = 0;
   int filled = 0;  // bits of `joined`
   HWY_UNROLL(8)
-  for (int i = 0; i < kWords<B>; ++i) {
-    joined |= parts[i] << filled;
-    filled += kPart<B>;
+  for (int i = 0; i < kWords; ++i) {
+    std::uint64_t part;
+    std::memcpy(&part, codes + 8 / kWords * i, 8);
+    joined |= part << filled;
+    filled += kPart;
     if (filled < 64) continue;
     std::memcpy(out, &joined, 8);
     out += 8;
     filled -= 64;
-    joined = filled == 0 ? 0 : parts[i] >> (kPart<B> - filled);
+    joined = filled == 0 ? 0 : part >> (kPart - filled);
   }
   if constexpr (B % 8 != 0) std::memcpy(out, &joined, kLast ? B % 8 : 8);
 }
-template <int B, bool kLast>
+template <int B>
 HWY_INLINE void part(const std::byte* in, CodeOf<B>* codes) {
-  constexpr std::uint64_t kMask = kPart<B> == 64 ? ~std::uint64_t{0} : every(64, kPart<B> % 64);
-  std::uint64_t packed[(B + 7) / 8] = {};
-  std::memcpy(packed, in, kLast ? B : sizeof(packed));
-  std::uint64_t parts[kWords<B>];
+  constexpr int kWords = words_of(B), kPart = part_of(B);
+  constexpr std::uint64_t kMask = ~std::uint64_t{0} >> (64 - kPart);
   HWY_UNROLL(8)
-  for (int i = 0; i < kWords<B>; ++i) {
-    const int at = i * kPart<B>, shift = at % 64;
-    parts[i] = packed[at / 64] >> shift;
-    if (shift + kPart < B >> 64) parts[i] |= packed[at / 64 + 1] << (64 - shift);
-    parts[i] &= kMask;
+  for (int i = 0; i < kWords; ++i) {
+    const int at = i * kPart / 8, shift = i * kPart % 8;
+    std::uint64_t part;
+    std::memcpy(&part, in + at, 8);
+    part >>= shift;
+    if (shift + kPart > 64) part |= static_cast<std::uint64_t>(in[at + 8]) << ((64 - shift) % 64);
+    part &= kMask;
+    std::memcpy(codes + 8 / kWords * i, &part, 8);
   }
-  std::memcpy(codes, parts, sizeof(parts));
 }
 
 // Where B bytes are a type of their own the parts join in the vector. Returns how many eights of
@@ -169,15 +168,16 @@ HWY_INLINE std::int64_t squeeze_vectors(const std::uint8_t* codes, std::int64_t 
 // squeeze them is to lose them.
 template <int B>
 HWY_ATTR void squeeze_codes(CodeOf<B>* codes, std::int64_t count, std::byte* out) {
-  if constexpr (B == 8 * kWords<B>) {
-    std::memcpy(out, codes, static_cast<std::size_t>(count) * kWords<B>);
+  constexpr int kWords = words_of(B);
+  if constexpr (B == 8 * kWords) {
+    std::memcpy(out, codes, static_cast<std::size_t>(count) * kWords);
   } else {
     const std::int64_t eights = count / 8, rest = count % 8;
     if (rest != 0) std::fill_n(codes + count, 8 - rest, CodeOf<B>{0});
     std::int64_t i = 0;
     if constexpr (B <= 8) i = squeeze_vectors<B>(codes, eights, out);
-    for_each_word(codes + 8 * i, (eights - i + (rest != 0 ? 1 : 0)) * kWords<B>,
-                  [](auto d, auto v) HWY_ATTR { return squeeze<B, 8 * kWords<B>>(d, v); });
+    for_each_word(codes + 8 * i, (eights - i + (rest != 0 ? 1 : 0)) * kWords,
+                  [](auto d, auto v) HWY_ATTR { return squeeze<B, 8 * kWords>(d, v); });
     for (; i < eights - 8; ++i) join<B, false>(codes + 8 * i, out + i * B);
     for (; i < eights; ++i) join<B, true>(codes + 8 * i, out + i * B);
     if (rest == 0) return;
@@ -189,20 +189,22 @@ HWY_ATTR void squeeze_codes(CodeOf<B>* codes, std::int64_t count, std::byte* out
 
 template <int B>
 HWY_ATTR void spread_codes(const std::byte* in, std::int64_t count, CodeOf<B>* codes) {
-  if constexpr (B == 8 * kWords<B>) {
-    std::memcpy(codes, in, static_cast<std::size_t>(count) * kWords<B>);
+  constexpr int kWords = words_of(B);
+  if constexpr (B == 8 * kWords) {
+    std::memcpy(codes, in, static_cast<std::size_t>(count) * kWords);
   } else {
     const std::int64_t eights = count / 8, rest = count % 8;
     std::int64_t i = 0;
-    for (; i < eights - 8; ++i) part<B, false>(in + i * B, codes + 8 * i);
-    for (; i < eights; ++i) part<B, true>(in + i * B, codes + 8 * i);
-    if (rest != 0) {
-      std::byte last[B] = {};
-      std::memcpy(last, in + i * B, static_cast<std::size_t>((rest * B + 7) / 8));
-      part<B, true>(last, codes + 8 * i);
+    for (; i < eights - 8; ++i) part<B>(in + i * B, codes + 8 * i);
+    const std::int64_t bytes = (count * B + 7) / 8;
+    for (; 8 * i < count; ++i) {
+      std::byte last[B + 8] = {};
+      std::memcpy(last, in + i * B,
+                  static_cast<std::size_t>(std::min<std::int64_t>(B, bytes - i * B)));
+      part<B>(last, codes + 8 * i);
     }
-    for_each_word(codes, (eights + (rest != 0 ? 1 : 0)) * kWords<B>,
-                  [](auto d, auto v) HWY_ATTR { return spread<B, 8 * kWords<B>>(d, v); });
+    for_each_word(codes, (eights + (rest != 0 ? 1 : 0)) * kWords,
+                  [](auto d, auto v) HWY_ATTR { return spread<B, 8 * kWords>(d, v); });
   }
 }
 

@@ -1,0 +1,211 @@
+// bits on the CPU, in batches that stay in the first cache: differences to codes as narrow as the
+// width allows, then those to bits; back the same way.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/bits_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "base/stream_cpu-inl.h"
+#include "codec/bits.h"
+#include "codec/squeeze_cpu-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tuckfold::bits::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using tuckfold::HWY_NAMESPACE::CodeOf;
+using tuckfold::HWY_NAMESPACE::spread_codes;
+using tuckfold::HWY_NAMESPACE::squeeze_codes;
+using tuckfold::HWY_NAMESPACE::stream_lines;
+using tuckfold::HWY_NAMESPACE::with_bits;
+
+constexpr std::int64_t kBatch = 1024;      // values worked on at a time, a multiple of 8
+constexpr std::size_t kAheadBytes = 2048;  // as for a copy
+
+template <class T>
+const T* values_at(const FlatReader& in, std::int64_t begin, std::int64_t count, T* gathered) {
+  const void* dense = in.dense(begin, count);
+  if (dense != nullptr) return static_cast<const T*>(dense);
+  in.gather_bytes(begin, count, gathered);
+  return gathered;
+}
+
+// Calls body with a value of the dtype's element type.
+template <class Body>
+void with_whole(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::I32: return body(std::int32_t{});
+    case DType::I64: return body(std::int64_t{});
+    default: return body(std::uint8_t{});
+  }
+}
+
+template <class T>
+HWY_ATTR void widen_range(const T* values, std::int64_t count, Range& range) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  T least = values[0], most = values[0];
+  std::int64_t i = 0;
+  if (count >= 4 * lanes) {
+    auto low = hn::LoadU(d, values), high = low, low2 = low, high2 = low;
+    for (; i + 2 * lanes <= count; i += 2 * lanes) {
+      __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kAheadBytes, 0, 0);
+      __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kAheadBytes + 64, 0, 0);
+      const auto a = hn::LoadU(d, values + i), b = hn::LoadU(d, values + i + lanes);
+      low = hn::Min(low, a);
+      high = hn::Max(high, a);
+      low2 = hn::Min(low2, b);
+      high2 = hn::Max(high2, b);
+    }
+    HWY_ALIGN T lows[HWY_MAX_BYTES / sizeof(T)], highs[HWY_MAX_BYTES / sizeof(T)];
+    hn::Store(hn::Min(low, low2), d, lows);
+    hn::Store(hn::Max(high, high2), d, highs);
+    least = *std::min_element(lows, lows + lanes);
+    most = *std::max_element(highs, highs + lanes);
+  }
+  for (; i < count; ++i) {
+    least = std::min(least, values[i]);
+    most = std::max(most, values[i]);
+  }
+  range.low = std::min<std::int64_t>(range.low, least);
+  range.high = std::max<std::int64_t>(range.high, most);
+}
+
+Range range_of_target(const FlatReader& in, std::int64_t begin, std::int64_t end) {
+  Range range;
+  with_whole(in.dtype(), [&](auto element) {
+    using T = decltype(element);
+    if (const void* dense = in.dense(begin, end - begin)) {
+      return widen_range(static_cast<const T*>(dense), end - begin, range);
+    }
+    alignas(64) T gathered[kBatch];
+    for (std::int64_t at = begin; at < end; at += kBatch) {
+      const std::int64_t count = std::min(kBatch, end - at);
+      widen_range(values_at(in, at, count, gathered), count, range);
+    }
+  });
+  return range;
+}
+
+template <class T, class Code>
+HWY_ATTR void subtract(const T* values, std::int64_t count, std::int64_t minimum, Code* codes) {
+  using Word = std::make_unsigned_t<T>;
+  const hn::ScalableTag<T> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::Rebind<Code, decltype(d)> dc;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto least = static_cast<Word>(minimum);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    // While this batch is in cache memory would idle: fetch the next.
+    __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kAheadBytes, 0, 0);
+    const auto v = hn::Sub(hn::BitCast(du, hn::LoadU(d, values + i)), hn::Set(du, least));
+    if constexpr (sizeof(Code) == sizeof(T)) {
+      hn::StoreU(v, dc, codes + i);
+    } else {
+      hn::StoreU(hn::TruncateTo(dc, v), dc, codes + i);
+    }
+  }
+  for (; i < count; ++i) codes[i] = static_cast<Code>(static_cast<Word>(values[i]) - least);
+}
+// A plain loop: compilers make of it what widening there is on the target.
+template <class T, class Code>
+HWY_ATTR void add(const Code* codes, std::int64_t count, std::int64_t minimum, T* values) {
+  using Word = std::make_unsigned_t<T>;
+  const auto least = static_cast<Word>(minimum);
+  for (std::int64_t i = 0; i < count; ++i) {
+    values[i] = static_cast<T>(static_cast<Word>(static_cast<Word>(codes[i]) + least));
+  }
+}
+
+// Offset of the codes from value `at` on, a multiple of 8.
+std::int64_t code_offset(std::int64_t at, int width) { return at / 8 * width; }
+
+void pack_codes_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  with_whole(job.in->dtype(), [&](auto element) {
+    using T = decltype(element);
+    with_bits<1, 8 * static_cast<int>(sizeof(T))>(job.width, [&]<int B>() {
+      alignas(64) T gathered[kBatch];
+      alignas(64) CodeOf<B> codes[kBatch];
+      for (std::int64_t at = begin; at < end; at += kBatch) {
+        const std::int64_t count = std::min(kBatch, end - at);
+        subtract(values_at(*job.in, at, count, gathered), count, job.minimum, codes);
+        std::byte* to = job.codes + code_offset(at, B);
+        if (B == 8 * sizeof(CodeOf<B>) && job.stream) {  // the codes are the bytes
+          stream_lines(reinterpret_cast<char*>(to), reinterpret_cast<const char*>(codes),
+                       static_cast<std::size_t>(count) * sizeof(CodeOf<B>));
+        } else {
+          squeeze_codes<B>(codes, count, to);
+        }
+      }
+    });
+  });
+}
+
+// Writes a batch that lies in cache to where it belongs.
+template <class T>
+void put(const UnpackJob& job, std::int64_t at, std::int64_t count, const T* values) {
+  void* dense = job.out->dense(at, count);
+  const auto bytes = static_cast<std::size_t>(count) * sizeof(T);
+  if (dense == nullptr) return job.out->scatter_bytes(at, count, values);
+  if (!job.stream) {
+    std::memcpy(dense, values, bytes);
+    return;
+  }
+  stream_lines(static_cast<char*>(dense), reinterpret_cast<const char*>(values), bytes);
+}
+
+void unpack_codes_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  with_whole(job.out->dtype(), [&](auto element) {
+    using T = decltype(element);
+    alignas(64) T values[kBatch];
+    if (job.width == 0) {
+      std::fill_n(values, kBatch, static_cast<T>(job.minimum));
+      for (std::int64_t at = begin; at < end; at += kBatch) {
+        put(job, at, std::min(kBatch, end - at), values);
+      }
+      return;
+    }
+    with_bits<1, 8 * static_cast<int>(sizeof(T))>(job.width, [&]<int B>() {
+      alignas(64) CodeOf<B> codes[kBatch];
+      for (std::int64_t at = begin; at < end; at += kBatch) {
+        const std::int64_t count = std::min(kBatch, end - at);
+        spread_codes<B>(job.codes + code_offset(at, B), count, codes);
+        add(codes, count, job.minimum, values);
+        put(job, at, count, values);
+      }
+    });
+  });
+}
+
+}  // namespace tuckfold::bits::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "base/stream.h"
+
+namespace tuckfold::bits {
+
+HWY_EXPORT(range_of_target);
+HWY_EXPORT(pack_codes_target);
+HWY_EXPORT(unpack_codes_target);
+
+Range range_of(const FlatReader& in, std::int64_t begin, std::int64_t end) {
+  return HWY_DYNAMIC_DISPATCH(range_of_target)(in, begin, end);
+}
+
+void pack_codes(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(pack_codes_target)(job, begin, end);
+  if (job.stream) stream_fence();
+}
+
+void unpack_codes(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(unpack_codes_target)(job, begin, end);
+  if (job.stream) stream_fence();
+}
+
+}  // namespace tuckfold::bits
+#endif  // HWY_ONCE
