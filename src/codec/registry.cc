@@ -9,7 +9,7 @@ namespace {
 
 // Initialized on first use, since rows live in other files.
 const auto& rows() {
-  static const std::array kRows = {kRaw, kDctChop, kBlockQuant, kBits};
+  static const std::array kRows = {kRaw, kDctChop, kBlockQuant, kBits, kMask};
   return kRows;
 }
 

@@ -52,5 +52,6 @@ extern const Codec kRaw;
 extern const Codec kDctChop;
 extern const Codec kBlockQuant;
 extern const Codec kBits;
+extern const Codec kMask;
 
 }  // namespace tuckfold
