@@ -34,6 +34,20 @@ std::uint64_t element_bits(DType dtype, double value) noexcept {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
 }
 
+double element_value(DType dtype, std::uint64_t bits) noexcept {
+  const auto half = static_cast<std::uint16_t>(bits);
+  switch (dtype) {
+    case DType::F32: return float_of(static_cast<std::uint32_t>(bits));
+    case DType::F16: return to_float(F16{half});
+    case DType::BF16: return to_float(BF16{half});
+    case DType::F64: return std::bit_cast<double>(bits);
+    case DType::U8: return static_cast<std::uint8_t>(bits);
+    case DType::I32: return static_cast<std::int32_t>(bits);
+    case DType::I64: break;
+  }
+  return static_cast<double>(static_cast<std::int64_t>(bits));
+}
+
 std::string element_text(DType dtype, std::uint64_t bits) {
   const auto half = static_cast<std::uint16_t>(bits);
   switch (dtype) {

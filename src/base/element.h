@@ -12,6 +12,9 @@ namespace tuckfold {
 // whole-number dtype must hold the value. Needs FpEnv.
 std::uint64_t element_bits(DType dtype, double value) noexcept;
 
+// The value of an element with these bits; an i64 is rounded.
+double element_value(DType dtype, std::uint64_t bits) noexcept;
+
 // The shortest text that reads back as the element with these bits; -0 and NaN have theirs.
 std::string element_text(DType dtype, std::uint64_t bits);
 

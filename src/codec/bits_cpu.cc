@@ -9,7 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "base/stream_cpu-inl.h"
+#include "codec/batch_cpu-inl.h"
 #include "codec/bits.h"
 #include "codec/squeeze_cpu-inl.h"
 
@@ -17,21 +17,14 @@ HWY_BEFORE_NAMESPACE();
 namespace tuckfold::bits::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using tuckfold::HWY_NAMESPACE::CodeOf;
+using tuckfold::HWY_NAMESPACE::kAheadBytes;
+using tuckfold::HWY_NAMESPACE::kBatch;
+using tuckfold::HWY_NAMESPACE::put;
 using tuckfold::HWY_NAMESPACE::spread_codes;
 using tuckfold::HWY_NAMESPACE::squeeze_codes;
 using tuckfold::HWY_NAMESPACE::stream_lines;
+using tuckfold::HWY_NAMESPACE::take;
 using tuckfold::HWY_NAMESPACE::with_bits;
-
-constexpr std::int64_t kBatch = 1024;      // values worked on at a time, a multiple of 8
-constexpr std::size_t kAheadBytes = 2048;  // as for a copy
-
-template <class T>
-const T* values_at(const FlatReader& in, std::int64_t begin, std::int64_t count, T* gathered) {
-  const void* dense = in.dense(begin, count);
-  if (dense != nullptr) return static_cast<const T*>(dense);
-  in.gather_bytes(begin, count, gathered);
-  return gathered;
-}
 
 // Calls body with a value of the dtype's element type.
 template <class Body>
@@ -84,7 +77,7 @@ Range range_of_target(const FlatReader& in, std::int64_t begin, std::int64_t end
     alignas(64) T gathered[kBatch];
     for (std::int64_t at = begin; at < end; at += kBatch) {
       const std::int64_t count = std::min(kBatch, end - at);
-      widen_range(values_at(in, at, count, gathered), count, range);
+      widen_range(take(in, at, count, gathered), count, range);
     }
   });
   return range;
@@ -132,7 +125,7 @@ void pack_codes_target(const PackJob& job, std::int64_t begin, std::int64_t end)
       alignas(64) CodeOf<B> codes[kBatch];
       for (std::int64_t at = begin; at < end; at += kBatch) {
         const std::int64_t count = std::min(kBatch, end - at);
-        subtract(values_at(*job.in, at, count, gathered), count, job.minimum, codes);
+        subtract(take(*job.in, at, count, gathered), count, job.minimum, codes);
         std::byte* to = job.codes + code_offset(at, B);
         if (B == 8 * sizeof(CodeOf<B>) && job.stream) {  // the codes are the bytes
           stream_lines(reinterpret_cast<char*>(to), reinterpret_cast<const char*>(codes),
@@ -145,19 +138,6 @@ void pack_codes_target(const PackJob& job, std::int64_t begin, std::int64_t end)
   });
 }
 
-// Writes a batch that lies in cache to where it belongs.
-template <class T>
-void put(const UnpackJob& job, std::int64_t at, std::int64_t count, const T* values) {
-  void* dense = job.out->dense(at, count);
-  const auto bytes = static_cast<std::size_t>(count) * sizeof(T);
-  if (dense == nullptr) return job.out->scatter_bytes(at, count, values);
-  if (!job.stream) {
-    std::memcpy(dense, values, bytes);
-    return;
-  }
-  stream_lines(static_cast<char*>(dense), reinterpret_cast<const char*>(values), bytes);
-}
-
 void unpack_codes_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
   with_whole(job.out->dtype(), [&](auto element) {
     using T = decltype(element);
@@ -165,7 +145,7 @@ void unpack_codes_target(const UnpackJob& job, std::int64_t begin, std::int64_t 
     if (job.width == 0) {
       std::fill_n(values, kBatch, static_cast<T>(job.minimum));
       for (std::int64_t at = begin; at < end; at += kBatch) {
-        put(job, at, std::min(kBatch, end - at), values);
+        put(*job.out, at, std::min(kBatch, end - at), values, job.stream);
       }
       return;
     }
@@ -175,7 +155,7 @@ void unpack_codes_target(const UnpackJob& job, std::int64_t begin, std::int64_t 
         const std::int64_t count = std::min(kBatch, end - at);
         spread_codes<B>(job.codes + code_offset(at, B), count, codes);
         add(codes, count, job.minimum, values);
-        put(job, at, count, values);
+        put(*job.out, at, count, values, job.stream);
       }
     });
   });

@@ -7,28 +7,19 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/stream_cpu-inl.h"
+#include "codec/batch_cpu-inl.h"
 #include "codec/mask.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::mask::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-using tuckfold::HWY_NAMESPACE::stream_lines;
+using tuckfold::HWY_NAMESPACE::kAheadBytes;
+using tuckfold::HWY_NAMESPACE::kBatch;
+using tuckfold::HWY_NAMESPACE::put;
+using tuckfold::HWY_NAMESPACE::take;
+using tuckfold::HWY_NAMESPACE::with_word;
 
-constexpr std::int64_t kBatch = 1024;  // values worked on at a time
 constexpr std::int64_t kWordValues = 64;
-constexpr std::size_t kAheadBytes = 2048;  // as for a copy
-
-// Calls body with an unsigned number as wide as the dtype.
-template <class Body>
-auto with_word(DType dtype, Body&& body) {
-  switch (size_bytes(dtype)) {
-    case 1: return body(std::uint8_t{});
-    case 2: return body(std::uint16_t{});
-    case 4: return body(std::uint32_t{});
-    default: return body(std::uint64_t{});
-  }
-}
 
 // The bits of whole words of values; false if some value is neither of the two.
 template <class T>
@@ -79,11 +70,7 @@ std::int64_t pack_bits_target(const PackJob& job, std::int64_t begin, std::int64
     for (std::int64_t at = begin; at < end; at += kBatch) {
       const std::int64_t count = std::min(kBatch, end - at);
       const std::int64_t whole = count / kWordValues, rest = count % kWordValues;
-      const T* values = static_cast<const T*>(job.in->dense(at, count));
-      if (values == nullptr) {
-        job.in->gather_bytes(at, count, gathered);
-        values = gathered;
-      }
+      const T* values = take(*job.in, at, count, gathered);
       bool known = words_to_bits(values, whole, clear, set, job.out + at / 8);
       if (rest != 0) {
         alignas(64) T last[kWordValues];
@@ -117,15 +104,7 @@ void unpack_bits_target(const UnpackJob& job, std::int64_t begin, std::int64_t e
         std::memcpy(bits, job.in + at / 8 + whole * 8, static_cast<std::size_t>((rest + 7) / 8));
         bits_to_words(bits, 1, clear, set, values + whole * kWordValues);
       }
-      const auto bytes = static_cast<std::size_t>(count) * sizeof(T);
-      void* dense = job.out->dense(at, count);
-      if (dense == nullptr) {
-        job.out->scatter_bytes(at, count, values);
-      } else if (job.stream) {
-        stream_lines(static_cast<char*>(dense), reinterpret_cast<const char*>(values), bytes);
-      } else {
-        std::memcpy(dense, values, bytes);
-      }
+      put(*job.out, at, count, values, job.stream);
     }
   });
 }

@@ -9,7 +9,7 @@ namespace {
 
 // Initialized on first use, since rows live in other files.
 const auto& rows() {
-  static const std::array kRows = {kRaw, kDctChop, kBlockQuant, kBits, kMask};
+  static const std::array kRows = {kRaw, kDctChop, kBlockQuant, kBits, kMask, kBytesOf};
   return kRows;
 }
 

@@ -53,5 +53,6 @@ extern const Codec kDctChop;
 extern const Codec kBlockQuant;
 extern const Codec kBits;
 extern const Codec kMask;
+extern const Codec kBytesOf;
 
 }  // namespace tuckfold
