@@ -1,6 +1,7 @@
 #include "codec/bytes_of.h"
 
 #include <array>
+#include <cmath>
 
 #include "base/fail.h"
 #include "base/fp_env.h"
@@ -31,16 +32,29 @@ constexpr ParamInfo kParams[] = {
      .words = kRounds},
 };
 
-Layout layout_of(const Stage&, DType dtype, const Shape& shape) {
+// Under FpEnv.
+Rule rule_of(const Stage& stage) {
+  return bytes_of::rule_of(stage["scale"], stage["add"], stage["round"] == 1);
+}
+
+Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
   if (dtype == DType::U8 || dtype == DType::I32 || dtype == DType::I64) {
     invalid("[layout] bytes_of packs f32, f16, bf16 and f64, got {}; use bits", to_string(dtype));
+  }
+  const FpEnv env;
+  for (const int k : {0, 255}) {  // values rise from one to the other
+    const std::uint64_t bits = value_bits(rule_of(stage), dtype, k);
+    if (!std::isfinite(element_value(dtype, bits))) {
+      invalid("[layout] {} * scale + add of bytes_of is {} in {}; use a dtype with more range", k,
+              element_text(dtype, bits), to_string(dtype));
+    }
   }
   return {.max_bytes = static_cast<std::size_t>(shape.elems()), .dtype = DType::U8, .shape = shape};
 }
 
 Table table_of(const Stage& stage, DType dtype) {
   const FpEnv env;
-  const Rule rule = rule_of(stage["scale"], stage["add"], stage["round"] == 1);
+  const Rule rule = rule_of(stage);
   Table table;
   table.guess = {static_cast<float>(rule.add), static_cast<float>(1 / rule.scale)};
   table.factors = factors_of(rule);

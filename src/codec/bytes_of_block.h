@@ -1,9 +1,8 @@
 // The normative arithmetic of bytes_of: the value that a byte k stands for. Kernels give these bits
 // on every device.
 //
-//   value = k * scale + add             in double, rounded to the dtype once
-//   value = k / d + add                 where scale is the double nearest to 1/d, d a multiple of
-//   1/2
+//   value = k * scale + add       in double, rounded to the dtype once
+//   value = k / d + add           where scale is the double nearest to 1/d, d half a whole number
 //
 // The division matters to f64 alone: k / 255 is not always k * (1 / 255) there. With round=each the
 // product and `add` are rounded to the dtype before their sum is, as in a program that computes in
@@ -13,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/device.h"
 #include "base/element.h"
 #include "base/half.h"
 
@@ -25,7 +25,7 @@ struct Rule {
   bool each;
 };
 
-// Needs FpEnv, as all of these.
+// On the host, under FpEnv; a kernel is given the 256 values.
 inline Rule rule_of(double scale, double add, bool each) {
   const double divisor = std::nearbyint(2 / scale) / 2;
   return {scale, divisor > 0 && 1 / divisor == scale ? divisor : 0.0, add, each};
@@ -57,7 +57,7 @@ inline Factors factors_of(const Rule& rule) {
           .low = static_cast<float>(rule.scale - high),
           .add = shifts ? 0.0f : static_cast<float>(rule.add)};
 }
-inline float compute_f32(const Factors& factors, float k) {
+TUCKFOLD_HOST_DEVICE inline float compute_f32(const Factors& factors, float k) {
   const float shifted = k + factors.shift;
   return (shifted * factors.high + shifted * factors.low) + factors.add;
 }
@@ -68,7 +68,7 @@ inline constexpr float kToInteger = 0x1p23f;
 struct Guess {
   float add, inverse_scale;
 };
-inline int guess_of(float value, Guess guess) {
+TUCKFOLD_HOST_DEVICE inline int guess_of(float value, Guess guess) {
   float scaled = (value - guess.add) * guess.inverse_scale;
   scaled = scaled > 0.0f ? scaled : 0.0f;  // NaN too
   scaled = scaled < 255.0f ? scaled : 255.0f;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/element.h"
+#include "base/fail.h"
 #include "base/parallel.h"
 #include "base/strided.h"
 
