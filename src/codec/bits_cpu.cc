@@ -16,7 +16,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::bits::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-using tuckfold::HWY_NAMESPACE::CodeOf;
 using tuckfold::HWY_NAMESPACE::kAheadBytes;
 using tuckfold::HWY_NAMESPACE::kBatch;
 using tuckfold::HWY_NAMESPACE::put;
@@ -114,24 +113,51 @@ HWY_ATTR void add(const Code* codes, std::int64_t count, std::int64_t minimum, T
   }
 }
 
-// Offset of the codes from value `at` on, a multiple of 8.
-std::int64_t code_offset(std::int64_t at, int width) { return at / 8 * width; }
+// Calls body with a value of the narrowest type for codes of T's differences.
+template <class T, class Body>
+void with_code(int width, Body&& body) {
+  if constexpr (sizeof(T) >= 4) {
+    if (width > 8 && width <= 16) return body(std::uint16_t{});
+    if (width > 16 && width <= 32) return body(std::uint32_t{});
+  }
+  if constexpr (sizeof(T) == 8) {
+    if (width > 32) return body(std::uint64_t{});
+  }
+  body(std::uint8_t{});
+}
+
+// The widths whose codes are Code, so that what depends on the width is compiled once for all
+// dtypes.
+template <class Code>
+constexpr int kMostBits = 8 * static_cast<int>(sizeof(Code));
+template <class Code>
+constexpr int kFewestBits = sizeof(Code) == 1 ? 1 : 4 * static_cast<int>(sizeof(Code)) + 1;
+
+template <class Code>
+void squeeze_batch(int width, Code* codes, std::int64_t count, std::byte* out) {
+  with_bits<kFewestBits<Code>, kMostBits<Code>>(
+      width, [&]<int B>() { squeeze_codes<B>(codes, count, out); });
+}
+template <class Code>
+void spread_batch(int width, const std::byte* in, std::int64_t count, Code* codes) {
+  with_bits<kFewestBits<Code>, kMostBits<Code>>(
+      width, [&]<int B>() { spread_codes<B>(in, count, codes); });
+}
 
 void pack_codes_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
-  with_whole(job.in->dtype(), [&](auto element) {
-    using T = decltype(element);
-    with_bits<1, 8 * static_cast<int>(sizeof(T))>(job.width, [&]<int B>() {
+  with_whole(job.in->dtype(), [&]<class T>(T) {
+    with_code<T>(job.width, [&]<class Code>(Code) {
       alignas(64) T gathered[kBatch];
-      alignas(64) CodeOf<B> codes[kBatch];
+      alignas(64) Code codes[kBatch];
       for (std::int64_t at = begin; at < end; at += kBatch) {
         const std::int64_t count = std::min(kBatch, end - at);
         subtract(take(*job.in, at, count, gathered), count, job.minimum, codes);
-        std::byte* to = job.codes + code_offset(at, B);
-        if (B == 8 * sizeof(CodeOf<B>) && job.stream) {  // the codes are the bytes
+        std::byte* to = job.codes + at / 8 * job.width;
+        if (job.stream && job.width == kMostBits<Code>) {  // the codes are the bytes
           stream_lines(reinterpret_cast<char*>(to), reinterpret_cast<const char*>(codes),
-                       static_cast<std::size_t>(count) * sizeof(CodeOf<B>));
+                       static_cast<std::size_t>(count) * sizeof(Code));
         } else {
-          squeeze_codes<B>(codes, count, to);
+          squeeze_batch(job.width, codes, count, to);
         }
       }
     });
@@ -139,8 +165,7 @@ void pack_codes_target(const PackJob& job, std::int64_t begin, std::int64_t end)
 }
 
 void unpack_codes_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
-  with_whole(job.out->dtype(), [&](auto element) {
-    using T = decltype(element);
+  with_whole(job.out->dtype(), [&]<class T>(T) {
     alignas(64) T values[kBatch];
     if (job.width == 0) {
       std::fill_n(values, kBatch, static_cast<T>(job.minimum));
@@ -149,11 +174,11 @@ void unpack_codes_target(const UnpackJob& job, std::int64_t begin, std::int64_t 
       }
       return;
     }
-    with_bits<1, 8 * static_cast<int>(sizeof(T))>(job.width, [&]<int B>() {
-      alignas(64) CodeOf<B> codes[kBatch];
+    with_code<T>(job.width, [&]<class Code>(Code) {
+      alignas(64) Code codes[kBatch];
       for (std::int64_t at = begin; at < end; at += kBatch) {
         const std::int64_t count = std::min(kBatch, end - at);
-        spread_codes<B>(job.codes + code_offset(at, B), count, codes);
+        spread_batch(job.width, job.codes + at / 8 * job.width, count, codes);
         add(codes, count, job.minimum, values);
         put(*job.out, at, count, values, job.stream);
       }

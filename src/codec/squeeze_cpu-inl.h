@@ -88,23 +88,21 @@ HWY_INLINE void store_words(D d, hn::Vec<D> words, Code* codes) {
 #endif
 }
 
-// Every word of `codes` in place; `work` takes a tag and a vector of words.
+// Every word of `codes` in place, and some more up to a whole vector; `work` takes a tag and a
+// vector of words.
 template <class Code, class Work>
 HWY_INLINE void for_each_word(Code* codes, std::int64_t words, Work&& work) {
   constexpr std::int64_t kCodes = 8 / sizeof(Code);  // in a word
-  const auto run = [&](auto d, std::int64_t i) HWY_ATTR {
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    for (; i + lanes <= words; i += lanes) {
-      store_words(d, work(d, load_words(d, codes + i * kCodes)), codes + i * kCodes);
-    }
-    return i;
-  };
-  run(hn::CappedTag<std::uint64_t, 1>(), run(hn::ScalableTag<std::uint64_t>(), 0));
+  const hn::CappedTag<std::uint64_t, 8> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < words; i += lanes) {
+    store_words(d, work(d, load_words(d, codes + i * kCodes)), codes + i * kCodes);
+  }
 }
 
-// The parts of eight codes to B bytes without gaps, and back. Unless they are the last, up to seven
-// bytes more are written, to be written again, or read, which is quicker.
-template <int B, bool kLast>
+// The parts of eight codes to B bytes without gaps, and back. Up to seven bytes more are written,
+// or read, which is quicker.
+template <int B>
 HWY_INLINE void join(const CodeOf<B>* codes, std::byte* out) {
   constexpr int kWords = words_of(B), kPart = part_of(B);
   std::uint64_t joined = 0;
@@ -121,7 +119,7 @@ HWY_INLINE void join(const CodeOf<B>* codes, std::byte* out) {
     filled -= 64;
     joined = filled == 0 ? 0 : part >> (kPart - filled);
   }
-  if constexpr (B % 8 != 0) std::memcpy(out, &joined, kLast ? B % 8 : 8);
+  if constexpr (B % 8 != 0) std::memcpy(out, &joined, 8);
 }
 template <int B>
 HWY_INLINE void part(const std::byte* in, CodeOf<B>* codes) {
@@ -164,46 +162,49 @@ HWY_INLINE std::int64_t squeeze_vectors(const std::uint8_t* codes, std::int64_t 
   return i;
 }
 
-// `count` codes to count * B / 8 bytes, rounded up, and back. `codes` has room for whole eights; to
-// squeeze them is to lose them.
+// The last eights, of which no byte too many may be touched, go by way of a buffer.
+constexpr std::int64_t kLastEights = 8;
+
+// `count` codes to count * B / 8 bytes, rounded up, and back. `codes` has room for whole cache
+// lines; to squeeze codes is to lose them.
 template <int B>
-HWY_ATTR void squeeze_codes(CodeOf<B>* codes, std::int64_t count, std::byte* out) {
+HWY_NOINLINE HWY_ATTR void squeeze_codes(CodeOf<B>* codes, std::int64_t count, std::byte* out) {
   constexpr int kWords = words_of(B);
   if constexpr (B == 8 * kWords) {
     std::memcpy(out, codes, static_cast<std::size_t>(count) * kWords);
   } else {
-    const std::int64_t eights = count / 8, rest = count % 8;
-    if (rest != 0) std::fill_n(codes + count, 8 - rest, CodeOf<B>{0});
+    const std::int64_t eights = (count + 7) / 8, bytes = (count * B + 7) / 8;
+    std::fill_n(codes + count, 8 * eights - count, CodeOf<B>{0});
     std::int64_t i = 0;
-    if constexpr (B <= 8) i = squeeze_vectors<B>(codes, eights, out);
-    for_each_word(codes + 8 * i, (eights - i + (rest != 0 ? 1 : 0)) * kWords,
+    if constexpr (B <= 8) i = squeeze_vectors<B>(codes, count / 8, out);
+    for_each_word(codes + 8 * i, (eights - i) * kWords,
                   [](auto d, auto v) HWY_ATTR { return squeeze<B, 8 * kWords>(d, v); });
-    for (; i < eights - 8; ++i) join<B, false>(codes + 8 * i, out + i * B);
-    for (; i < eights; ++i) join<B, true>(codes + 8 * i, out + i * B);
-    if (rest == 0) return;
-    std::byte last[B];
-    join<B, true>(codes + 8 * i, last);
-    std::memcpy(out + i * B, last, static_cast<std::size_t>((rest * B + 7) / 8));
+    std::byte last[kLastEights * B + 8];
+    const std::int64_t direct = std::max(eights - kLastEights, i);
+    for (std::byte* to = out + i * B; i < eights; ++i, to += B) {
+      if (i == direct) to = last;
+      join<B>(codes + 8 * i, to);
+    }
+    std::memcpy(out + direct * B, last, static_cast<std::size_t>(bytes - direct * B));
   }
 }
 
 template <int B>
-HWY_ATTR void spread_codes(const std::byte* in, std::int64_t count, CodeOf<B>* codes) {
+HWY_NOINLINE HWY_ATTR void spread_codes(const std::byte* in, std::int64_t count, CodeOf<B>* codes) {
   constexpr int kWords = words_of(B);
   if constexpr (B == 8 * kWords) {
     std::memcpy(codes, in, static_cast<std::size_t>(count) * kWords);
   } else {
-    const std::int64_t eights = count / 8, rest = count % 8;
-    std::int64_t i = 0;
-    for (; i < eights - 8; ++i) part<B>(in + i * B, codes + 8 * i);
-    const std::int64_t bytes = (count * B + 7) / 8;
-    for (; 8 * i < count; ++i) {
-      std::byte last[B + 8] = {};
-      std::memcpy(last, in + i * B,
-                  static_cast<std::size_t>(std::min<std::int64_t>(B, bytes - i * B)));
-      part<B>(last, codes + 8 * i);
+    const std::int64_t eights = (count + 7) / 8, bytes = (count * B + 7) / 8;
+    const std::int64_t direct = std::max<std::int64_t>(eights - kLastEights, 0);
+    std::byte last[kLastEights * B + 8] = {};
+    std::memcpy(last, in + direct * B, static_cast<std::size_t>(bytes - direct * B));
+    const std::byte* from = in;
+    for (std::int64_t i = 0; i < eights; ++i, from += B) {
+      if (i == direct) from = last;
+      part<B>(from, codes + 8 * i);
     }
-    for_each_word(codes, (eights + (rest != 0 ? 1 : 0)) * kWords,
+    for_each_word(codes, eights * kWords,
                   [](auto d, auto v) HWY_ATTR { return spread<B, 8 * kWords>(d, v); });
   }
 }
