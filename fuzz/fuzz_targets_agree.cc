@@ -16,14 +16,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!spec) return 0;
   const std::optional<Layout> fit = layout_or_nothing(*spec, dtype, shape);
   if (!fit) return 0;
-  const auto elems = static_cast<std::size_t>(shape.elems());
-  const std::vector<std::byte> values = input.bytes(elems * size_bytes(dtype));
+  const auto values = values_for(*spec, dtype, shape, *fit, input);
+  if (!values) return 0;
   std::vector<std::byte> packed, unpacked;
   for (const std::string& target : kTargets) {
     use_cpu_target(target);
     std::vector<std::byte> bytes(fit->max_bytes);
-    const std::optional<std::size_t> written =
-        pack_or_nothing(*spec, ConstTensorView(values.data(), dtype, shape), bytes, {.threads = 1});
+    const std::optional<std::size_t> written = pack_or_nothing(
+        *spec, ConstTensorView(values->data(), dtype, shape), bytes, {.threads = 1});
     if (!written) return 0;
     bytes.resize(*written);
     if (target == kTargets[0]) packed = bytes;

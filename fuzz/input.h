@@ -92,6 +92,40 @@ class Input {
   std::span<const std::uint8_t> rest_;
 };
 
+// Whether the codec packs the values into `packed`, of Layout::max_bytes; those of a codec of few
+// values may not fit.
+inline bool packs(const CodecSpec& spec, const ConstTensorView& in,
+                  std::vector<std::byte>& packed) {
+  try {
+    packed.resize(pack(spec, in, packed, {.threads = 1}));
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != Errc::InvalidArgument) throw;
+    return false;
+  }
+}
+
+// The input's bytes as values that the codec packs: as they are, or what the codec makes of them.
+// Nothing where neither fits.
+inline std::optional<std::vector<std::byte>> values_for(const CodecSpec& spec, DType dtype,
+                                                        const Shape& shape, const Layout& fit,
+                                                        const Input& input) {
+  std::vector<std::byte> values =
+      input.bytes(static_cast<std::size_t>(shape.elems()) * size_bytes(dtype));
+  std::vector<std::byte> packed(fit.max_bytes);
+  if (packs(spec, ConstTensorView(values.data(), dtype, shape), packed)) return values;
+  try {
+    unpack(spec, input.bytes(fit.max_bytes), TensorView(values.data(), dtype, shape),
+           {.threads = 1});
+  } catch (const Error& error) {
+    if (error.code() != Errc::CorruptData) throw;
+    return std::nullopt;
+  }
+  packed.assign(fit.max_bytes, std::byte{0});
+  if (!packs(spec, ConstTensorView(values.data(), dtype, shape), packed)) return std::nullopt;
+  return values;
+}
+
 // Nothing where layout refuses; any other error is the target's failure.
 inline std::optional<Layout> layout_or_nothing(const CodecSpec& spec, DType dtype,
                                                const Shape& shape) {

@@ -20,11 +20,12 @@
 
 namespace tuckfold {
 
-enum class DType : unsigned char { F32, F16, BF16, F64, U8 };
-inline constexpr std::array kDTypes = {DType::F32, DType::F16, DType::BF16, DType::F64, DType::U8};
+enum class DType : unsigned char { F32, F16, BF16, F64, U8, I32, I64 };
+inline constexpr std::array kDTypes = {DType::F32, DType::F16, DType::BF16, DType::F64,
+                                       DType::U8,  DType::I32, DType::I64};
 
 TUCKFOLD_API std::size_t size_bytes(DType dtype);
-TUCKFOLD_API std::string_view to_string(DType dtype);  // "f32", "f16", "bf16", "f64", "u8"
+TUCKFOLD_API std::string_view to_string(DType dtype);  // "f32", "f16", "bf16" …
 TUCKFOLD_API DType parse_dtype(std::string_view text);
 
 enum class Device : unsigned char { Cpu, Cuda };

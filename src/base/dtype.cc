@@ -11,7 +11,8 @@ struct Row {
   std::string_view name;
   std::size_t bytes;
 };
-constexpr Row kRows[] = {{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"f64", 8}, {"u8", 1}};
+constexpr Row kRows[] = {{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"f64", 8},
+                         {"u8", 1},  {"i32", 4}, {"i64", 8}};
 
 }  // namespace
 
@@ -23,7 +24,7 @@ DType parse_dtype(std::string_view text) {
   for (const DType dtype : kDTypes) {
     if (to_string(dtype) == text) return dtype;
   }
-  invalid("[dtype] must be f32, f16, bf16, f64 or u8, got '{}'", text);
+  invalid("[dtype] must be f32, f16, bf16, f64, u8, i32 or i64, got '{}'", text);
 }
 
 }  // namespace tuckfold

@@ -98,7 +98,7 @@ TEST(TensorView, OneThatWritesServesWhereOneReads) {
 TEST(DType, NamesReadBack) {
   for (const DType dtype : kDTypes) EXPECT_EQ(parse_dtype(to_string(dtype)), dtype);
   EXPECT_EQ(refusal([] { parse_dtype("f33"); }),
-            "[dtype] must be f32, f16, bf16, f64 or u8, got 'f33'");
+            "[dtype] must be f32, f16, bf16, f64, u8, i32 or i64, got 'f33'");
   EXPECT_NE(refusal([] { parse_dtype(""); }), "accepted");
 }
 

@@ -1,6 +1,7 @@
 #include "base/strided.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -33,7 +34,7 @@ T from_float(float value) {
   }
 }
 
-// Calls body with a value of the dtype's element type.
+// Calls body with a value of the type that converts to and from f32.
 template <class Body>
 void with_element(DType dtype, Body&& body) {
   switch (dtype) {
@@ -42,6 +43,19 @@ void with_element(DType dtype, Body&& body) {
     case DType::BF16: return body(BF16{});
     case DType::F64: return body(double{});
     case DType::U8: return body(std::uint8_t{});
+    case DType::I32:
+    case DType::I64: assert(!"f32 cannot hold these");
+  }
+}
+
+// Calls body with an unsigned number as wide as the dtype.
+template <class Body>
+void with_word(DType dtype, Body&& body) {
+  switch (size_bytes(dtype)) {
+    case 1: return body(std::uint8_t{});
+    case 2: return body(std::uint16_t{});
+    case 4: return body(std::uint32_t{});
+    default: return body(std::uint64_t{});
   }
 }
 
@@ -138,42 +152,6 @@ void FlatReader::gather(std::int64_t begin, std::int64_t count, float* out) cons
   });
 }
 
-void FlatReader::read(std::int64_t begin, std::int64_t count, std::byte* out) const noexcept {
-  with_element(dtype_, [&](auto element) {
-    using T = decltype(element);
-    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
-      const T* from = static_cast<const T*>(data_) + offset;
-      const std::size_t bytes = static_cast<std::size_t>(length) * sizeof(T);
-      if (step == 1) {
-        std::memcpy(out, from, bytes);
-      } else {
-        for (std::int64_t i = 0; i < length; ++i) {
-          std::memcpy(out + i * sizeof(T), &from[i * step], sizeof(T));
-        }
-      }
-      out += bytes;
-    });
-  });
-}
-
-void FlatWriter::write(std::int64_t begin, std::int64_t count, const std::byte* in) const noexcept {
-  with_element(dtype_, [&](auto element) {
-    using T = decltype(element);
-    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
-      T* to = static_cast<T*>(data_) + offset;
-      const std::size_t bytes = static_cast<std::size_t>(length) * sizeof(T);
-      if (step == 1) {
-        std::memcpy(to, in, bytes);
-      } else {
-        for (std::int64_t i = 0; i < length; ++i) {
-          std::memcpy(&to[i * step], in + i * sizeof(T), sizeof(T));
-        }
-      }
-      in += bytes;
-    });
-  });
-}
-
 void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in) const noexcept {
   with_element(dtype_, [&](auto element) {
     using T = decltype(element);
@@ -185,6 +163,39 @@ void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in
         for (std::int64_t i = 0; i < length; ++i) to[i * step] = from_float<T>(in[i]);
       }
       in += length;
+    });
+  });
+}
+
+void FlatReader::gather_bytes(std::int64_t begin, std::int64_t count, void* out) const noexcept {
+  with_word(dtype_, [&](auto word) {
+    using T = decltype(word);
+    T* to = static_cast<T*>(out);
+    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
+      const T* from = static_cast<const T*>(data_) + offset;
+      if (step == 1) {
+        std::memcpy(to, from, static_cast<std::size_t>(length) * sizeof(T));
+      } else {
+        for (std::int64_t i = 0; i < length; ++i) std::memcpy(to + i, from + i * step, sizeof(T));
+      }
+      to += length;
+    });
+  });
+}
+
+void FlatWriter::scatter_bytes(std::int64_t begin, std::int64_t count,
+                               const void* in) const noexcept {
+  with_word(dtype_, [&](auto word) {
+    using T = decltype(word);
+    const T* from = static_cast<const T*>(in);
+    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
+      T* to = static_cast<T*>(data_) + offset;
+      if (step == 1) {
+        std::memcpy(to, from, static_cast<std::size_t>(length) * sizeof(T));
+      } else {
+        for (std::int64_t i = 0; i < length; ++i) std::memcpy(to + i * step, from + i, sizeof(T));
+      }
+      from += length;
     });
   });
 }

@@ -1,5 +1,6 @@
-// A tensor of any dtype and strides as one row-major sequence of f32 values, read and written in
-// runs. This is how every codec takes every tensor without copying it.
+// A tensor of any dtype and strides as one row-major sequence, read and written in runs: of f32
+// values, or of elements as they are. This is how every codec takes every tensor without copying
+// it.
 #pragma once
 
 #include <cstddef>
@@ -43,19 +44,21 @@ class FlatView {
 class FlatReader : public FlatView<const void*> {
  public:
   using FlatView::FlatView;
-  // Elements [begin, begin + count) converted to f32 (f64 rounds to nearest).
+  // Elements [begin, begin + count) converted to f32 (f64 rounds to nearest). Not for i32 and i64,
+  // whose values f32 cannot hold.
   void gather(std::int64_t begin, std::int64_t count, float* out) const noexcept;
-  // The same elements as they are, bit for bit.
-  void read(std::int64_t begin, std::int64_t count, std::byte* out) const noexcept;
+  // The same elements as they are, size_bytes(dtype()) each.
+  void gather_bytes(std::int64_t begin, std::int64_t count, void* out) const noexcept;
 };
 
 class FlatWriter : public FlatView<void*> {
  public:
   using FlatView::FlatView;
   // Writes elements [begin, begin + count), rounding to nearest even; u8 saturates, NaN becomes 0.
+  // Not for i32 and i64.
   void scatter(std::int64_t begin, std::int64_t count, const float* in) const noexcept;
-  // The same elements as they are, bit for bit.
-  void write(std::int64_t begin, std::int64_t count, const std::byte* in) const noexcept;
+  // The same from elements as they are.
+  void scatter_bytes(std::int64_t begin, std::int64_t count, const void* in) const noexcept;
 };
 
 }  // namespace tuckfold

@@ -55,6 +55,8 @@ inline double get(DType dtype, const void* data, std::int64_t index) {
     case DType::F16: return to_float(static_cast<const F16*>(data)[index]);
     case DType::BF16: return to_float(static_cast<const BF16*>(data)[index]);
     case DType::F64: return static_cast<const double*>(data)[index];
+    case DType::I32: return static_cast<const std::int32_t*>(data)[index];
+    case DType::I64: return static_cast<double>(static_cast<const std::int64_t*>(data)[index]);
     case DType::U8: break;
   }
   return static_cast<const std::uint8_t*>(data)[index];
@@ -62,22 +64,32 @@ inline double get(DType dtype, const void* data, std::int64_t index) {
 
 inline void set(DType dtype, void* data, std::int64_t index, double value) {
   const auto narrow = static_cast<float>(value);
+  const double whole = std::isnan(value) ? 0.0 : std::nearbyint(value);
   switch (dtype) {
     case DType::F32: static_cast<float*>(data)[index] = narrow; return;
     case DType::F16: static_cast<F16*>(data)[index] = to_f16(narrow); return;
     case DType::BF16: static_cast<BF16*>(data)[index] = to_bf16(narrow); return;
     case DType::F64: static_cast<double*>(data)[index] = value; return;
+    case DType::I32:
+      static_cast<std::int32_t*>(data)[index] =
+          static_cast<std::int32_t>(std::clamp(whole, -0x1p31, 0x1p31 - 1));
+      return;
+    case DType::I64:
+      static_cast<std::int64_t*>(data)[index] =
+          static_cast<std::int64_t>(std::clamp(whole, -0x1p63, 0x1p63 - 1024));
+      return;
     case DType::U8: break;
   }
-  const double clamped = value > 0 ? std::min(value, 255.0) : 0.0;  // NaN becomes 0
-  static_cast<std::uint8_t*>(data)[index] = static_cast<std::uint8_t>(std::nearbyint(clamped));
+  static_cast<std::uint8_t*>(data)[index] =
+      static_cast<std::uint8_t>(std::clamp(whole, 0.0, 255.0));
 }
 
 // ---- values -------------------------------------------------------------------------------------
 
 enum class Pattern { Random, Constant, Ramp, Impulse, Hostile };
 
-// u8 gets whole numbers 0..255, the others numbers about 1 that are no f32 values.
+// Whole-number dtypes get numbers 0..255, i32 and i64 also -255..0, the others numbers about 1 that
+// are no f32 values.
 inline std::vector<double> pattern(Pattern kind, DType dtype, std::int64_t elems,
                                    unsigned seed = 1) {
   using Float = std::numeric_limits<float>;
@@ -99,7 +111,8 @@ inline std::vector<double> pattern(Pattern kind, DType dtype, std::int64_t elems
                             -Float::infinity(),
                             Float::quiet_NaN()};
   std::mt19937 random(seed);
-  const double scale = dtype == DType::U8 ? 255.0 : 1.0;
+  const bool is_whole = dtype == DType::U8 || dtype == DType::I32 || dtype == DType::I64;
+  const double scale = is_whole ? 255.0 : 1.0;
   const auto uniform = [&](double from) {
     return from + (scale - from) * static_cast<double>(random()) / 4294967295.0;
   };
@@ -107,7 +120,7 @@ inline std::vector<double> pattern(Pattern kind, DType dtype, std::int64_t elems
   for (std::int64_t i = 0; i < elems; ++i) {
     double value = 0;
     switch (kind) {
-      case Pattern::Random: value = uniform(dtype == DType::U8 ? 0 : -1); break;
+      case Pattern::Random: value = uniform(dtype == DType::U8 ? 0 : -scale); break;
       case Pattern::Constant: value = 0.7 * scale; break;
       case Pattern::Ramp:
         value = scale * static_cast<double>(i) / static_cast<double>(elems);
@@ -119,7 +132,8 @@ inline std::vector<double> pattern(Pattern kind, DType dtype, std::int64_t elems
                                  : hostile[static_cast<std::size_t>(i / 1536) % 14] * uniform(0);
         break;
     }
-    values[static_cast<std::size_t>(i)] = dtype == DType::U8 ? std::nearbyint(value) : value;
+    values[static_cast<std::size_t>(i)] =
+        is_whole && std::isfinite(value) ? std::nearbyint(value) : value;
   }
   return values;
 }

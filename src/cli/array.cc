@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -91,6 +92,12 @@ void fill_plane(std::uint64_t plane, std::int64_t rows, std::int64_t cols, float
   }
 }
 
+template <class T>
+void put_whole(const std::vector<float>& plane, std::int64_t index, const HugeBuffer& values) {
+  T* to = reinterpret_cast<T*>(values.data()) + index * static_cast<std::int64_t>(plane.size());
+  std::transform(plane.begin(), plane.end(), to, [](float value) { return static_cast<T>(value); });
+}
+
 }  // namespace
 
 HugeBuffer::HugeBuffer(std::size_t bytes) : size_(bytes) {
@@ -161,8 +168,8 @@ Array make_array(std::string_view text, ReadAs read_as) {
   const std::int64_t cols = array.shape[rank - 1];
   const std::int64_t rows = rank == 1 ? 1 : array.shape[rank - 2];
   const FlatWriter writer(TensorView(array.values.data(), array.dtype, array.shape));
-  // What is said to be stored as u8 has whole values, also when it is handed on as f32.
-  const bool whole = stored == DType::U8;
+  // What is said to be stored in whole numbers has them, 0..255, also when it is handed on as f32.
+  const bool whole = stored == DType::U8 || stored == DType::I32 || stored == DType::I64;
   parallel_for(elems / (rows * cols), thread_count(0), [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> plane(static_cast<std::size_t>(rows * cols));
     for (std::int64_t i = begin; i < end; ++i) {
@@ -170,7 +177,13 @@ Array make_array(std::string_view text, ReadAs read_as) {
       if (whole) {
         for (float& value : plane) value = std::nearbyint(value);
       }
-      writer.scatter(i * rows * cols, rows * cols, plane.data());
+      if (array.dtype == DType::I32) {
+        put_whole<std::int32_t>(plane, i, array.values);
+      } else if (array.dtype == DType::I64) {
+        put_whole<std::int64_t>(plane, i, array.values);
+      } else {
+        writer.scatter(i * rows * cols, rows * cols, plane.data());
+      }
     }
   });
   return array;

@@ -46,7 +46,7 @@ struct Array {
   ConstTensorView view() const { return {values.data(), dtype, shape}; }
 };
 
-// Default keeps floating-point types and reads integers as f32, values unchanged.
+// Default reads the narrow integers as f32, values unchanged, and keeps all other types.
 enum class ReadAs { Default, F32, Stored };
 
 Array load_array(const std::string& path, ReadAs read_as);

@@ -21,7 +21,7 @@ constexpr const char* kFooter =
 plain non-temporal copy of the same array with as many threads, run in the same rounds; --json also has
 copy_prefetched_gbps, of a copy with software prefetch, which is faster on some CPUs. PSNR takes the
 range of the data as peak. "ratio stored" is against the type in the file: u8 images are packed as
-f32, which flatters every ratio by 4.
+f32, unless --as says stored, which flatters every ratio by 4.
 
 Peers are loaded from what is installed, or from PATH; SETTING is zfp's bits per value, or the error
 bound of sz3 and szx relative to the range. Without one, zfp gets the rates of the codecs given.
@@ -162,7 +162,7 @@ void add_bench(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(1, 1000000).description(""));
   verb->add_option("--as", options->read_as,
-                   "What to pack; default: integers as f32, floats as stored")
+                   "What to pack; default: as stored, but f32 for integers of 8 and 16 bits")
       ->type_name("f32|stored")
       ->check(CLI::IsMember({"f32", "stored"}).description(""));
   verb->add_option("--synthetic", options->synthetic,

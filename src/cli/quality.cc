@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "base/half.h"
 
@@ -11,8 +12,21 @@ namespace {
 double as_double(float value) { return value; }
 double as_double(double value) { return value; }
 double as_double(std::uint8_t value) { return value; }
+double as_double(std::int32_t value) { return value; }
+double as_double(std::int64_t value) { return static_cast<double>(value); }
 double as_double(F16 value) { return to_float(value); }
 double as_double(BF16 value) { return to_float(value); }
+
+// i64 values that differ may be one and the same double.
+template <class T>
+double distance(T a, T b) {
+  if constexpr (std::is_same_v<T, std::int64_t>) {
+    const auto wide = static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b);
+    return static_cast<double>(a >= b ? wide : 0 - wide);
+  } else {
+    return std::abs(as_double(a) - as_double(b));
+  }
+}
 
 template <class Body>
 auto with_element(DType dtype, Body&& body) {
@@ -22,6 +36,8 @@ auto with_element(DType dtype, Body&& body) {
     case DType::BF16: return body(BF16{});
     case DType::F64: return body(double{});
     case DType::U8: return body(std::uint8_t{});
+    case DType::I32: return body(std::int32_t{});
+    case DType::I64: return body(std::int64_t{});
   }
   return body(float{});
 }
@@ -41,7 +57,7 @@ Quality compare_as(std::int64_t elems, const T* original, const T* result) {
       ++quality.lost;
       continue;
     }
-    const double error = std::abs(want - got);
+    const double error = distance(original[i], result[i]);
     quality.max_error = std::max(quality.max_error, error);
     squares += error * error;
   }

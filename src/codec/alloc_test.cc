@@ -60,11 +60,11 @@ TEST(Allocation, NoneInPackAndUnpackWithAWorkspace) {
   for (const ref::Group& group : ref::groups()) {
     if (!ref::missing(group).empty()) continue;
     for (const CodecSpec& spec : group.specs) {
-      for (const DType dtype : {DType::F32, DType::F16}) {
+      for (const DType dtype : {DType::F32, DType::F16, DType::U8, DType::I64}) {
         const Shape shape{3, 72, 64};
         if (!ref::suits(spec, dtype, shape)) continue;
-        const ref::Tensor in = std::move(
-            ref::Tensor(dtype, shape, ref::Order::ChannelsLast).fill(ref::Pattern::Random));
+        const ref::Tensor in =
+            ref::input_for(spec, dtype, shape, ref::Pattern::Random, ref::Order::ChannelsLast);
         const ref::Tensor out(dtype, shape);
         const Layout fit = layout(spec, dtype, shape);
         const ref::Buffer packed(fit.max_bytes), workspace(fit.workspace_bytes);

@@ -1,6 +1,5 @@
 // block_quant on the CPU. Groups are taken in batches that stay in the first cache: first all their
-// ranges and headers, then all their codes, eight of which are squeezed into `bits` bytes inside a
-// 64-bit word.
+// ranges and headers, then all their codes.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/block_quant_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -12,10 +11,14 @@
 
 #include "codec/block_quant.h"
 #include "codec/block_quant_block.h"
+#include "codec/squeeze_cpu-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::block_quant::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+using tuckfold::HWY_NAMESPACE::spread_codes;
+using tuckfold::HWY_NAMESPACE::squeeze_codes;
+using tuckfold::HWY_NAMESPACE::with_bits;
 
 constexpr std::int64_t kBatch = 1024;  // values worked on at a time, a multiple of 8
 
@@ -56,117 +59,6 @@ HWY_ATTR void widen_range(const float* values, std::int64_t count, Range& range)
     range.low = std::min(range.low, values[i]);
     range.high = std::max(range.high, values[i]);
     range.finite &= (bits_of(values[i]) & ~kSignBit) < kInfBits;
-  }
-}
-
-// ---- eight codes in a word ----------------------------------------------------------------------
-
-// b low bits in every `width` bits.
-constexpr std::uint64_t every(int width, int b) {
-  std::uint64_t mask = 0;
-  for (int at = 0; at < 64; at += width) mask |= ((std::uint64_t{1} << b) - 1) << at;
-  return mask;
-}
-
-// Bytes of b bits to their first b bytes, in three steps of pairing neighbours, and back.
-inline std::uint64_t squeeze(std::uint64_t v, int b) {
-  if (b == 8) return v;
-  v = (v & every(16, b)) | ((v >> (8 - b)) & (every(16, b) << b));
-  v = (v & every(32, 2 * b)) | ((v >> (16 - 2 * b)) & (every(32, 2 * b) << (2 * b)));
-  v = (v & every(64, 4 * b)) | ((v >> (32 - 4 * b)) & (every(64, 4 * b) << (4 * b)));
-  return v;
-}
-inline std::uint64_t spread(std::uint64_t v, int b) {
-  if (b == 8) return v;
-  v = (v & every(64, 4 * b)) | ((v << (32 - 4 * b)) & (every(64, 4 * b) << 32));
-  v = (v & every(32, 2 * b)) | ((v << (16 - 2 * b)) & (every(32, 2 * b) << 16));
-  v = (v & every(16, b)) | ((v << (8 - b)) & (every(16, b) << 8));
-  return v;
-}
-
-// Whole vectors of words; where B divides 8 the squeezed parts join in the vector. Returns how many
-// words were done.
-template <int B>
-HWY_ATTR std::int64_t squeeze_vectors(const std::uint8_t* codes, std::int64_t words,
-                                      std::byte* out) {
-#if HWY_TARGET != HWY_SCALAR
-  if constexpr (B == 1 || B == 2 || B == 4) {
-    using Part = std::conditional_t<B == 4, std::uint32_t,
-                                    std::conditional_t<B == 2, std::uint16_t, std::uint8_t>>;
-    const hn::ScalableTag<std::uint64_t> d;
-    const hn::Rebind<Part, decltype(d)> part;
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    const auto join = [&]<int kShift>(hn::Vec<decltype(d)> v, std::uint64_t low, std::uint64_t high)
-                          HWY_ATTR {
-                            return hn::Or(hn::And(v, hn::Set(d, low)),
-                                          hn::And(hn::ShiftRight<kShift>(v), hn::Set(d, high)));
-                          };
-    std::int64_t i = 0;
-    for (; i + lanes <= words; i += lanes) {
-      auto v =
-          hn::BitCast(d, hn::LoadU(hn::Repartition<std::uint8_t, decltype(d)>(), codes + 8 * i));
-      v = join.template operator()<8 - B>(v, every(16, B), every(16, B) << B);
-      v = join.template operator()<16 - 2 * B>(v, every(32, 2 * B), every(32, 2 * B) << (2 * B));
-      v = join.template operator()<32 - 4 * B>(v, every(64, 4 * B), every(64, 4 * B) << (4 * B));
-      alignas(64) Part parts[8];
-      hn::Store(hn::TruncateTo(part, v), part, parts);
-      std::memcpy(out + i * B, parts, static_cast<std::size_t>(lanes * B));
-    }
-    return i;
-  }
-#endif
-  static_cast<void>(codes), static_cast<void>(words), static_cast<void>(out);
-  return 0;
-}
-
-// `count` bytes to count * B / 8 bytes, rounded up, and back.
-template <int B>
-void squeeze_codes(const std::uint8_t* codes, std::int64_t count, std::byte* out) {
-  if constexpr (B == 8) {
-    std::memcpy(out, codes, static_cast<std::size_t>(count));
-    return;
-  }
-  const std::int64_t words = count / 8;
-  for (std::int64_t i = squeeze_vectors<B>(codes, words, out); i < words; ++i) {
-    std::uint64_t v;
-    std::memcpy(&v, codes + 8 * i, 8);
-    v = squeeze(v, B);
-    std::memcpy(out + i * B, &v, B);
-  }
-  if (count % 8 != 0) {
-    std::uint64_t v = 0;
-    std::memcpy(&v, codes + 8 * words, static_cast<std::size_t>(count % 8));
-    v = squeeze(v, B);
-    std::memcpy(out + words * B, &v, static_cast<std::size_t>((count % 8 * B + 7) / 8));
-  }
-}
-
-template <int B>
-void spread_codes(const std::byte* in, std::int64_t count, std::uint8_t* codes) {
-  if constexpr (B == 8) {
-    std::memcpy(codes, in, static_cast<std::size_t>(count));
-    return;
-  }
-  const std::int64_t words = count / 8;
-  // All but the last words can be read as eight bytes, which is quicker than as B.
-  const std::int64_t whole = std::max<std::int64_t>(words - 8, 0);
-  for (std::int64_t i = 0; i < whole; ++i) {
-    std::uint64_t v;
-    std::memcpy(&v, in + i * B, 8);
-    v = spread(v, B);
-    std::memcpy(codes + 8 * i, &v, 8);
-  }
-  for (std::int64_t i = whole; i < words; ++i) {
-    std::uint64_t v = 0;
-    std::memcpy(&v, in + i * B, B);
-    v = spread(v, B);
-    std::memcpy(codes + 8 * i, &v, 8);
-  }
-  if (count % 8 != 0) {
-    std::uint64_t v = 0;
-    std::memcpy(&v, in + words * B, static_cast<std::size_t>((count % 8 * B + 7) / 8));
-    v = spread(v, B);
-    std::memcpy(codes + 8 * words, &v, static_cast<std::size_t>(count % 8));
   }
 }
 
@@ -341,22 +233,8 @@ void for_each_batch(const Params& p, std::int64_t elems, std::int64_t begin, std
   }
 }
 
-template <class Visit>
-void with_bits(int bits, Visit&& visit) {
-  switch (bits) {
-    case 1: return visit.template operator()<1>();
-    case 2: return visit.template operator()<2>();
-    case 3: return visit.template operator()<3>();
-    case 4: return visit.template operator()<4>();
-    case 5: return visit.template operator()<5>();
-    case 6: return visit.template operator()<6>();
-    case 7: return visit.template operator()<7>();
-    default: return visit.template operator()<8>();
-  }
-}
-
 void pack_groups_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
-  with_bits(job.params.bits, [&]<int B>() {
+  with_bits<1, 8>(job.params.bits, [&]<int B>() {
     for_each_batch(job.params, job.in->elems(), begin, end,
                    [&](std::int64_t g, std::int64_t count, std::int64_t at) {
                      pack_batch<B>(job, g, count, job.codes + at);
@@ -365,7 +243,7 @@ void pack_groups_target(const PackJob& job, std::int64_t begin, std::int64_t end
 }
 
 void unpack_groups_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
-  with_bits(job.params.bits, [&]<int B>() {
+  with_bits<1, 8>(job.params.bits, [&]<int B>() {
     for_each_batch(job.params, job.out->elems(), begin, end,
                    [&](std::int64_t g, std::int64_t count, std::int64_t at) {
                      unpack_batch<B>(job, g, count, job.codes + at);

@@ -39,6 +39,8 @@ struct Plan {
   static constexpr std::size_t kMaxSteps = 8;
 
   Plan(const CodecSpec& spec, DType dtype, Shape shape) {
+    const DType given = dtype;
+    const bool must_be_exact = given == DType::I32 || given == DType::I64;
     bool varying = false;
     for (const Stage& stage : spec.stages()) {
       const Codec& row = row_of(stage);
@@ -47,6 +49,12 @@ struct Plan {
             "[layout] {} needs a tensor, but {} packs to a number of bytes that varies; only a "
             "codec of bytes can follow it, such as zstd",
             stage.codec->name, steps[count - 1].stage->codec->name);
+      }
+      if (must_be_exact && !row.exact) {
+        invalid(
+            "[layout] {} is lossy and {} holds whole numbers that must stay exact; use bits, or "
+            "convert to f32 first",
+            stage.codec->name, to_string(given));
       }
       Step& step = steps[count++];
       step = {&stage, &row, dtype, shape, varying, row.layout(stage, dtype, shape), scratch_at};

@@ -2,13 +2,16 @@
 // them.
 #pragma once
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <ostream>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/fail.h"
+#include "base/tensor_ref.h"
+#include "codec/registry.h"
 #include "tuckfold/codec.h"
 #include "tuckfold/error.h"
 
@@ -94,6 +97,10 @@ inline std::vector<Group> groups() {
       chains.specs.push_back(CodecSpec::parse(text));
     }
   }
+  for (const char* text :
+       {"bytes_of | bits(width=8)", "raw | mask", "bytes_of | bits", "bits | raw"}) {
+    chains.specs.push_back(CodecSpec::parse(text));
+  }
   all.push_back(std::move(chains));
   if (names.contains("zfp")) {  // apart, since its library may be missing
     all.push_back(
@@ -124,29 +131,53 @@ inline std::string missing(const Group& group) {
     try {
       pack(spec, ConstTensorView(values.data(), DType::F32, {64, 64}), out);
     } catch (const Error& error) {
-      if (error.code() != Errc::Unsupported) throw;
-      return error.what();
+      if (error.code() == Errc::Unsupported) return error.what();
+      if (error.code() != Errc::InvalidArgument) throw;  // zeros may not be among its values
     }
   }
   return "";
-}
-
-// Whether pack takes the values, which layout does not know.
-inline bool takes(const CodecSpec& spec, const ConstTensorView& in) {
-  std::vector<std::byte> out(layout(spec, in.dtype, in.shape).max_bytes);
-  try {
-    pack(spec, in, out);
-    return true;
-  } catch (const Error& error) {
-    if (error.code() != Errc::InvalidArgument) throw;
-    return false;
-  }
 }
 
 // Whether the packed bytes follow from the values even where they hold a NaN: its sign and payload
 // are open, and a codec of bytes behind another makes a different number of bytes of them.
 inline bool nan_settles(const CodecSpec& spec, const Layout& fit) {
   return fit.fixed || spec.stages().size() == 1;
+}
+
+// Whether every bit comes back.
+inline bool exact(const CodecSpec& spec) {
+  return std::all_of(spec.stages().begin(), spec.stages().end(),
+                     [](const Stage& stage) { return row_of(stage).exact; });
+}
+
+// A tensor that the spec packs: of the pattern or, for a codec of few values that these are not
+// among, of what the chain, or its first codecs, makes of random bytes.
+inline Tensor input_for(const CodecSpec& spec, DType dtype, const Shape& shape, Pattern kind,
+                        Order order = Order::RowMajor) {
+  Tensor in(dtype, shape, order);
+  in.fill(kind);
+  std::vector<std::byte> packed(layout(spec, dtype, shape).max_bytes);
+  const auto packs = [&](auto&& first) {
+    try {
+      first();
+      pack(spec, in.view(), packed);
+      return true;
+    } catch (const Error& error) {
+      if (error.code() != Errc::InvalidArgument && error.code() != Errc::CorruptData) throw;
+      return false;
+    }
+  };
+  if (packs([] {})) return in;
+  std::mt19937 random(1 + static_cast<unsigned>(kind));
+  for (std::string text = spec.print(); !text.empty();) {
+    const CodecSpec front = CodecSpec::parse(text);
+    std::vector<std::byte> bytes(layout(front, dtype, shape).max_bytes);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    if (packs([&] { unpack(front, bytes, in.view()); })) return in;
+    text.resize(text.find('|') == text.npos ? 0 : text.rfind('|'));
+  }
+  if (packs([&] { in.fill(Pattern::Random); })) return in;  // one that takes no infinities
+  fail(Errc::Internal, "no values were found that {} packs", spec.print());
 }
 
 inline Errc code_of(auto&& call) {

@@ -201,7 +201,7 @@ TEST_P(DctChopBits, EveryBlockShapeCoefAndTransform) {
 }
 
 TEST_P(DctChopBits, EveryDTypeAndOddSides) {
-  for (const DType dtype : kDTypes) {
+  for (const DType dtype : {DType::F32, DType::F16, DType::BF16, DType::F64, DType::U8}) {
     const char* coef = dtype == DType::F32 || dtype == DType::F64 ? "f32" : "bf16";
     for (const int keep : {1, 3, 4}) {
       const CodecSpec spec =

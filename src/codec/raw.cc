@@ -50,6 +50,7 @@ void raw_unpack(const Stage&, std::span<const std::byte> packed, const TensorVie
 
 const Codec kRaw = {
     .info = {.name = "raw", .summary = "bytes as they are", .params = {}},
+    .exact = true,
     .layout = raw_layout,
     .pack = raw_pack,
     .unpack = raw_unpack,

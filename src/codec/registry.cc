@@ -9,7 +9,8 @@ namespace {
 
 // Initialized on first use, since rows live in other files.
 const auto& rows() {
-  static const std::array kRows = {kRaw, kDctChop, kDctQuant, kBlockQuant, kZstd, kZfp};
+  static const std::array kRows = {kRaw,  kDctChop, kDctQuant, kBlockQuant, kBits,
+                                   kMask, kBytesOf, kZstd,     kZfp};
   return kRows;
 }
 

@@ -18,6 +18,9 @@ struct RunContext {
 
 struct Codec {
   CodecInfo info;
+  // Whether every bit comes back. i32 and i64 hold what must stay exact, and only such codecs are
+  // given them; a layout may still refuse some dtypes.
+  bool exact = false;
   // A rule between parameters that is broken, with the parameter to point at; null where none can
   // be.
   struct Complaint {
@@ -52,6 +55,9 @@ extern const Codec kRaw;
 extern const Codec kDctChop;
 extern const Codec kDctQuant;
 extern const Codec kBlockQuant;
+extern const Codec kBits;
+extern const Codec kMask;
+extern const Codec kBytesOf;
 extern const Codec kZstd;
 extern const Codec kZfp;
 

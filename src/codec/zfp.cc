@@ -173,7 +173,7 @@ const void* settled(const FlatReader& reader, std::byte* scratch) {
   const auto count = static_cast<std::size_t>(reader.elems());
   const void* values = reader.dense(0, reader.elems());
   if (values == nullptr) {
-    reader.read(0, reader.elems(), scratch);
+    reader.gather_bytes(0, reader.elems(), scratch);
     values = scratch;
   }
   if (!look_at(static_cast<const Float*>(values), count)) return values;
@@ -264,7 +264,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
     fail(Errc::CorruptData, "[unpack] zfp: {} {} took {} of {} packed bytes; they are damaged",
          to_string(out.dtype), to_string(out.shape), read, packed.size());
   }
-  if (dense == nullptr) writer.write(0, writer.elems(), scratch);
+  if (dense == nullptr) writer.scatter_bytes(0, writer.elems(), scratch);
 }
 
 }  // namespace

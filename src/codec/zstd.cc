@@ -174,7 +174,7 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
       const Elements part = elements_of(reader, i);
       const void* from = reader.dense(part.begin, part.count);
       if (from == nullptr) {
-        reader.read(part.begin, part.count, scratch);
+        reader.gather_bytes(part.begin, part.count, scratch);
         from = scratch;
       }
       const std::size_t size = ZSTD_compress2(context, to, bytes - 1, from, bytes);
@@ -264,7 +264,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
         }
         continue;
       }
-      if (dense == nullptr) writer.write(part.begin, part.count, scratch);
+      if (dense == nullptr) writer.scatter_bytes(part.begin, part.count, scratch);
     }
   });
   if (first_bad < chunks.count()) {
@@ -282,6 +282,7 @@ const Codec kZstd = {
     .info = {.name = "zstd",
              .summary = "bytes without loss, by libzstd; the last of a chain",
              .params = zstd::kParams},
+    .exact = true,
     .layout = zstd::layout_of,
     .pack = zstd::pack_all,
     .unpack = zstd::unpack_all,

@@ -103,6 +103,8 @@ std::string header_text(DType dtype, const Shape& shape) {
   const char* descr = dtype == DType::F32   ? "<f4"
                       : dtype == DType::F16 ? "<f2"
                       : dtype == DType::F64 ? "<f8"
+                      : dtype == DType::I32 ? "<i4"
+                      : dtype == DType::I64 ? "<i8"
                                             : "|u1";
   std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
                                  descr, fmt::join(shape, ", "), shape.rank() == 1 ? "," : "");

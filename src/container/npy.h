@@ -3,7 +3,7 @@
 //   const NpyFile file("images.npy");            // throws Io, CorruptData or Unsupported
 //   std::vector<float> values(file.shape().elems());
 //   file.read(DType::F32, values.data());        // row-major, from any type
-//   if (auto view = file.view()) pack(spec, *view, packed);   // f2 f4 f8 u1: no copy at all
+//   if (auto view = file.view()) pack(spec, *view, packed);   // f2 f4 f8 u1 i4 i8: no copy
 //
 // A header is never believed before the file is known to hold what it announces.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace tuckfold {
 
-// What numpy stores; four of these are tensors of ours, the others can be read as f32.
+// What numpy stores; some of these are tensors of ours, bool as u8, and all can be read as f32.
 enum class NpyType : unsigned char { F32, F16, F64, U8, Bool, I8, I16, I32, I64, U16, U32, U64 };
 
 std::size_t size_bytes(NpyType type);

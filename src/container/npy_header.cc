@@ -20,9 +20,9 @@ struct TypeRow {
 constexpr std::array kTypes = {
     TypeRow{"f4", "f32", 4, DType::F32}, TypeRow{"f2", "f16", 2, DType::F16},
     TypeRow{"f8", "f64", 8, DType::F64}, TypeRow{"u1", "u8", 1, DType::U8},
-    TypeRow{"b1", "bool", 1, {}},        TypeRow{"i1", "i8", 1, {}},
-    TypeRow{"i2", "i16", 2, {}},         TypeRow{"i4", "i32", 4, {}},
-    TypeRow{"i8", "i64", 8, {}},         TypeRow{"u2", "u16", 2, {}},
+    TypeRow{"b1", "bool", 1, DType::U8}, TypeRow{"i1", "i8", 1, {}},
+    TypeRow{"i2", "i16", 2, {}},         TypeRow{"i4", "i32", 4, DType::I32},
+    TypeRow{"i8", "i64", 8, DType::I64}, TypeRow{"u2", "u16", 2, {}},
     TypeRow{"u4", "u32", 4, {}},         TypeRow{"u8", "u64", 8, {}},
 };
 const TypeRow& row(NpyType type) { return kTypes[static_cast<std::size_t>(type)]; }

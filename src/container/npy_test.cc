@@ -156,6 +156,37 @@ TEST(Npy, WhatIsWrittenIsRead) {
   }
 }
 
+TEST(Npy, WholeNumbersAreViewedAndWrittenAsTheyAre) {
+  const std::vector<std::int64_t> wide = {INT64_MIN, -1, 0, INT64_MAX};
+  const std::vector<std::int32_t> narrow = {INT32_MIN, -1, INT32_MAX};
+  const TempFile first, second;
+  write_npy(first.path(), ConstTensorView(wide.data(), DType::I64, {4}));
+  write_npy(second.path(), ConstTensorView(narrow.data(), DType::I32, {3}));
+  const NpyFile wide_file(first.path()), narrow_file(second.path());
+  EXPECT_EQ(to_string(wide_file.type()), "i64");
+  EXPECT_EQ(to_string(narrow_file.type()), "i32");
+  std::vector<std::int64_t> wide_back(4);
+  std::vector<std::int32_t> narrow_back(3);
+  wide_file.read(DType::I64, wide_back.data());
+  narrow_file.read(DType::I32, narrow_back.data());
+  EXPECT_EQ(wide_back, wide);
+  EXPECT_EQ(narrow_back, narrow);
+  ASSERT_TRUE(wide_file.view() && narrow_file.view());
+  EXPECT_EQ(static_cast<const std::int64_t*>(wide_file.view()->data)[3], INT64_MAX);
+  EXPECT_THROW(wide_file.read(DType::I32, wide_back.data()), Error);
+}
+
+TEST(Npy, BoolsAreU8) {
+  const TempFile temp(npy(header("|b1", "(3,)"), bytes_of<std::uint8_t>({1, 0, 1})));
+  const NpyFile file(temp.path());
+  EXPECT_EQ(to_string(file.type()), "bool");
+  ASSERT_TRUE(file.view());
+  EXPECT_EQ(file.view()->dtype, DType::U8);
+  std::vector<std::uint8_t> values(3);
+  file.read(DType::U8, values.data());
+  EXPECT_EQ(values, (std::vector<std::uint8_t>{1, 0, 1}));
+}
+
 TEST(Npy, EveryTruncationIsCorruptData) {
   const std::string whole = npy(header("<f4", "(2, 2)"), bytes_of<float>({1, 2, 3, 4}), 2);
   EXPECT_EQ(read_f32(whole).size(), 4u);

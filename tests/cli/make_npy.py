@@ -3,7 +3,8 @@
 
 make_npy.py images.npy '<f4' 2,3,16,16 wave
 
-Patterns: ramp (0, 1, 2 …), wave (smooth, 0..1; integers 0..255), zero, nan (a wave with a NaN).
+Patterns: ramp (0, 1, 2 …), wave (smooth, 0..1; integers 0..255), zero, unit (0/255 … 255/255 and over
+again), nan (a wave with a NaN).
 """
 
 import math
@@ -12,7 +13,17 @@ import sys
 from pathlib import Path
 
 # struct's letters for numpy's types.
-LETTERS = {"f2": "e", "f4": "f", "f8": "d", "u1": "B", "i2": "h", "u2": "H", "i4": "i"}
+LETTERS = {
+    "f2": "e",
+    "f4": "f",
+    "f8": "d",
+    "b1": "?",
+    "u1": "B",
+    "i2": "h",
+    "u2": "H",
+    "i4": "i",
+    "i8": "q",
+}
 
 
 def values(pattern: str, shape: list[int], whole: bool):
@@ -20,6 +31,8 @@ def values(pattern: str, shape: list[int], whole: bool):
     for i in range(math.prod(shape)):
         if pattern == "ramp":
             value = i
+        elif pattern == "unit":
+            value = i % 256 / 255
         elif pattern == "zero":
             value = 0
         elif pattern == "nan" and i == 5:
@@ -36,7 +49,7 @@ def main() -> None:
     shape = [int(axis) for axis in axes.split(",") if axis]
     letter = LETTERS[descr[1:]]
     order = ">" if descr[0] == ">" else "<"
-    numbers = list(values(pattern, shape, letter in "BhHi"))
+    numbers = list(values(pattern, shape, letter in "?BhHiq"))
     data = struct.pack(f"{order}{len(numbers)}{letter}", *numbers)
     header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
     header = header.ljust((len(header) + 10) // 64 * 64 + 64 - 11) + "\n"

@@ -4,6 +4,8 @@ for codec in json.load(sys.stdin):
     print(codec["name"], *(p["name"] + "=" + str(p["default"]) for p in codec["params"]))
     for p in codec["params"]:
         assert p["summary"]
-        if p["default"] is not None:
-            assert p["default"] in p["words"] if "words" in p else p["min"] <= p["default"] <= p["max"]
+        if "words" in p:
+            assert p["default"] in p["words"]
+        elif p["default"] is not None:
+            assert p["min"] <= p["default"] <= p["max"]
 '

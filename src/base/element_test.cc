@@ -1,0 +1,75 @@
+// Elements of every dtype from numbers.
+#include "base/element.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "base/half.h"
+
+namespace tuckfold {
+namespace {
+
+// Ties that lie just beside one after rounding to f32 first.
+TEST(Element, F16AndBf16AreRoundedOnce) {
+  const double f16_tie = 1 + 0x1p-11, bf16_tie = 1 + 0x1p-8;
+  EXPECT_EQ(element_bits(DType::F16, f16_tie), 0x3c00u);
+  EXPECT_EQ(element_bits(DType::F16, f16_tie + 0x1p-40), 0x3c01u);
+  EXPECT_EQ(element_bits(DType::F16, -(f16_tie + 0x1p-40)), 0xbc01u);
+  EXPECT_EQ(element_bits(DType::F16, 1 + 3 * 0x1p-11), 0x3c02u);
+  EXPECT_EQ(element_bits(DType::F16, 1 + 3 * 0x1p-11 - 0x1p-40), 0x3c01u);
+  EXPECT_EQ(element_bits(DType::BF16, bf16_tie), 0x3f80u);
+  EXPECT_EQ(element_bits(DType::BF16, bf16_tie + 0x1p-45), 0x3f81u);
+  EXPECT_EQ(element_bits(DType::BF16, 1 + 3 * 0x1p-8 - 0x1p-45), 0x3f81u);
+}
+
+TEST(Element, EveryF16AndWhatLiesBetweenTwoRoundsToTheNearer) {
+  for (std::uint32_t bits = 0; bits < 0x7bffu; ++bits) {
+    const double low = to_float(F16{static_cast<std::uint16_t>(bits)});
+    const double high = to_float(F16{static_cast<std::uint16_t>(bits + 1)});
+    const double middle = (low + high) / 2, step = (high - low) * 0x1p-30;
+    ASSERT_EQ(element_bits(DType::F16, low), bits);
+    ASSERT_EQ(element_bits(DType::F16, middle - step), bits);
+    ASSERT_EQ(element_bits(DType::F16, middle + step), bits + 1);
+    ASSERT_EQ(element_bits(DType::F16, middle), bits + bits % 2);
+  }
+}
+
+TEST(Element, ExtremesOverflowAndUnderflowAsIeeeSays) {
+  EXPECT_EQ(element_bits(DType::F16, 65519.999), 0x7bffu);
+  EXPECT_EQ(element_bits(DType::F16, 65520.0), 0x7c00u);
+  EXPECT_EQ(element_bits(DType::F16, 1e300), 0x7c00u);
+  EXPECT_EQ(element_bits(DType::BF16, -1e300), 0xff80u);
+  EXPECT_EQ(element_bits(DType::BF16, 1e-300), 0u);
+  EXPECT_EQ(element_bits(DType::F32, 1e-300), 0u);
+  EXPECT_EQ(element_bits(DType::F16, -0.0), 0x8000u);
+}
+
+TEST(Element, WholeNumbersAreTwosComplement) {
+  EXPECT_EQ(element_bits(DType::I64, -1), ~std::uint64_t{0});
+  EXPECT_EQ(element_bits(DType::I32, -1), 0xffffffffu);
+  EXPECT_EQ(element_bits(DType::U8, 255), 255u);
+  EXPECT_TRUE(holds(DType::U8, 255));
+  EXPECT_TRUE(holds(DType::I32, -0x1p31));
+  EXPECT_TRUE(holds(DType::F16, 0.1));
+  for (const auto& [dtype, value] :
+       {std::pair(DType::U8, 256.0), std::pair(DType::U8, -1.0), std::pair(DType::I32, 0x1p31),
+        std::pair(DType::I64, 0x1p63), std::pair(DType::I64, 0.5),
+        std::pair(DType::I64, std::nan(""))}) {
+    EXPECT_FALSE(holds(dtype, value)) << to_string(dtype) << ' ' << value;
+  }
+}
+
+TEST(Element, TextsAreShortAndTellZerosApart) {
+  EXPECT_EQ(element_text(DType::F32, bits_of(0.1f)), "0.1");
+  EXPECT_EQ(element_text(DType::F32, bits_of(-0.0f)), "-0");
+  EXPECT_EQ(element_text(DType::F16, 0x7e00u), "nan");
+  EXPECT_EQ(element_text(DType::F64, element_bits(DType::F64, 1.0 / 255)), "0.00392156862745098");
+  EXPECT_EQ(element_text(DType::I32, 0xfffffffeu), "-2");
+  EXPECT_EQ(element_text(DType::I64, ~std::uint64_t{0}), "-1");
+  EXPECT_EQ(element_text(DType::U8, 254), "254");
+}
+
+}  // namespace
+}  // namespace tuckfold

@@ -1,0 +1,62 @@
+// Batches of elements as they are, taken from a tensor and put into one; for kernels of the same
+// target to inline.
+#if defined(TUCKFOLD_CODEC_BATCH_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TUCKFOLD_CODEC_BATCH_INL_H
+#undef TUCKFOLD_CODEC_BATCH_INL_H
+#else
+#define TUCKFOLD_CODEC_BATCH_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "base/stream_cpu-inl.h"
+#include "base/strided.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tuckfold::HWY_NAMESPACE {
+
+constexpr std::int64_t kBatch = 1024;  // elements that stay in the first cache; a multiple of 64
+constexpr std::size_t kAheadBytes = 2048;  // how early to ask for what will be read, as in a copy
+
+// Calls body with an unsigned number as wide as the dtype.
+template <class Body>
+auto with_word(DType dtype, Body&& body) {
+  switch (size_bytes(dtype)) {
+    case 1: return body(std::uint8_t{});
+    case 2: return body(std::uint16_t{});
+    case 4: return body(std::uint32_t{});
+    default: return body(std::uint64_t{});
+  }
+}
+
+// Elements [at, at + count) where they lie, or gathered.
+template <class T>
+const T* take(const FlatReader& in, std::int64_t at, std::int64_t count, T* gathered) {
+  const void* dense = in.dense(at, count);
+  if (dense != nullptr) return static_cast<const T*>(dense);
+  in.gather_bytes(at, count, gathered);
+  return gathered;
+}
+
+// Writes a batch that lies in cache to where it belongs; past the cache if `stream`.
+template <class T>
+void put(const FlatWriter& out, std::int64_t at, std::int64_t count, const T* values, bool stream) {
+  void* dense = out.dense(at, count);
+  const auto bytes = static_cast<std::size_t>(count) * sizeof(T);
+  if (dense == nullptr) {
+    out.scatter_bytes(at, count, values);
+  } else if (stream) {
+    stream_lines(static_cast<char*>(dense), reinterpret_cast<const char*>(values), bytes);
+  } else {
+    std::memcpy(dense, values, bytes);
+  }
+}
+
+}  // namespace tuckfold::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

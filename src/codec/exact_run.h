@@ -1,0 +1,42 @@
+// What codecs of few values share: a parallel pack that stops at values it does not hold, and the
+// words for the first of them.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "base/element.h"
+#include "base/fail.h"
+#include "base/parallel.h"
+#include "base/strided.h"
+
+namespace tuckfold {
+
+// Calls run(begin, end) over ranges of elements that start at multiples of 8; run returns the first
+// element it does not hold, or `end`. Returns the first of all, or `elems`.
+template <class Run>
+std::int64_t first_refused(std::int64_t elems, int threads, Run&& run) {
+  constexpr std::int64_t kRunElems = 1 << 14;
+  std::atomic<std::int64_t> first{elems};
+  parallel_for((elems + kRunElems - 1) / kRunElems, threads,
+               [&](std::int64_t begin, std::int64_t end) {
+                 const std::int64_t last = std::min(end * kRunElems, elems);
+                 const std::int64_t found = run(begin * kRunElems, last);
+                 if (found == last) return;
+                 for (std::int64_t seen = first;
+                      found < seen && !first.compare_exchange_weak(seen, found);) {
+                 }
+               });
+  return first;
+}
+
+// "0.3 at element 17"
+inline std::string refused_text(const FlatReader& in, std::int64_t index) {
+  std::uint64_t bits = 0;
+  in.gather_bytes(index, 1, &bits);
+  return fmt::format("{} at element {}", element_text(in.dtype(), bits), index);
+}
+
+}  // namespace tuckfold

@@ -1,0 +1,30 @@
+// mask: one bit a value, for tensors of two values: 0 and s, or -s and s.
+//
+// Packed: value i in bit i % 8 of byte i / 8, set for s; bits past the last value are 0.
+#pragma once
+
+#include <cstdint>
+
+#include "base/strided.h"
+#include "codec/registry.h"
+
+namespace tuckfold::mask {
+
+// The kernels, over elements [begin, end); `begin` is a multiple of 8. They never throw. Values are
+// compared as the bits they are.
+struct PackJob {
+  std::uint64_t clear, set;  // the two values' bits
+  const FlatReader* in;
+  std::byte* out;
+};
+struct UnpackJob {
+  std::uint64_t clear, set;
+  const std::byte* in;
+  const FlatWriter* out;
+  bool stream;
+};
+// The first element that is neither of the two, where packing stopped; `end` if there is none.
+std::int64_t pack_bits(const PackJob& job, std::int64_t begin, std::int64_t end);
+void unpack_bits(const UnpackJob& job, std::int64_t begin, std::int64_t end);
+
+}  // namespace tuckfold::mask
