@@ -45,6 +45,19 @@ void with_element(DType dtype, Body&& body) {
   }
 }
 
+// Bits, whatever they mean: a signalling NaN stays one.
+template <class T>
+void copy_run(const T* from, std::int64_t from_step, T* to, std::int64_t to_step,
+              std::int64_t length) {
+  if (from_step == 1 && to_step == 1) {
+    std::memcpy(to, from, static_cast<std::size_t>(length) * sizeof(T));
+    return;
+  }
+  for (std::int64_t i = 0; i < length; ++i) {
+    std::memcpy(to + i * to_step, from + i * from_step, sizeof(T));
+  }
+}
+
 template <class Pointer>
 Pointer advance(Pointer base, std::int64_t bytes) {
   using Byte = std::conditional_t<std::is_same_v<Pointer, void*>, char, const char>;
@@ -149,6 +162,27 @@ void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in
         for (std::int64_t i = 0; i < length; ++i) to[i * step] = from_float<T>(in[i]);
       }
       in += length;
+    });
+  });
+}
+
+void FlatReader::gather_bits(std::int64_t begin, std::int64_t count, void* out) const noexcept {
+  with_element(dtype_, [&, to = out](auto element) mutable {
+    using T = decltype(element);
+    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
+      copy_run(static_cast<const T*>(data_) + offset, step, static_cast<T*>(to), 1, length);
+      to = static_cast<T*>(to) + length;
+    });
+  });
+}
+
+void FlatWriter::scatter_bits(std::int64_t begin, std::int64_t count,
+                              const void* in) const noexcept {
+  with_element(dtype_, [&, from = in](auto element) mutable {
+    using T = decltype(element);
+    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
+      copy_run(static_cast<const T*>(from), 1, static_cast<T*>(data_) + offset, step, length);
+      from = static_cast<const T*>(from) + length;
     });
   });
 }

@@ -9,7 +9,7 @@ namespace {
 
 // Initialized on first use, since rows live in other files.
 const auto& rows() {
-  static const std::array kRows = {kRaw, kDctChop, kBlockQuant};
+  static const std::array kRows = {kRaw, kDctChop, kBlockQuant, kBounded};
   return kRows;
 }
 

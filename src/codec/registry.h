@@ -48,5 +48,6 @@ const Codec& row_of(const Stage& stage);
 extern const Codec kRaw;
 extern const Codec kDctChop;
 extern const Codec kBlockQuant;
+extern const Codec kBounded;
 
 }  // namespace tuckfold
