@@ -76,4 +76,35 @@ std::size_t pack_chunks(const Job& job, const FlatReader& in, std::int64_t begin
 bool unpack_chunks(const Job& job, const std::byte* headers, const std::byte* from,
                    const FlatWriter& out, std::int64_t begin, std::int64_t end, bool stream);
 
+// ---- codes=bytes: parts of whole tiles, at most 33 x 257 values of a plane ----------------------
+
+inline constexpr std::int64_t kTileRows = 33, kTileCols = 257;
+inline constexpr std::int64_t kPartValues = 2 * kTileRows * kTileCols;  // at most, in one part
+inline constexpr std::size_t kPartHeaderBytes = 4;                      // its payload's bytes
+
+// A tensor as planes of the last two axes that are longer than 1, cut evenly into tiles.
+struct Tiling {
+  std::int64_t planes, rows, cols;  // of the tensor
+  std::int64_t down, across;        // tiles in a plane
+  std::int64_t together;            // tiles in a part
+
+  explicit Tiling(const Shape& shape);
+  std::int64_t tiles() const { return planes * down * across; }
+  std::int64_t parts() const { return (tiles() + together - 1) / together; }
+  std::int64_t row(std::int64_t tile) const { return tile * rows / down; }
+  std::int64_t col(std::int64_t tile) const { return tile * cols / across; }
+  // Values in the tiles before one, and in a part.
+  std::int64_t before(std::int64_t tile) const;
+  std::int64_t before_part(std::int64_t part) const {
+    return before(part * together < tiles() ? part * together : tiles());
+  }
+};
+
+// Packs a part; its payload, at most its values' bytes, goes to `out`. Returns its bytes.
+std::size_t pack_part(const Job& job, const Tiling& tiling, const FlatReader& in, std::int64_t part,
+                      std::byte* out);
+// False if the payload contradicts itself.
+bool unpack_part(const Job& job, const Tiling& tiling, std::span<const std::byte> payload,
+                 const FlatWriter& out, std::int64_t part);
+
 }  // namespace tuckfold::bounded

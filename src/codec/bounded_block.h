@@ -141,6 +141,41 @@ TUCKFOLD_HOST_DEVICE inline bool holds(Real value, Real back, const Grid<Real>& 
   return near && (!grid.exact_zero || (value == 0) == (back == 0));
 }
 
+// ---- codes=bytes: predictions between values that are known, at equal distances
+
+// From two or four neighbours, and past the last two.
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline Real between(Real left, Real right) {
+  return (left + right) * Real{0.5};
+}
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline Real between(Real far_left, Real left, Real right, Real far_right) {
+  return ((left + right) * Real{9} - (far_left + far_right)) * Real{0.0625};
+}
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline Real beyond(Real before_last, Real last) {
+  return last * Real{1.5} - before_last * Real{0.5};
+}
+
+// The value that a code moves a prediction to.
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline Real moved(Real predicted, std::int32_t code, const Grid<Real>& grid) {
+  const auto twice = static_cast<std::int32_t>(2 * static_cast<std::uint32_t>(code));
+  return predicted + static_cast<Real>(twice) * grid.half;
+}
+
+// A grid on which values up to `largest` hold but for few.
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline int likely_grid(DType dtype, Real largest, const Grid<Real>& grid) {
+  if (dtype != DType::F16 && dtype != DType::BF16) return first_grid(dtype, largest, grid);
+  const Real reach = dtype == DType::F16 ? Real{0x1p9} : Real{0x1p6};
+  int number = 0;
+  while (number + 1 < kGrids && !(largest * grid.inverse <= Real{kShrink[number]} * reach)) {
+    ++number;
+  }
+  return number;
+}
+
 // ---- differences of codes, as numbers that are small when they are
 
 TUCKFOLD_HOST_DEVICE inline std::uint32_t zigzag(std::uint32_t difference) {
