@@ -76,10 +76,10 @@ std::size_t pack_chunks(const Job& job, const FlatReader& in, std::int64_t begin
 bool unpack_chunks(const Job& job, const std::byte* headers, const std::byte* from,
                    const FlatWriter& out, std::int64_t begin, std::int64_t end, bool stream);
 
-// ---- codes=bytes: parts of whole tiles, at most 33 x 257 values of a plane ----------------------
+// ---- codes=bytes: parts of whole tiles, at most 33 x 513 values of a plane ----------------------
 
-inline constexpr std::int64_t kTileRows = 33, kTileCols = 257;
-inline constexpr std::int64_t kPartValues = 2 * kTileRows * kTileCols;  // at most, in one part
+inline constexpr std::int64_t kTileRows = 33, kTileCols = 513;
+inline constexpr std::int64_t kPartValues = kTileRows * kTileCols;  // at most, in one part
 inline constexpr std::size_t kPartHeaderBytes = 4;                      // its payload's bytes
 
 // A tensor as planes of the last two axes that are longer than 1, cut evenly into tiles.

@@ -35,16 +35,22 @@ inline std::int32_t plus(std::int32_t a, std::int32_t b) {
 }
 
 template <class Real>
-Real largest_finite(const Real* values, std::int64_t count) {
-  constexpr Bits<Real> kMagnitude = std::numeric_limits<Bits<Real>>::max() >> 1;
-  constexpr auto kInfinity = std::bit_cast<Bits<Real>>(std::numeric_limits<Real>::infinity());
-  Bits<Real> most = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    Bits<Real> magnitude = std::bit_cast<Bits<Real>>(values[i]) & kMagnitude;
-    magnitude = magnitude < kInfinity ? magnitude : 0;
-    most = magnitude > most ? magnitude : most;
+HWY_ATTR Real largest_finite(const Real* values, std::int64_t count) {
+  const hn::ScalableTag<Real> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto most = hn::Set(d, std::numeric_limits<Real>::max());
+  auto largest = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto magnitude = hn::Abs(hn::LoadU(d, values + i));
+    largest = hn::Max(largest, hn::IfThenElseZero(hn::Le(magnitude, most), magnitude));
   }
-  return std::bit_cast<Real>(most);
+  Real result = hn::GetLane(hn::MaxOfLanes(d, largest));
+  for (; i < count; ++i) {
+    const Real magnitude = values[i] < 0 ? -values[i] : values[i];
+    if (magnitude <= std::numeric_limits<Real>::max()) result = std::max(result, magnitude);
+  }
+  return result;
 }
 
 // Values as the tensor's elements: themselves, or narrowed into `buffer`.
@@ -142,14 +148,17 @@ void sum_differences(std::int64_t rows, std::int64_t cols, std::int32_t& before,
 
 constexpr int kLevels = 5;  // from every value to every 32nd
 
-// Every 2^l-th row and column of a tile, for l = 0 … kLevels.
+// Every 2^l-th row and column of a tile, for l = 0 … kLevels; the first are the tile itself.
 template <class Real>
 struct Pyramid {
-  Pyramid(std::int64_t rows0, std::int64_t cols0) {
+  Pyramid(std::int64_t tile_rows, std::int64_t tile_cols, Real* values) {
+    rows[0] = tile_rows;
+    cols[0] = tile_cols;
+    level[0] = values;
     Real* at = storage;
-    for (int l = 0; l <= kLevels; ++l) {
-      rows[l] = l == 0 ? rows0 : (rows[l - 1] + 1) / 2;
-      cols[l] = l == 0 ? cols0 : (cols[l - 1] + 1) / 2;
+    for (int l = 1; l <= kLevels; ++l) {
+      rows[l] = (rows[l - 1] + 1) / 2;
+      cols[l] = (cols[l - 1] + 1) / 2;
       level[l] = at;
       at += rows[l] * cols[l];
     }
@@ -158,15 +167,17 @@ struct Pyramid {
 
   std::int64_t rows[kLevels + 1], cols[kLevels + 1];
   Real* level[kLevels + 1];
-  alignas(64) Real storage[kTileRows * kTileCols * 3 / 2];
+  alignas(64) Real storage[kTileRows * kTileCols / 2];
 };
 
 // Predictions of `count` values half way between `known` ones, of which there are at least as many.
 template <class Real>
-void predict_along(const Real* known, std::int64_t known_count, std::int64_t count, Real* out) {
+void predict_along(const Real* known, std::int64_t known_count, std::int64_t count,
+                   Real* __restrict out) {
   const std::int64_t inside = std::min(count, known_count - 1);
+  const std::int64_t with_four = std::min(inside, known_count - 2);
   if (inside > 0) out[0] = between(known[0], known[1]);
-  for (std::int64_t i = 1; i + 2 < known_count && i < inside; ++i) {
+  for (std::int64_t i = 1; i < with_four; ++i) {
     out[i] = between(known[i - 1], known[i], known[i + 1], known[i + 2]);
   }
   if (inside > 1 && inside == known_count - 1) {
@@ -179,16 +190,16 @@ void predict_along(const Real* known, std::int64_t known_count, std::int64_t cou
 
 // Predictions of row r, odd, from the even rows about it.
 template <class Real>
-void predict_across(Pyramid<Real>& tile, int l, std::int64_t r, Real* out) {
+void predict_across(Pyramid<Real>& tile, int l, std::int64_t r, Real* __restrict out) {
   const std::int64_t rows = tile.rows[l], cols = tile.cols[l];
   const Real* above = tile.row(l, r - 1);
   const Real* far_above = r >= 3 ? tile.row(l, r - 3) : nullptr;
   const Real* below = r + 1 < rows ? tile.row(l, r + 1) : nullptr;
   const Real* far_below = r + 3 < rows ? tile.row(l, r + 3) : nullptr;
-  if (below == nullptr) {
-    for (std::int64_t i = 0; i < cols; ++i) {
-      out[i] = far_above != nullptr ? beyond(far_above[i], above[i]) : above[i];
-    }
+  if (below == nullptr && far_above == nullptr) {
+    std::copy_n(above, cols, out);
+  } else if (below == nullptr) {
+    for (std::int64_t i = 0; i < cols; ++i) out[i] = beyond(far_above[i], above[i]);
   } else if (far_above == nullptr || far_below == nullptr) {
     for (std::int64_t i = 0; i < cols; ++i) out[i] = between(above[i], below[i]);
   } else {
@@ -201,9 +212,11 @@ void predict_across(Pyramid<Real>& tile, int l, std::int64_t r, Real* out) {
 // Codes of values that have predictions; values become what will come back. Returns whether some do
 // not hold; they are marked and come back as predicted.
 template <class Real, class Round>
-bool refine(const Grid<Real>& grid, const Real* predicted, std::int64_t count, Real* values,
-            std::int32_t* codes, std::uint8_t* missed, Round&& round) {
-  std::int32_t worst = 0;
+bool refine(const Grid<Real>& asked, const Real* __restrict predicted, std::int64_t count,
+            Real* __restrict values, std::int32_t* __restrict codes,
+            std::uint8_t* __restrict missed, Round&& round) {
+  const Grid<Real> grid = asked;
+  std::int32_t any = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int32_t code = nearest((values[i] - predicted[i]) * grid.inverse);
     const Real back = moved(predicted[i], code, grid);
@@ -211,10 +224,10 @@ bool refine(const Grid<Real>& grid, const Real* predicted, std::int64_t count, R
     const bool good = (off < 0 ? -off : off) <= grid.bound;
     codes[i] = good ? code : 0;
     values[i] = good ? back : moved(predicted[i], 0, grid);
+    any |= good ? 0 : 1;
     missed[i] = good ? 0 : 1;
-    worst |= good ? 0 : 1;
   }
-  return worst != 0;
+  return any != 0;
 }
 
 // Visits a tile's values from coarse to fine: visit(predictions, count, values, level, row, first
@@ -249,10 +262,9 @@ void for_each_between(Pyramid<Real>& tile, bool encode, Visit&& visit) {
 
 template <class Real>
 bool predict_between(DType dtype, const Grid<Real>& grid, std::int64_t rows, std::int64_t cols,
-                     const Real* values, std::int32_t& before, std::int32_t* codes,
+                     Real* values, std::int32_t& before, std::int32_t* codes,
                      std::uint8_t* kept) {
-  Pyramid<Real> tile(rows, cols);
-  std::copy_n(values, rows * cols, tile.level[0]);
+  Pyramid<Real> tile(rows, cols, values);
   for (int l = 1; l <= kLevels; ++l) {
     for (std::int64_t r = 0; r < tile.rows[l]; ++r) {
       const Real* from = tile.row(l - 1, 2 * r);
@@ -301,7 +313,7 @@ bool predict_between(DType dtype, const Grid<Real>& grid, std::int64_t rows, std
 template <class Real>
 void restore_between(const Grid<Real>& grid, std::int64_t rows, std::int64_t cols,
                      std::int32_t* codes, std::int32_t& before, Real* values) {
-  Pyramid<Real> tile(rows, cols);
+  Pyramid<Real> tile(rows, cols, values);
   const std::int64_t coarse_rows = tile.rows[kLevels], coarse_cols = tile.cols[kLevels];
   const std::int64_t coarse = coarse_rows * coarse_cols;
   sum_differences<false>(coarse_rows, coarse_cols, before, codes);
@@ -315,14 +327,14 @@ void restore_between(const Grid<Real>& grid, std::int64_t rows, std::int64_t col
                      }
                      codes += count;
                    });
-  std::copy_n(tile.level[0], rows * cols, values);
 }
 
 // ---- a tile -------------------------------------------------------------------------------------
 
+// Returns whether some values do not hold; they are marked. `values` may change.
 template <class Real>
 bool predict_tile(Predictor predictor, DType dtype, const Grid<Real>& grid, std::int64_t rows,
-                  std::int64_t cols, const Real* values, std::int32_t& before, std::int32_t* codes,
+                  std::int64_t cols, Real* values, std::int32_t& before, std::int32_t* codes,
                   std::uint8_t* kept) {
   if (predictor == kBetween) {
     return predict_between(dtype, grid, rows, cols, values, before, codes, kept);
@@ -353,37 +365,48 @@ class Choice {
 
   template <class Real>
   void look_at(const Real* values, std::int64_t rows, std::int64_t cols, const Grid<Real>& grid) {
+    std::int32_t row[kTileCols], above[kTileCols], off[kTileCols];
     if (rows < 3) {
+      codes_in(values, cols, grid, row);
       for (std::int64_t i = 2; i + 1 < cols; i += 2) {
-        const Real* v = values + i;
-        const std::int32_t step = less(code_in(v[0], grid), code_in(v[-1], grid));
+        const std::int32_t step = less(row[i], row[i - 1]);
         count(kRowsPredictor, step);
         count(kLorenzo, step);
-        if (smooth_) count(kBetween, code_in(v[0] - between(v[-1], v[1]), grid));
+        const Real middle = between(values[i - 1], values[i + 1]);
+        if (smooth_) count(kBetween, code_in(values[i] - middle, grid));
       }
       return;
     }
-    for (std::int64_t r = 1; r + 1 < rows; r += 16) {
-      const bool wide = r >= 3 && r + 3 < rows;
+    for (std::int64_t r = rows > 12 ? 9 : 1; r + 1 < rows; r += 16) {
+      const Real* v = values + r * cols;
+      codes_in(v, cols, grid, row);
+      codes_in(v - cols, cols, grid, above);
+      if (smooth_) {
+        Real missed[kTileCols];
+        const std::int64_t far = r >= 3 && r + 3 < rows ? 3 * cols : 0;
+        for (std::int64_t i = 0; i < cols; ++i) {
+          missed[i] = v[i] - (far == 0 ? between(v[i - cols], v[i + cols])
+                                       : between(v[i - far], v[i - cols], v[i + cols], v[i + far]));
+        }
+        codes_in(missed, cols, grid, off);
+      }
       for (std::int64_t i = 1; i < cols; ++i) {
-        const Real* v = values + r * cols + i;
-        const Real *above = v - cols, *below = v + cols;
-        const std::int32_t step = less(code_in(v[0], grid), code_in(v[-1], grid));
+        const std::int32_t step = less(row[i], row[i - 1]);
         count(kRowsPredictor, step);
-        count(kLorenzo, less(step, less(code_in(above[0], grid), code_in(above[-1], grid))));
-        if (!smooth_) continue;
-        const Real predicted = wide ? between(above[-2 * cols], *above, *below, below[2 * cols])
-                                    : between(*above, *below);
-        count(kBetween, code_in(v[0] - predicted, grid));
+        count(kLorenzo, less(step, less(above[i], above[i - 1])));
+        if (smooth_) count(kBetween, off[i]);
       }
     }
   }
 
   Predictor best() const {
     Predictor best = kRowsPredictor;
+    std::uint64_t least = cost(best);
     for (const Predictor other : {kLorenzo, kBetween}) {
       if (other == kBetween && !smooth_) continue;
-      if (cost(other) < cost(best)) best = other;
+      const std::uint64_t bits = cost(other);
+      if (bits < least) best = other;
+      least = std::min(least, bits);
     }
     return best;
   }
@@ -394,6 +417,11 @@ class Choice {
   static std::int32_t code_in(Real value, const Grid<Real>& grid) {
     const Real scaled = value * grid.inverse;
     return (scaled < 0 ? -scaled : scaled) <= kMaxCode<Real> ? nearest(scaled) : 1 << 30;
+  }
+  template <class Real>
+  static void codes_in(const Real* values, std::int64_t count, const Grid<Real>& grid,
+                       std::int32_t* __restrict codes) {
+    for (std::int64_t i = 0; i < count; ++i) codes[i] = code_in(values[i], grid);
   }
   void count(Predictor predictor, std::int32_t code) {
     const std::uint32_t coded = zigzag(unsigned_of(code));
@@ -422,53 +450,98 @@ class Choice {
 
 // ---- codes and their bytes ----------------------------------------------------------------------
 
-constexpr std::int64_t kGroup = 8;  // bytes that are left out together where all are 0
+// How many bits a zigzag number gets; those from the last of these bits on are escapes. An escape of
+// 4 bits has a byte more, and past the last of that, as with 8 and 16 bits, the code itself, i32.
+enum Width : std::uint8_t { kHalf, kByte, kTwoBytes, kLastWidth = kTwoBytes };
+constexpr std::uint32_t kEscapes[] = {0xf, 0xff, 0xffff};
+constexpr std::uint32_t kPastMore = kEscapes[kHalf] + 0xff;
 
-// Zigzag numbers from these on are stored apart, in the order of their places.
-constexpr std::uint32_t kEscape8 = 0xff, kEscape16 = 0xffff;
-
-inline std::int64_t count_above(const std::int32_t* codes, std::int64_t count,
-                                std::uint32_t escape) {
-  std::uint32_t above = 0;
-  for (std::int64_t i = 0; i < count; ++i) above += zigzag(unsigned_of(codes[i])) >= escape ? 1 : 0;
-  return above;
+constexpr std::int64_t kGroup = 4;  // bytes that are left out together where all are 0
+constexpr std::int64_t kWord = 8;   // bytes that are looked at together
+inline std::int64_t plane_bytes(Width width, std::int64_t count) {
+  return width == kHalf ? (count + 1) / 2 : count;
 }
 
-// With 0 up to a whole group.
-inline void split_codes(const std::int32_t* codes, std::int64_t count, bool wide, std::uint8_t* low,
-                        std::uint8_t* high) {
-  const std::uint32_t escape = wide ? kEscape16 : kEscape8;
-  for (std::int64_t i = count; i % kGroup != 0; ++i) low[i] = high[i] = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    low[i] = static_cast<std::uint8_t>(std::min(zigzag(unsigned_of(codes[i])), escape));
-  }
-  if (!wide) return;
-  for (std::int64_t i = 0; i < count; ++i) {
-    high[i] = static_cast<std::uint8_t>(std::min(zigzag(unsigned_of(codes[i])), escape) >> 8);
+// A part's codes, in bytes.
+struct Planes {
+  static constexpr std::int64_t kRoom = (kPartValues + kWord) / kWord * kWord;
+  alignas(64) std::uint8_t low[kRoom];   // two codes of 4 bits, the first lowest, or one of 8
+  alignas(64) std::uint8_t high[kRoom];  // what codes of 16 bits have beside
+  alignas(64) std::uint8_t more[kRoom];  // of escapes of 4 bits, in the order of their places
+};
+
+inline std::int64_t count_from(const std::int32_t* codes, std::int64_t count, std::uint32_t least) {
+  std::uint32_t found = 0;
+  for (std::int64_t i = 0; i < count; ++i) found += zigzag(unsigned_of(codes[i])) >= least ? 1 : 0;
+  return found;
+}
+
+// Calls visit(place of a code) for the escapes.
+template <class Visit>
+void for_each_escape(const Planes& planes, Width width, std::int64_t count, Visit&& visit) {
+  for (std::int64_t i = 0; i < plane_bytes(width, count); i += kWord) {
+    std::uint64_t bytes, beside;
+    std::memcpy(&bytes, planes.low + i, kWord);
+    if (width == kTwoBytes) {
+      std::memcpy(&beside, planes.high + i, kWord);
+      bytes &= beside;
+    }
+    // The lowest bit of every four, or eight, that are all 1.
+    bytes &= bytes >> 1;
+    bytes &= bytes >> 2;
+    if (width != kHalf) bytes &= bytes >> 4;
+    bytes &= width == kHalf ? 0x1111111111111111u : 0x0101010101010101u;
+    for (; bytes != 0; bytes &= bytes - 1) {
+      const int bit = std::countr_zero(bytes);
+      visit(width == kHalf ? 2 * i + bit / 4 : i + bit / 8);
+    }
   }
 }
 
-// False unless `escapes` has as many codes as are missing.
-inline bool join_codes(const std::uint8_t* low, const std::uint8_t* high, bool wide,
-                       std::int64_t count, std::span<const std::byte> escapes,
-                       std::int32_t* codes) {
-  const std::uint32_t escape = wide ? kEscape16 : kEscape8;
-  std::uint32_t missing = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint32_t coded = low[i] | (wide ? std::uint32_t{high[i]} << 8 : 0u);
-    missing += coded == escape ? 1 : 0;
-    codes[i] = static_cast<std::int32_t>(unzigzag(coded));
+// With 0 up to a whole word.
+inline void split_codes(const std::int32_t* codes, std::int64_t count, Width width, Planes& planes) {
+  const std::uint32_t escape = kEscapes[width];
+  const auto coded = [&](std::int64_t i) {
+    return std::min(zigzag(unsigned_of(codes[i])), escape);
+  };
+  const std::int64_t bytes = plane_bytes(width, count);
+  for (std::int64_t i = bytes; i < bytes + kWord && i < Planes::kRoom; ++i) {
+    planes.low[i] = planes.high[i] = 0;
   }
-  if (escapes.size() != 4 * std::size_t{missing}) return false;
-  const auto escaped = static_cast<std::int32_t>(unzigzag(escape));
-  const std::byte* from = escapes.data();
-  for (std::int64_t i = 0; missing > 0; ++i) {
-    if (codes[i] != escaped) continue;
-    std::memcpy(&codes[i], from, 4);
-    from += 4;
-    --missing;
+  if (width == kHalf) {
+    for (std::int64_t i = 0; i < count / 2; ++i) {
+      planes.low[i] = static_cast<std::uint8_t>(coded(2 * i) | coded(2 * i + 1) << 4);
+    }
+    if (count % 2 != 0) planes.low[bytes - 1] = static_cast<std::uint8_t>(coded(count - 1));
+    std::int64_t at = 0;
+    for_each_escape(planes, width, count, [&](std::int64_t i) {
+      const std::uint32_t beyond_half = zigzag(unsigned_of(codes[i])) - kEscapes[kHalf];
+      planes.more[at++] = static_cast<std::uint8_t>(std::min(beyond_half, 0xffu));
+    });
+    return;
   }
-  return true;
+  for (std::int64_t i = 0; i < count; ++i) planes.low[i] = static_cast<std::uint8_t>(coded(i));
+  if (width == kByte) return;
+  for (std::int64_t i = 0; i < count; ++i) planes.high[i] = static_cast<std::uint8_t>(coded(i) >> 8);
+}
+
+// Codes from their planes but for escapes.
+inline void join_codes(const Planes& planes, Width width, std::int64_t count,
+                       std::int32_t* __restrict codes) {
+  const auto code = [](std::uint32_t coded) { return static_cast<std::int32_t>(unzigzag(coded)); };
+  if (width == kHalf) {
+    for (std::int64_t i = 0; i < count / 2; ++i) {
+      codes[2 * i] = code(planes.low[i] & 15u);
+      codes[2 * i + 1] = code(planes.low[i] >> 4);
+    }
+    if (count % 2 != 0) codes[count - 1] = code(planes.low[count / 2] & 15u);
+  } else if (width == kByte) {
+    for (std::int64_t i = 0; i < count; ++i) codes[i] = code(planes.low[i]);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) {
+      codes[i] = code(planes.low[i] | std::uint32_t{planes.high[i]} << 8);
+    }
+  }
 }
 
 }  // namespace tuckfold::bounded::HWY_NAMESPACE

@@ -46,6 +46,20 @@ void load_tile(const FlatReader& in, const Tiling& tiling, const Tile& tile, Rea
   }
 }
 
+// While this part is worked on memory would idle: fetch the next.
+void fetch_tile(const FlatReader& in, const Tiling& tiling, std::int64_t which) {
+  if (which >= tiling.tiles()) return;
+  const Tile tile = tile_at(tiling, which);
+  const auto bytes = tile.cols * static_cast<std::int64_t>(size_bytes(in.dtype()));
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    const auto* row =
+        static_cast<const char*>(in.dense(tile.first + r * tiling.cols, tile.cols));
+    for (std::int64_t i = 0; row != nullptr && i < bytes; i += 64) {
+      __builtin_prefetch(row + i, 0, 2);
+    }
+  }
+}
+
 template <class Real>
 void store_tile(const FlatWriter& out, const Tiling& tiling, const Tile& tile, const Real* values) {
   alignas(64) std::byte narrowed[kTileCols * 8];
@@ -55,62 +69,67 @@ void store_tile(const FlatWriter& out, const Tiling& tiling, const Tile& tile, c
   }
 }
 
-// ---- codes in bytes -----------------------------------------------------------------------------
+// ---- planes in the payload ----------------------------------------------------------------------
 
-constexpr std::size_t kMaxGroups = kPartValues / kGroup + 1;
-
-std::size_t mask_bytes(std::int64_t count) {
-  return static_cast<std::size_t>((count + kGroup * 8 - 1) / (kGroup * 8));
+std::int64_t groups_of(std::int64_t bytes) { return (bytes + kGroup - 1) / kGroup; }
+std::size_t mask_bytes(std::int64_t bytes) {
+  return static_cast<std::size_t>((groups_of(bytes) + 7) / 8);
 }
 
-// Writes a bit for every group and the bytes of those that are not 0; returns the end. `bytes` has
-// 0 behind its `count` up to a whole group.
-std::byte* store_groups(const std::uint8_t* bytes, std::int64_t count, std::byte* to) {
-  const std::int64_t groups = (count + kGroup - 1) / kGroup;
+std::size_t stored_bytes(const std::uint8_t* plane, std::int64_t bytes) {
+  std::size_t present = 0;
+  for (std::int64_t g = 0; g < groups_of(bytes); ++g) {
+    std::uint32_t group;
+    std::memcpy(&group, plane + g * kGroup, kGroup);
+    present += group != 0 ? 1 : 0;
+  }
+  return mask_bytes(bytes) + present * kGroup;
+}
+
+// Writes a bit for every group and the bytes of those that are not 0; returns the end, behind which
+// kGroup bytes may have changed.
+std::byte* store_plane(const std::uint8_t* plane, std::int64_t bytes, std::byte* to) {
   std::byte* mask = to;
-  to += mask_bytes(count);
-  for (std::int64_t g = 0; g < groups; g += 8) {
+  to += mask_bytes(bytes);
+  for (std::int64_t g = 0; g < groups_of(bytes); g += 8) {
     unsigned bits = 0;
-    const std::int64_t some = std::min<std::int64_t>(8, groups - g);
+    const std::int64_t some = std::min<std::int64_t>(8, groups_of(bytes) - g);
     for (std::int64_t i = 0; i < some; ++i) {
-      std::uint64_t group;
-      std::memcpy(&group, bytes + (g + i) * kGroup, kGroup);
-      if (group == 0) continue;
+      std::uint32_t group;
+      std::memcpy(&group, plane + (g + i) * kGroup, kGroup);
+      const unsigned present = group != 0 ? 1 : 0;
       std::memcpy(to, &group, kGroup);
-      to += kGroup;
-      bits |= 1u << i;
+      to += present * kGroup;
+      bits |= present << i;
     }
     mask[g / 8] = static_cast<std::byte>(bits);
   }
   return to;
 }
 
-std::size_t groups_bytes(const std::uint8_t* bytes, std::int64_t count) {
-  std::size_t present = 0;
-  for (std::int64_t i = 0; i < count; i += kGroup) {
-    std::uint64_t group;
-    std::memcpy(&group, bytes + i, kGroup);
-    present += group != 0 ? 1 : 0;
-  }
-  return mask_bytes(count) + present * kGroup;
-}
-
-// Reads what store_groups wrote; false where the payload ends too early.
-bool load_groups(std::span<const std::byte>& from, std::int64_t count, std::uint8_t* bytes) {
-  const std::size_t front = mask_bytes(count);
+// Reads what store_plane wrote, with 0 up to a whole word; false where the payload ends too early.
+bool load_plane(std::span<const std::byte>& from, std::int64_t bytes, std::uint8_t* plane) {
+  alignas(64) std::byte present[Planes::kRoom + 8 * kGroup];
+  const std::size_t front = mask_bytes(bytes);
   if (from.size() < front) return false;
   const std::byte* mask = from.data();
-  from = from.subspan(front);
-  const std::int64_t groups = (count + kGroup - 1) / kGroup;
-  for (std::int64_t g = 0; g < groups; ++g) {
-    std::uint64_t group = 0;
-    if ((static_cast<unsigned>(mask[g / 8]) >> (g % 8) & 1u) != 0) {
-      if (from.size() < kGroup) return false;
-      std::memcpy(&group, from.data(), kGroup);
-      from = from.subspan(kGroup);
-    }
-    std::memcpy(bytes + g * kGroup, &group, kGroup);
+  std::size_t size = 0;
+  for (std::size_t i = 0; i < front; ++i) {
+    size += static_cast<std::size_t>(std::popcount(static_cast<unsigned>(mask[i]))) * kGroup;
   }
+  if (from.size() - front < size || size > Planes::kRoom) return false;
+  std::memcpy(present, from.data() + front, size);
+  const std::byte* next = present;
+  for (std::int64_t g = 0; g < groups_of(bytes); ++g) {
+    const std::uint32_t bit = static_cast<unsigned>(mask[g / 8]) >> (g % 8) & 1u;
+    std::uint32_t group;
+    std::memcpy(&group, next, kGroup);
+    group &= 0 - bit;
+    std::memcpy(plane + g * kGroup, &group, kGroup);
+    next += bit * kGroup;
+  }
+  for (std::int64_t i = groups_of(bytes) * kGroup; i % kWord != 0; ++i) plane[i] = 0;
+  from = from.subspan(front + size);
   return true;
 }
 
@@ -118,8 +137,9 @@ bool load_groups(std::span<const std::byte>& from, std::int64_t count, std::uint
 struct PartFront {
   std::uint8_t predictor;
   std::uint8_t grid;
-  std::uint16_t wide;       // 1: codes have a second byte
-  std::uint32_t escapes;    // codes that do not fit, i32 each
+  std::uint8_t width;       // of codes: 4, 8 or 16 bits
+  std::uint8_t unused;      // 0
+  std::uint32_t escapes;    // codes stored as they are, i32 each
   std::uint32_t kept_runs;  // runs of values stored as they are, 8 bytes each and the values
 };
 static_assert(sizeof(PartFront) == 12);
@@ -184,8 +204,8 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
                          std::int64_t part, std::byte* out) {
   alignas(64) Real values[kPartValues];
   alignas(64) std::int32_t codes[kPartValues];
-  alignas(64) std::uint8_t low[kMaxGroups * kGroup], high[kMaxGroups * kGroup];
   alignas(64) std::uint8_t kept[kPartValues];
+  Planes planes;
   const std::size_t width = size_bytes(job.dtype);
   const std::int64_t first = part * tiling.together;
   const std::int64_t last = std::min(first + tiling.together, tiling.tiles());
@@ -222,38 +242,50 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
   bool any_kept = false;
   for (std::int64_t t = first; t < last; ++t) {
     const Tile tile = tile_at(tiling, t);
+    fetch_tile(in, tiling, t + last - first);
     any_kept |= predict_tile(static_cast<Predictor>(front.predictor), job.dtype, grid, tile.rows,
                              tile.cols, values + at, before, codes + at, kept + at);
     at += tile.elems();
   }
 
-  const std::int64_t wide = count_above(codes, count, kEscape8);
-  front.wide = wide * 64 > count ? 1 : 0;
-  front.escapes =
-      static_cast<std::uint32_t>(front.wide == 0 ? wide : count_above(codes, count, kEscape16));
-  split_codes(codes, count, front.wide != 0, low, high);
-  std::size_t size = sizeof(PartFront) + groups_bytes(low, count) + 4 * std::size_t{front.escapes};
-  if (front.wide != 0) {
-    size += groups_bytes(high, count);
-  }
+  // Escapes are dear; a few are worth codes of half the width.
+  const std::int64_t past_half = count_from(codes, count, kEscapes[kHalf]);
+  const std::int64_t past_byte = count_from(codes, count, kEscapes[kByte]);
+  const Width width_of_codes = past_half * 8 <= count    ? kHalf
+                               : past_byte * 64 <= count ? kByte
+                                                         : kTwoBytes;
+  const std::int64_t plane = plane_bytes(width_of_codes, count);
+  front.width = width_of_codes;
+  front.escapes = static_cast<std::uint32_t>(
+      width_of_codes == kHalf   ? count_from(codes, count, kPastMore)
+      : width_of_codes == kByte ? past_byte
+                                : count_from(codes, count, kEscapes[kTwoBytes]));
+  split_codes(codes, count, width_of_codes, planes);
+  std::size_t size = sizeof(PartFront) + stored_bytes(planes.low, plane) + 4 * std::size_t{front.escapes};
+  if (width_of_codes == kHalf) size += static_cast<std::size_t>(past_half);
+  if (width_of_codes == kTwoBytes) size += stored_bytes(planes.high, plane);
   if (any_kept) {
     for_each_kept(kept, count, [&](Run run) {
       ++front.kept_runs;
       size += sizeof(Run) + run.count * width;
     });
   }
-  if (size >= static_cast<std::size_t>(count) * width) return keep();
+  if (size + kGroup > static_cast<std::size_t>(count) * width) return keep();
 
   std::memcpy(out, &front, sizeof(front));
-  std::byte* to = store_groups(low, count, out + sizeof(front));
-  if (front.wide != 0) to = store_groups(high, count, to);
+  std::byte* to = store_plane(planes.low, plane, out + sizeof(front));
+  if (width_of_codes == kTwoBytes) to = store_plane(planes.high, plane, to);
+  if (width_of_codes == kHalf) {
+    std::memcpy(to, planes.more, static_cast<std::size_t>(past_half));
+    to += past_half;
+  }
   if (front.escapes > 0) {
-    const std::uint32_t escape = front.wide == 0 ? kEscape8 : kEscape16;
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (zigzag(static_cast<std::uint32_t>(codes[i])) < escape) continue;
+    const std::uint32_t least = width_of_codes == kHalf ? kPastMore : 0;
+    for_each_escape(planes, width_of_codes, count, [&](std::int64_t i) {
+      if (zigzag(unsigned_of(codes[i])) < least) return;
       std::memcpy(to, &codes[i], 4);
       to += 4;
-    }
+    });
   }
   if (any_kept) {
     for_each_kept(kept, count, [&](Run run) {
@@ -275,12 +307,47 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
   return size;
 }
 
+// Reads planes and escapes; false if the payload ends too early or has escapes to spare.
+bool load_codes(std::span<const std::byte>& from, Width width, std::size_t escapes,
+                std::int64_t count, Planes& planes, std::int32_t* codes) {
+  const std::int64_t bytes = plane_bytes(width, count);
+  if (!load_plane(from, bytes, planes.low)) return false;
+  if (width == kTwoBytes && !load_plane(from, bytes, planes.high)) return false;
+  join_codes(planes, width, count, codes);
+  std::size_t places = 0;
+  bool good = true;
+  for_each_escape(planes, width, count, [&](std::int64_t i) {
+    good = good && i < count;
+    ++places;
+  });
+  const std::size_t more = width == kHalf ? places : 0;
+  if (!good || from.size() < more || (from.size() - more) / 4 < escapes) return false;
+  const std::byte *next_more = from.data(), *next = from.data() + more;
+  std::size_t left = escapes;
+  for_each_escape(planes, width, count, [&](std::int64_t i) {
+    if (width == kHalf) {
+      const auto beyond_half = static_cast<std::uint32_t>(*next_more++);
+      codes[i] = static_cast<std::int32_t>(unzigzag(kEscapes[kHalf] + beyond_half));
+      if (beyond_half < 0xff) return;
+    }
+    if (left == 0) {
+      good = false;
+      return;
+    }
+    std::memcpy(&codes[i], next, 4);
+    next += 4;
+    --left;
+  });
+  from = from.subspan(more + 4 * escapes);
+  return good && left == 0;
+}
+
 template <class Real>
 bool unpack_part_as(const Job& job, const Tiling& tiling, std::span<const std::byte> from,
                     const FlatWriter& out, std::int64_t part) {
   alignas(64) Real values[kTileRows * kTileCols];
   alignas(64) std::int32_t codes[kPartValues];
-  alignas(64) std::uint8_t low[kMaxGroups * kGroup], high[kMaxGroups * kGroup];
+  Planes planes;
   const std::size_t width = size_bytes(job.dtype);
   const std::int64_t first = part * tiling.together;
   const std::int64_t last = std::min(first + tiling.together, tiling.tiles());
@@ -309,15 +376,12 @@ bool unpack_part_as(const Job& job, const Tiling& tiling, std::span<const std::b
   if (from.size() < sizeof(front)) return false;
   std::memcpy(&front, from.data(), sizeof(front));
   from = from.subspan(sizeof(front));
-  if (front.predictor > kLastPredictor || front.grid >= kGrids || front.wide > 1) return false;
-  if (!load_groups(from, count, low)) return false;
-  if (front.wide != 0 && !load_groups(from, count, high)) return false;
-  if (from.size() / 4 < front.escapes) return false;
-  if (!join_codes(low, high, front.wide != 0, count, from.first(4 * std::size_t{front.escapes}),
-                  codes)) {
+  if (front.predictor > kLastPredictor || front.grid >= kGrids || front.width > kLastWidth) {
     return false;
   }
-  from = from.subspan(4 * std::size_t{front.escapes});
+  if (!load_codes(from, static_cast<Width>(front.width), front.escapes, count, planes, codes)) {
+    return false;
+  }
   const Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, front.grid);
   std::int32_t before = 0;
   std::int64_t at = 0;
