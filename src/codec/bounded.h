@@ -80,7 +80,7 @@ bool unpack_chunks(const Job& job, const std::byte* headers, const std::byte* fr
 
 inline constexpr std::int64_t kTileRows = 33, kTileCols = 513;
 inline constexpr std::int64_t kPartValues = kTileRows * kTileCols;  // at most, in one part
-inline constexpr std::size_t kPartHeaderBytes = 4;                      // its payload's bytes
+inline constexpr std::size_t kPartHeaderBytes = 4;                  // its payload's bytes
 
 // A tensor as planes of the last two axes that are longer than 1, cut evenly into tiles.
 struct Tiling {

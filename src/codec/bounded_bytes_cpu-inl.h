@@ -146,7 +146,8 @@ void sum_differences(std::int64_t rows, std::int64_t cols, std::int32_t& before,
 
 // ---- between ------------------------------------------------------------------------------------
 
-constexpr int kLevels = 5;  // from every value to every 32nd
+constexpr int kLevels = 5;           // from every value to every 32nd
+constexpr std::int64_t kSlack = 16;  // elements behind a row that kernels may touch
 
 // Every 2^l-th row and column of a tile, for l = 0 … kLevels; the first are the tile itself.
 template <class Real>
@@ -167,7 +168,7 @@ struct Pyramid {
 
   std::int64_t rows[kLevels + 1], cols[kLevels + 1];
   Real* level[kLevels + 1];
-  alignas(64) Real storage[kTileRows * kTileCols / 2];
+  alignas(64) Real storage[kTileRows * kTileCols / 2 + kSlack];
 };
 
 // Predictions of `count` values half way between `known` ones, of which there are at least as many.
@@ -214,7 +215,7 @@ void predict_across(Pyramid<Real>& tile, int l, std::int64_t r, Real* __restrict
 template <class Real, class Round>
 bool refine(const Grid<Real>& asked, const Real* __restrict predicted, std::int64_t count,
             Real* __restrict values, std::int32_t* __restrict codes,
-            std::uint8_t* __restrict missed, Round&& round) {
+            std::int32_t* __restrict missed, Round&& round) {
   const Grid<Real> grid = asked;
   std::int32_t any = 0;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -230,11 +231,53 @@ bool refine(const Grid<Real>& asked, const Real* __restrict predicted, std::int6
   return any != 0;
 }
 
+// The same for f32. Rows are short, so that their ends are worth a vector too: it may read, and
+// write back, up to kSlack elements behind them.
+HWY_ATTR inline bool refine_f32(const Grid<float>& grid, const float* predicted, std::int64_t count,
+                                float* values, std::int32_t* codes, std::int32_t* missed) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto inverse = hn::Set(d, grid.inverse), half = hn::Set(d, grid.half);
+  const auto bound = hn::Set(d, grid.bound), to_integer = hn::Set(d, kToInteger<float>);
+  auto any = hn::Zero(di);
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    const auto wanted = hn::FirstN(d, static_cast<std::size_t>(std::min(lanes, count - i)));
+    const auto v = hn::LoadU(d, values + i), p = hn::LoadU(d, predicted + i);
+    const auto scaled = hn::Mul(hn::Sub(v, p), inverse);
+    auto code = hn::Sub(hn::BitCast(di, hn::Add(scaled, to_integer)), hn::BitCast(di, to_integer));
+    const auto back = hn::Add(p, hn::Mul(hn::ConvertTo(d, hn::Add(code, code)), half));
+    const auto good = hn::Le(hn::Abs(hn::Sub(v, back)), bound);
+    code = hn::IfThenElseZero(hn::RebindMask(di, good), code);
+    const auto same = hn::Add(p, hn::Mul(hn::Zero(d), half));
+    const auto result = hn::IfThenElse(good, back, same);
+    hn::StoreU(hn::IfThenElse(wanted, result, v), d, values + i);
+    hn::StoreU(code, di, codes + i);
+    const auto bad = hn::VecFromMask(di, hn::RebindMask(di, hn::AndNot(good, wanted)));
+    hn::StoreU(bad, di, missed + i);
+    any = hn::Or(any, bad);
+  }
+  return !hn::AllTrue(di, hn::Eq(any, hn::Zero(di)));
+}
+
+inline bool refine_as(DType dtype, const Grid<float>& grid, const float* predicted,
+                      std::int64_t count, float* values, std::int32_t* codes,
+                      std::int32_t* missed) {
+  if (dtype == DType::F32) return refine_f32(grid, predicted, count, values, codes, missed);
+  return with_rounding(dtype, [&](auto&& round) {
+    return refine(grid, predicted, count, values, codes, missed, round);
+  });
+}
+inline bool refine_as(DType, const Grid<double>& grid, const double* predicted, std::int64_t count,
+                      double* values, std::int32_t* codes, std::int32_t* missed) {
+  return refine(grid, predicted, count, values, codes, missed, [](double back) { return back; });
+}
+
 // Visits a tile's values from coarse to fine: visit(predictions, count, values, level, row, first
 // column, step between columns); `values` are read and written.
 template <class Real, class Visit>
 void for_each_between(Pyramid<Real>& tile, bool encode, Visit&& visit) {
-  alignas(64) Real predicted[kTileCols], odd[kTileCols];
+  alignas(64) Real predicted[kTileCols + kSlack] = {}, odd[kTileCols + kSlack] = {};
   for (int l = kLevels - 1; l >= 0; --l) {
     const std::int64_t count = tile.cols[l] / 2, known_count = tile.cols[l + 1];
     for (std::int64_t r = 0; r < tile.rows[l + 1]; ++r) {
@@ -262,8 +305,7 @@ void for_each_between(Pyramid<Real>& tile, bool encode, Visit&& visit) {
 
 template <class Real>
 bool predict_between(DType dtype, const Grid<Real>& grid, std::int64_t rows, std::int64_t cols,
-                     Real* values, std::int32_t& before, std::int32_t* codes,
-                     std::uint8_t* kept) {
+                     Real* values, std::int32_t& before, std::int32_t* codes, std::uint8_t* kept) {
   Pyramid<Real> tile(rows, cols, values);
   for (int l = 1; l <= kLevels; ++l) {
     for (std::int64_t r = 0; r < tile.rows[l]; ++r) {
@@ -273,14 +315,15 @@ bool predict_between(DType dtype, const Grid<Real>& grid, std::int64_t rows, std
     }
   }
   bool any_kept = false;
-  const auto mark = [&](const std::uint8_t* missed, std::int64_t count, int l, std::int64_t r,
+  const auto mark = [&](const auto* missed, std::int64_t count, int l, std::int64_t r,
                         std::int64_t first, std::int64_t step) {
     any_kept = true;
     for (std::int64_t i = 0; i < count; ++i) {
       if (missed[i] != 0) kept[(r << l) * cols + ((first + i * step) << l)] = 1;
     }
   };
-  std::uint8_t missed[kTileCols] = {};
+  std::int32_t
+      missed[kTileCols + kSlack];  // as wide as a value, so that loops have one vector for each
   const std::int64_t coarse_rows = tile.rows[kLevels], coarse_cols = tile.cols[kLevels];
   const std::int64_t coarse = coarse_rows * coarse_cols;
   std::uint8_t missed_coarse[kTileCols] = {};
@@ -292,21 +335,14 @@ bool predict_between(DType dtype, const Grid<Real>& grid, std::int64_t rows, std
   for (std::int64_t i = 0; i < coarse; ++i) tile.level[kLevels][i] = value_of(codes[i], grid);
   take_differences<false>(coarse_rows, coarse_cols, before, codes);
   codes += coarse;
-  const auto run = [&](auto&& round) {
-    for_each_between(tile, true,
-                     [&](const Real* predicted, std::int64_t count, Real* some, int l,
-                         std::int64_t r, std::int64_t first, std::int64_t step) {
-                       if (refine(grid, predicted, count, some, codes, missed, round)) {
-                         mark(missed, count, l, r, first, step);
-                       }
-                       codes += count;
-                     });
-  };
-  if constexpr (std::is_same_v<Real, double>) {
-    run([](double value) { return value; });
-  } else {
-    with_rounding(dtype, run);
-  }
+  for_each_between(tile, true,
+                   [&](const Real* predicted, std::int64_t count, Real* some, int l, std::int64_t r,
+                       std::int64_t first, std::int64_t step) {
+                     if (refine_as(dtype, grid, predicted, count, some, codes, missed)) {
+                       mark(missed, count, l, r, first, step);
+                     }
+                     codes += count;
+                   });
   return any_kept;
 }
 
@@ -450,8 +486,9 @@ class Choice {
 
 // ---- codes and their bytes ----------------------------------------------------------------------
 
-// How many bits a zigzag number gets; those from the last of these bits on are escapes. An escape of
-// 4 bits has a byte more, and past the last of that, as with 8 and 16 bits, the code itself, i32.
+// How many bits a zigzag number gets; those from the last of these bits on are escapes. An escape
+// of 4 bits has a byte more, and past the last of that, as with 8 and 16 bits, the code itself,
+// i32.
 enum Width : std::uint8_t { kHalf, kByte, kTwoBytes, kLastWidth = kTwoBytes };
 constexpr std::uint32_t kEscapes[] = {0xf, 0xff, 0xffff};
 constexpr std::uint32_t kPastMore = kEscapes[kHalf] + 0xff;
@@ -464,7 +501,7 @@ inline std::int64_t plane_bytes(Width width, std::int64_t count) {
 
 // A part's codes, in bytes.
 struct Planes {
-  static constexpr std::int64_t kRoom = (kPartValues + kWord) / kWord * kWord;
+  static constexpr std::int64_t kRoom = (kPartValues + 64) / kWord * kWord;
   alignas(64) std::uint8_t low[kRoom];   // two codes of 4 bits, the first lowest, or one of 8
   alignas(64) std::uint8_t high[kRoom];  // what codes of 16 bits have beside
   alignas(64) std::uint8_t more[kRoom];  // of escapes of 4 bits, in the order of their places
@@ -498,31 +535,57 @@ void for_each_escape(const Planes& planes, Width width, std::int64_t count, Visi
   }
 }
 
-// With 0 up to a whole word.
-inline void split_codes(const std::int32_t* codes, std::int64_t count, Width width, Planes& planes) {
-  const std::uint32_t escape = kEscapes[width];
-  const auto coded = [&](std::int64_t i) {
-    return std::min(zigzag(unsigned_of(codes[i])), escape);
-  };
-  const std::int64_t bytes = plane_bytes(width, count);
-  for (std::int64_t i = bytes; i < bytes + kWord && i < Planes::kRoom; ++i) {
-    planes.low[i] = planes.high[i] = 0;
+// Halves, and what escapes have beside. The first `count` of `narrow` change.
+HWY_ATTR inline void split_halves(const std::int32_t* codes, std::int64_t count,
+                                  std::uint8_t* narrow, Planes& planes) {
+  const hn::ScalableTag<std::uint32_t> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<std::uint8_t, decltype(d)> d8;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto escape = hn::Set(d, kEscapes[kHalf]), most = hn::Set(d, 0xffu);
+  std::int64_t i = 0, found = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto code = hn::LoadU(di, codes + i);
+    const auto coded =
+        hn::Xor(hn::BitCast(d, hn::ShiftLeft<1>(code)), hn::BitCast(d, hn::BroadcastSignBit(code)));
+    const auto half = hn::Min(coded, escape);
+    hn::StoreU(hn::TruncateTo(d8, half), d8, narrow + i);
+    const auto is_escape = hn::Eq(half, escape);
+    const auto more = hn::Min(hn::Sub(coded, escape), most);
+    hn::StoreU(hn::TruncateTo(d8, hn::Compress(more, is_escape)), d8, planes.more + found);
+    found += static_cast<std::int64_t>(hn::CountTrue(d, is_escape));
   }
+  for (; i < count; ++i) {
+    const std::uint32_t coded = zigzag(unsigned_of(codes[i]));
+    narrow[i] = static_cast<std::uint8_t>(std::min(coded, kEscapes[kHalf]));
+    if (coded < kEscapes[kHalf]) continue;
+    planes.more[found++] = static_cast<std::uint8_t>(std::min(coded - kEscapes[kHalf], 0xffu));
+  }
+  for (i = 0; i < count / 2; ++i) {
+    std::uint16_t pair;
+    std::memcpy(&pair, narrow + 2 * i, 2);
+    planes.low[i] = static_cast<std::uint8_t>(pair | pair >> 4);
+  }
+  if (count % 2 != 0) planes.low[count / 2] = narrow[count - 1];
+}
+
+// With 0 up to a whole word.
+inline void split_codes(const std::int32_t* codes, std::int64_t count, Width width,
+                        Planes& planes) {
+  const std::int64_t bytes = plane_bytes(width, count);
+  for (std::int64_t i = bytes; i % kWord != 0; ++i) planes.low[i] = 0;
   if (width == kHalf) {
-    for (std::int64_t i = 0; i < count / 2; ++i) {
-      planes.low[i] = static_cast<std::uint8_t>(coded(2 * i) | coded(2 * i + 1) << 4);
-    }
-    if (count % 2 != 0) planes.low[bytes - 1] = static_cast<std::uint8_t>(coded(count - 1));
-    std::int64_t at = 0;
-    for_each_escape(planes, width, count, [&](std::int64_t i) {
-      const std::uint32_t beyond_half = zigzag(unsigned_of(codes[i])) - kEscapes[kHalf];
-      planes.more[at++] = static_cast<std::uint8_t>(std::min(beyond_half, 0xffu));
-    });
+    split_halves(codes, count, planes.high, planes);
     return;
   }
+  const auto coded = [&](std::int64_t i) {
+    return std::min(zigzag(unsigned_of(codes[i])), kEscapes[width]);
+  };
   for (std::int64_t i = 0; i < count; ++i) planes.low[i] = static_cast<std::uint8_t>(coded(i));
   if (width == kByte) return;
-  for (std::int64_t i = 0; i < count; ++i) planes.high[i] = static_cast<std::uint8_t>(coded(i) >> 8);
+  for (std::int64_t i = bytes; i % kWord != 0; ++i) planes.high[i] = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    planes.high[i] = static_cast<std::uint8_t>(coded(i) >> 8);
 }
 
 // Codes from their planes but for escapes.

@@ -52,8 +52,7 @@ void fetch_tile(const FlatReader& in, const Tiling& tiling, std::int64_t which) 
   const Tile tile = tile_at(tiling, which);
   const auto bytes = tile.cols * static_cast<std::int64_t>(size_bytes(in.dtype()));
   for (std::int64_t r = 0; r < tile.rows; ++r) {
-    const auto* row =
-        static_cast<const char*>(in.dense(tile.first + r * tiling.cols, tile.cols));
+    const auto* row = static_cast<const char*>(in.dense(tile.first + r * tiling.cols, tile.cols));
     for (std::int64_t i = 0; row != nullptr && i < bytes; i += 64) {
       __builtin_prefetch(row + i, 0, 2);
     }
@@ -202,8 +201,8 @@ std::size_t keep_part(const Tiling& tiling, const FlatReader& in, std::int64_t f
 template <class Real>
 std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader& in,
                          std::int64_t part, std::byte* out) {
-  alignas(64) Real values[kPartValues];
-  alignas(64) std::int32_t codes[kPartValues];
+  alignas(64) Real values[kPartValues + kSlack];
+  alignas(64) std::int32_t codes[kPartValues + kSlack];
   alignas(64) std::uint8_t kept[kPartValues];
   Planes planes;
   const std::size_t width = size_bytes(job.dtype);
@@ -257,11 +256,13 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
   const std::int64_t plane = plane_bytes(width_of_codes, count);
   front.width = width_of_codes;
   front.escapes = static_cast<std::uint32_t>(
-      width_of_codes == kHalf   ? count_from(codes, count, kPastMore)
+      past_byte == 0            ? 0
+      : width_of_codes == kHalf ? count_from(codes, count, kPastMore)
       : width_of_codes == kByte ? past_byte
                                 : count_from(codes, count, kEscapes[kTwoBytes]));
   split_codes(codes, count, width_of_codes, planes);
-  std::size_t size = sizeof(PartFront) + stored_bytes(planes.low, plane) + 4 * std::size_t{front.escapes};
+  std::size_t size =
+      sizeof(PartFront) + stored_bytes(planes.low, plane) + 4 * std::size_t{front.escapes};
   if (width_of_codes == kHalf) size += static_cast<std::size_t>(past_half);
   if (width_of_codes == kTwoBytes) size += stored_bytes(planes.high, plane);
   if (any_kept) {
