@@ -54,42 +54,21 @@ HWY_ATTR Real largest_finite(const Real* values, std::int64_t count) {
 }
 
 // Values as the tensor's elements: themselves, or narrowed into `buffer`.
+template <class Element>
+const void* narrow_elements(const float* values, std::int64_t count, void* buffer) {
+  auto* __restrict out = static_cast<Element*>(buffer);
+  for (std::int64_t i = 0; i < count; ++i) out[i] = narrowed(values[i], Element{});
+  return buffer;
+}
 inline const void* as_elements(DType dtype, const float* values, std::int64_t count, void* buffer) {
-  const auto narrow = [&]<class Element>(Element*, auto&& make) -> const void* {
-    auto* out = static_cast<Element*>(buffer);
-    for (std::int64_t i = 0; i < count; ++i) out[i] = make(values[i]);
-    return buffer;
-  };
   switch (dtype) {
-    case DType::F16: return narrow(static_cast<F16*>(nullptr), [](float v) { return to_f16(v); });
-    case DType::BF16:
-      return narrow(static_cast<BF16*>(nullptr), [](float v) { return to_bf16(v); });
-    case DType::U8:
-      return narrow(static_cast<std::uint8_t*>(nullptr),
-                    [](float v) { return static_cast<std::uint8_t>(as_u8(v)); });
+    case DType::F16: return narrow_elements<F16>(values, count, buffer);
+    case DType::BF16: return narrow_elements<BF16>(values, count, buffer);
+    case DType::U8: return narrow_elements<std::uint8_t>(values, count, buffer);
     default: return values;
   }
 }
 inline const void* as_elements(DType, const double* values, std::int64_t, void*) { return values; }
-
-// Calls run(round) with what the dtype does to a value.
-template <class Run>
-auto with_rounding(DType dtype, Run&& run) {
-  switch (dtype) {
-    case DType::F16: return run([](float value) { return as_f16(value); });
-    case DType::BF16: return run([](float value) { return as_bf16(value); });
-    case DType::U8: return run([](float value) { return as_u8(value); });
-    default: return run([](auto value) { return value; });
-  }
-}
-template <class Real>
-Real rounded(DType dtype, Real value) {
-  if constexpr (std::is_same_v<Real, double>) {
-    return value;
-  } else {
-    return with_rounding(dtype, [&](auto&& round) -> float { return round(value); });
-  }
-}
 
 // ---- whole codes: rows and lorenzo --------------------------------------------------------------
 
@@ -211,66 +190,34 @@ void predict_across(Pyramid<Real>& tile, int l, std::int64_t r, Real* __restrict
 }
 
 // Codes of values that have predictions; values become what will come back. Returns whether some do
-// not hold; they are marked and come back as predicted.
-template <class Real, class Round>
-bool refine(const Grid<Real>& asked, const Real* __restrict predicted, std::int64_t count,
-            Real* __restrict values, std::int32_t* __restrict codes,
-            std::int32_t* __restrict missed, Round&& round) {
-  const Grid<Real> grid = asked;
-  std::int32_t any = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int32_t code = nearest((values[i] - predicted[i]) * grid.inverse);
-    const Real back = moved(predicted[i], code, grid);
-    const Real off = values[i] - round(back);
-    const bool good = (off < 0 ? -off : off) <= grid.bound;
-    codes[i] = good ? code : 0;
-    values[i] = good ? back : moved(predicted[i], 0, grid);
-    any |= good ? 0 : 1;
-    missed[i] = good ? 0 : 1;
-  }
-  return any != 0;
-}
-
-// The same for f32. Rows are short, so that their ends are worth a vector too: it may read, and
-// write back, up to kSlack elements behind them.
-HWY_ATTR inline bool refine_f32(const Grid<float>& grid, const float* predicted, std::int64_t count,
-                                float* values, std::int32_t* codes, std::int32_t* missed) {
-  const hn::ScalableTag<float> d;
-  const hn::RebindToSigned<decltype(d)> di;
+// not hold; they are marked, and come back as predicted. Rows are short, so that their ends are
+// worth a vector too: it may read, and write back, kSlack elements behind them.
+template <class Real>
+HWY_ATTR bool refine(DType dtype, const Grid<Real>& grid, const Real* predicted, std::int64_t count,
+                     Real* values, std::int32_t* codes, std::int32_t* missed) {
+  const hn::ScalableTag<Real> d;
+  const hn::Rebind<std::int32_t, decltype(d)> di;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto inverse = hn::Set(d, grid.inverse), half = hn::Set(d, grid.half);
-  const auto bound = hn::Set(d, grid.bound), to_integer = hn::Set(d, kToInteger<float>);
+  const auto bound = hn::Set(d, grid.bound), one = hn::Set(d, Real{1});
   auto any = hn::Zero(di);
   for (std::int64_t i = 0; i < count; i += lanes) {
     const auto wanted = hn::FirstN(d, static_cast<std::size_t>(std::min(lanes, count - i)));
     const auto v = hn::LoadU(d, values + i), p = hn::LoadU(d, predicted + i);
-    const auto scaled = hn::Mul(hn::Sub(v, p), inverse);
-    auto code = hn::Sub(hn::BitCast(di, hn::Add(scaled, to_integer)), hn::BitCast(di, to_integer));
-    const auto back = hn::Add(p, hn::Mul(hn::ConvertTo(d, hn::Add(code, code)), half));
-    const auto good = hn::Le(hn::Abs(hn::Sub(v, back)), bound);
-    code = hn::IfThenElseZero(hn::RebindMask(di, good), code);
+    const auto code = nearest_of(d, hn::Mul(hn::Sub(v, p), inverse));
+    const auto back = hn::Add(p, hn::Mul(real_of(d, hn::Add(code, code)), half));
+    const auto good = hn::Le(hn::Abs(hn::Sub(v, rounded(dtype, d, back))), bound);
     const auto same = hn::Add(p, hn::Mul(hn::Zero(d), half));
     const auto result = hn::IfThenElse(good, back, same);
     hn::StoreU(hn::IfThenElse(wanted, result, v), d, values + i);
-    hn::StoreU(code, di, codes + i);
-    const auto bad = hn::VecFromMask(di, hn::RebindMask(di, hn::AndNot(good, wanted)));
+    // Masks of Real as numbers of codes' width.
+    const auto ones = nearest_of(d, hn::IfThenElseZero(good, one));
+    const auto bad = nearest_of(d, hn::IfThenElseZero(hn::AndNot(good, wanted), one));
+    hn::StoreU(hn::Mul(code, ones), di, codes + i);
     hn::StoreU(bad, di, missed + i);
     any = hn::Or(any, bad);
   }
   return !hn::AllTrue(di, hn::Eq(any, hn::Zero(di)));
-}
-
-inline bool refine_as(DType dtype, const Grid<float>& grid, const float* predicted,
-                      std::int64_t count, float* values, std::int32_t* codes,
-                      std::int32_t* missed) {
-  if (dtype == DType::F32) return refine_f32(grid, predicted, count, values, codes, missed);
-  return with_rounding(dtype, [&](auto&& round) {
-    return refine(grid, predicted, count, values, codes, missed, round);
-  });
-}
-inline bool refine_as(DType, const Grid<double>& grid, const double* predicted, std::int64_t count,
-                      double* values, std::int32_t* codes, std::int32_t* missed) {
-  return refine(grid, predicted, count, values, codes, missed, [](double back) { return back; });
 }
 
 // Visits a tile's values from coarse to fine: visit(predictions, count, values, level, row, first
@@ -338,7 +285,7 @@ bool predict_between(DType dtype, const Grid<Real>& grid, std::int64_t rows, std
   for_each_between(tile, true,
                    [&](const Real* predicted, std::int64_t count, Real* some, int l, std::int64_t r,
                        std::int64_t first, std::int64_t step) {
-                     if (refine_as(dtype, grid, predicted, count, some, codes, missed)) {
+                     if (refine(dtype, grid, predicted, count, some, codes, missed)) {
                        mark(missed, count, l, r, first, step);
                      }
                      codes += count;
