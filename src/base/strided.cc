@@ -45,16 +45,17 @@ void with_element(DType dtype, Body&& body) {
   }
 }
 
-// Bits, whatever they mean: a signalling NaN stays one.
-template <class T>
-void copy_run(const T* from, std::int64_t from_step, T* to, std::int64_t to_step,
+// Elements of kWidth bytes, whatever they mean and wherever they lie; steps count elements.
+template <std::size_t kWidth>
+void copy_run(const std::byte* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,
               std::int64_t length) {
+  constexpr auto kBytes = static_cast<std::int64_t>(kWidth);
   if (from_step == 1 && to_step == 1) {
-    std::memcpy(to, from, static_cast<std::size_t>(length) * sizeof(T));
+    std::memcpy(to, from, static_cast<std::size_t>(length) * kWidth);
     return;
   }
   for (std::int64_t i = 0; i < length; ++i) {
-    std::memcpy(to + i * to_step, from + i * from_step, sizeof(T));
+    std::memcpy(to + i * to_step * kBytes, from + i * from_step * kBytes, kWidth);
   }
 }
 
@@ -167,22 +168,26 @@ void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in
 }
 
 void FlatReader::gather_bits(std::int64_t begin, std::int64_t count, void* out) const noexcept {
-  with_element(dtype_, [&, to = out](auto element) mutable {
-    using T = decltype(element);
+  const auto* data = static_cast<const std::byte*>(data_);
+  auto* to = static_cast<std::byte*>(out);
+  with_element(dtype_, [&](auto element) {
+    constexpr auto kWidth = static_cast<std::int64_t>(sizeof(element));
     for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
-      copy_run(static_cast<const T*>(data_) + offset, step, static_cast<T*>(to), 1, length);
-      to = static_cast<T*>(to) + length;
+      copy_run<sizeof(element)>(data + offset * kWidth, step, to, 1, length);
+      to += length * kWidth;
     });
   });
 }
 
 void FlatWriter::scatter_bits(std::int64_t begin, std::int64_t count,
                               const void* in) const noexcept {
-  with_element(dtype_, [&, from = in](auto element) mutable {
-    using T = decltype(element);
+  auto* data = static_cast<std::byte*>(data_);
+  const auto* from = static_cast<const std::byte*>(in);
+  with_element(dtype_, [&](auto element) {
+    constexpr auto kWidth = static_cast<std::int64_t>(sizeof(element));
     for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
-      copy_run(static_cast<const T*>(from), 1, static_cast<T*>(data_) + offset, step, length);
-      from = static_cast<const T*>(from) + length;
+      copy_run<sizeof(element)>(from, 1, data + offset * kWidth, step, length);
+      from += length * kWidth;
     });
   });
 }

@@ -44,7 +44,7 @@ class FlatReader : public FlatView<const void*> {
   using FlatView::FlatView;
   // Elements [begin, begin + count) converted to f32 (f64 rounds to nearest).
   void gather(std::int64_t begin, std::int64_t count, float* out) const noexcept;
-  // The same elements as they are.
+  // The same elements as they are, to any address.
   void gather_bits(std::int64_t begin, std::int64_t count, void* out) const noexcept;
 };
 
@@ -53,7 +53,7 @@ class FlatWriter : public FlatView<void*> {
   using FlatView::FlatView;
   // Writes elements [begin, begin + count), rounding to nearest even; u8 saturates, NaN becomes 0.
   void scatter(std::int64_t begin, std::int64_t count, const float* in) const noexcept;
-  // Elements of the tensor's own dtype.
+  // Elements of the tensor's own dtype, from any address.
   void scatter_bits(std::int64_t begin, std::int64_t count, const void* in) const noexcept;
 };
 

@@ -60,6 +60,30 @@ TEST(Strided, ScatterWritesWhatGatherReadsAndNothingBeside) {
   }
 }
 
+TEST(Strided, BitsMoveAsTheyAreToAndFromAnyAddress) {
+  for (const DType dtype : kDTypes) {
+    const std::size_t width = size_bytes(dtype);
+    const Shape shape{2, 3, 1, 5};
+    const std::int64_t elems = shape.elems();
+    std::vector<std::byte> bits(static_cast<std::size_t>(elems) * width);
+    for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::byte>(0x7f + 37 * i);
+    for (const Order order : ref::kOrders) {
+      const Tensor tensor(dtype, shape, order);
+      const ref::Buffer in(bits.size(), 1), out(bits.size(), 3);
+      std::copy(bits.begin(), bits.end(), in.data());
+      FlatWriter(tensor.view()).scatter_bits(0, elems, in.data());
+      EXPECT_EQ(tensor.bytes(), bits);
+      EXPECT_TRUE(tensor.gaps_untouched());
+      for (std::int64_t at = 0; at < elems; at += 7) {
+        const std::int64_t count = std::min<std::int64_t>(7, elems - at);
+        FlatReader(tensor.view())
+            .gather_bits(at, count, out.data() + static_cast<std::size_t>(at) * width);
+      }
+      EXPECT_TRUE(std::equal(bits.begin(), bits.end(), out.data()));
+    }
+  }
+}
+
 TEST(Strided, DenseRunsAreFoundWhereTheyAre) {
   for (const Shape& shape : kShapes) {
     for (const Order order : ref::kOrders) {

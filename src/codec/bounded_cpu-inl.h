@@ -191,7 +191,8 @@ HWY_ATTR bool quantize_lanes(DType dtype, const Real* values, std::int64_t count
       __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kChunk * sizeof(Real), 0, 2);
       const auto v = hn::LoadU(d, values + i);
       if constexpr (kExactZero) {
-        const auto scaled = hn::Mul(hn::Abs(v), inverse), is_zero = hn::Eq(v, zero);
+        const auto scaled = hn::Mul(hn::Abs(v), inverse);
+        const auto is_zero = hn::Eq(v, zero);
         auto code = nearest_of(d, scaled);
         // One more where that is below, at least 1, and then the sign of the value or 0.
         const auto up = hn::IfThenElseZero(hn::Lt(real_of(d, code), scaled), hn::Set(d, Real{1}));
