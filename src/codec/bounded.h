@@ -33,7 +33,9 @@ struct Job {
   std::int64_t elems;
 };
 
-// Elements [begin, begin + count). `kernels` never throw.
+// ---- kernels, which never throw
+
+// Of elements [begin, begin + count).
 Range range_of(const FlatReader& in, std::int64_t begin, std::int64_t count);
 
 // ---- codes=bits: chunks of 1024 values in row-major order ---------------------------------------
@@ -68,7 +70,8 @@ inline int kept_words(DType dtype, std::int64_t count) {
   return static_cast<int>((static_cast<std::size_t>(count) * size_bytes(dtype) + 1) / 2);
 }
 
-// Packs a chunk; its payload, at most 2 * kept_words bytes, goes to `out`. Returns its bytes.
+// Packs chunks [begin, end); their payloads, at most 2 * kept_words bytes each, go to `out`.
+// Returns the bytes of all.
 std::size_t pack_chunks(const Job& job, const FlatReader& in, std::int64_t begin, std::int64_t end,
                         std::byte* headers, std::byte* out);
 // Fills chunks from payloads that start at `from` and have the words that headers say. False if

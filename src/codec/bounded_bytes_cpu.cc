@@ -10,7 +10,8 @@
 #include <cstring>
 
 #include "codec/bounded.h"
-#include "codec/bounded_bytes_cpu-inl.h"
+#include "codec/bounded_planes_cpu-inl.h"
+#include "codec/bounded_predict_cpu-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::bounded::HWY_NAMESPACE {
@@ -68,69 +69,7 @@ void store_tile(const FlatWriter& out, const Tiling& tiling, const Tile& tile, c
   }
 }
 
-// ---- planes in the payload ----------------------------------------------------------------------
-
-std::int64_t groups_of(std::int64_t bytes) { return (bytes + kGroup - 1) / kGroup; }
-std::size_t mask_bytes(std::int64_t bytes) {
-  return static_cast<std::size_t>((groups_of(bytes) + 7) / 8);
-}
-
-std::size_t stored_bytes(const std::uint8_t* plane, std::int64_t bytes) {
-  std::size_t present = 0;
-  for (std::int64_t g = 0; g < groups_of(bytes); ++g) {
-    std::uint32_t group;
-    std::memcpy(&group, plane + g * kGroup, kGroup);
-    present += group != 0 ? 1 : 0;
-  }
-  return mask_bytes(bytes) + present * kGroup;
-}
-
-// Writes a bit for every group and the bytes of those that are not 0; returns the end, behind which
-// kGroup bytes may have changed.
-std::byte* store_plane(const std::uint8_t* plane, std::int64_t bytes, std::byte* to) {
-  std::byte* mask = to;
-  to += mask_bytes(bytes);
-  for (std::int64_t g = 0; g < groups_of(bytes); g += 8) {
-    unsigned bits = 0;
-    const std::int64_t some = std::min<std::int64_t>(8, groups_of(bytes) - g);
-    for (std::int64_t i = 0; i < some; ++i) {
-      std::uint32_t group;
-      std::memcpy(&group, plane + (g + i) * kGroup, kGroup);
-      const unsigned present = group != 0 ? 1 : 0;
-      std::memcpy(to, &group, kGroup);
-      to += present * kGroup;
-      bits |= present << i;
-    }
-    mask[g / 8] = static_cast<std::byte>(bits);
-  }
-  return to;
-}
-
-// Reads what store_plane wrote, with 0 up to a whole word; false where the payload ends too early.
-bool load_plane(std::span<const std::byte>& from, std::int64_t bytes, std::uint8_t* plane) {
-  alignas(64) std::byte present[Planes::kRoom + 8 * kGroup];
-  const std::size_t front = mask_bytes(bytes);
-  if (from.size() < front) return false;
-  const std::byte* mask = from.data();
-  std::size_t size = 0;
-  for (std::size_t i = 0; i < front; ++i) {
-    size += static_cast<std::size_t>(std::popcount(static_cast<unsigned>(mask[i]))) * kGroup;
-  }
-  if (from.size() - front < size || size > Planes::kRoom) return false;
-  std::memcpy(present, from.data() + front, size);
-  const std::byte* next = present;
-  for (std::int64_t g = 0; g < groups_of(bytes); ++g) {
-    const std::uint32_t bit = static_cast<unsigned>(mask[g / 8]) >> (g % 8) & 1u;
-    std::uint32_t group;
-    std::memcpy(&group, next, kGroup);
-    group &= 0 - bit;
-    std::memcpy(plane + g * kGroup, &group, kGroup);
-    next += bit * kGroup;
-  }
-  for (std::int64_t i = groups_of(bytes) * kGroup; i % kWord != 0; ++i) plane[i] = 0;
-  from = from.subspan(front + size);
-  return true;
-}
+// ---- payloads -----------------------------------------------------------------------------------
 
 // A part's payload starts with this, 12 bytes.
 struct PartFront {
@@ -283,7 +222,7 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
   if (front.escapes > 0) {
     const std::uint32_t least = width_of_codes == kHalf ? kPastMore : 0;
     for_each_escape(planes, width_of_codes, count, [&](std::int64_t i) {
-      if (zigzag(unsigned_of(codes[i])) < least) return;
+      if (coded_of(codes[i]) < least) return;
       std::memcpy(to, &codes[i], 4);
       to += 4;
     });
@@ -306,41 +245,6 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
     });
   }
   return size;
-}
-
-// Reads planes and escapes; false if the payload ends too early or has escapes to spare.
-bool load_codes(std::span<const std::byte>& from, Width width, std::size_t escapes,
-                std::int64_t count, Planes& planes, std::int32_t* codes) {
-  const std::int64_t bytes = plane_bytes(width, count);
-  if (!load_plane(from, bytes, planes.low)) return false;
-  if (width == kTwoBytes && !load_plane(from, bytes, planes.high)) return false;
-  join_codes(planes, width, count, codes);
-  std::size_t places = 0;
-  bool good = true;
-  for_each_escape(planes, width, count, [&](std::int64_t i) {
-    good = good && i < count;
-    ++places;
-  });
-  const std::size_t more = width == kHalf ? places : 0;
-  if (!good || from.size() < more || (from.size() - more) / 4 < escapes) return false;
-  const std::byte *next_more = from.data(), *next = from.data() + more;
-  std::size_t left = escapes;
-  for_each_escape(planes, width, count, [&](std::int64_t i) {
-    if (width == kHalf) {
-      const auto beyond_half = static_cast<std::uint32_t>(*next_more++);
-      codes[i] = static_cast<std::int32_t>(unzigzag(kEscapes[kHalf] + beyond_half));
-      if (beyond_half < 0xff) return;
-    }
-    if (left == 0) {
-      good = false;
-      return;
-    }
-    std::memcpy(&codes[i], next, 4);
-    next += 4;
-    --left;
-  });
-  from = from.subspan(more + 4 * escapes);
-  return good && left == 0;
 }
 
 template <class Real>

@@ -103,8 +103,8 @@ HWY_ATTR void split_bytes(const std::uint32_t* coded, std::uint8_t (*bytes)[kChu
     if constexpr (K > 3) hn::StoreU(hn::TruncateTo(d8, hn::ShiftRight<24>(v)), d8, bytes[3] + i);
   }
 }
-// Differences from their bytes, summed up within kTogether of them.
-constexpr int kTogether = HWY_TARGET == HWY_SCALAR ? 1 : 4;
+// Differences from their bytes, summed up within kSummed of them.
+constexpr int kSummed = HWY_TARGET == HWY_SCALAR ? 1 : 4;
 template <int K>
 HWY_ATTR void join_bytes(const std::uint8_t (*bytes)[kChunk], std::uint32_t* steps) {
   const hn::ScalableTag<std::uint32_t> d;
@@ -200,14 +200,14 @@ void load_rows(const std::uint8_t* payload, std::uint32_t* steps) {
   join_bytes<K>(planes, steps);
 }
 
-// Sums of kTogether to sums of all, which are codes, in place.
+// Sums of kSummed to sums of all, which are codes, in place.
 HWY_ATTR void sum_up(std::int32_t base, std::uint32_t* sums) {
-  const hn::CappedTag<std::uint32_t, kTogether> d;
+  const hn::CappedTag<std::uint32_t, kSummed> d;
   auto before = hn::Set(d, static_cast<std::uint32_t>(base));
-  for (int i = 0; i < kChunk; i += kTogether) {
+  for (int i = 0; i < kChunk; i += kSummed) {
     const auto v = hn::Load(d, sums + i);
     hn::Store(hn::Add(v, before), d, sums + i);
-    before = hn::Add(before, hn::Broadcast<kTogether - 1>(v));
+    before = hn::Add(before, hn::Broadcast<kSummed - 1>(v));
   }
 }
 

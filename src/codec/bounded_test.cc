@@ -8,11 +8,14 @@
 #include <random>
 #include <string>
 
+#include "base/target.h"
 #include "base/tensor_ref.h"
 #include "codec/bounded_ref.h"
 #include "codec/contract_ref.h"
+#include "codec/registry.h"
 #include "tuckfold/codec.h"
 #include "tuckfold/error.h"
+#include "tuckfold/version.h"
 
 namespace tuckfold {
 namespace {
@@ -371,6 +374,69 @@ TEST(Bounded, DamagedBytesAreCorruptDataOrValues) {
       }
     }
   }
+}
+
+TEST(Bounded, LargeTensorsHaveEqualBytesOnAnyThreadsAndTargets) {
+  const std::string target = cpu_target();
+  const Shape shape{40, 64, 65};
+  for (const bool packable : {true, false}) {
+    Tensor in(DType::F32, shape);
+    if (packable) {
+      in.fill(mixture(DType::F32, shape[0], shape[1], shape[2]));
+    } else {
+      in.fill(troublesome(DType::F32, in.elems(), 1e-9, 0, true));
+    }
+    for (const char* codes : kCodes) {
+      for (const bool exact : {false, true}) {
+        const CodecSpec spec = CodecSpec::parse(spec_text("abs", 1e-3, codes, exact));
+        const std::vector<std::byte> wanted = pack_tensor(spec.print(), in).bytes;
+        for (const std::string& other : cpu_targets()) {
+          use_cpu_target(other);
+          for (const int threads : {1, 2, 5}) {
+            std::vector<std::byte> bytes(layout(spec, DType::F32, shape).max_bytes);
+            bytes.resize(pack(spec, in.view(), bytes, {.threads = threads}));
+            ASSERT_EQ(bytes, wanted) << spec.print() << ' ' << other << ' ' << threads;
+            const Tensor out(DType::F32, shape);
+            tuckfold::unpack(spec, bytes, out.view(), {.threads = threads});
+            const Packed packed{spec, wanted};
+            ASSERT_EQ(out.bytes(), packed.unpack(in).bytes()) << spec.print() << ' ' << other;
+          }
+        }
+        use_cpu_target(target);
+      }
+    }
+  }
+}
+
+// Under ThreadSanitizer too, whose tests are those named Parallel.
+TEST(ParallelBounded, ThreadsPackAndUnpackTheSame) {
+  Tensor in(DType::F32, {12, 64, 65});
+  in.fill(mixture(DType::F32, 12, 64, 65));
+  for (const char* codes : kCodes) {
+    const CodecSpec spec = CodecSpec::parse(spec_text("rel", 1e-3, codes));
+    const std::vector<std::byte> wanted = pack_tensor(spec.print(), in).bytes;
+    for (int turn = 0; turn < 10; ++turn) {
+      std::vector<std::byte> bytes(layout(spec, in.dtype(), in.shape()).max_bytes);
+      bytes.resize(pack(spec, in.view(), bytes, {.threads = 1 + turn % 4}));
+      ASSERT_EQ(bytes, wanted);
+      const Tensor out(in.dtype(), in.shape());
+      tuckfold::unpack(spec, bytes, out.view(), {.threads = 1 + turn % 4});
+    }
+  }
+}
+
+TEST(Bounded, CodesAreBytesWhereZstdFollows) {
+  const CodecSpec alone = CodecSpec::parse("bounded(rel=0.001)");
+  constexpr CodecInfo kZstd{"zstd", "", {}}, kOther{"other", "", {}};
+  const auto codes_before = [&](const CodecInfo& next, const char* text) {
+    Stage stage = CodecSpec::parse(text).stages()[0];
+    kBounded.settle(stage, Stage{&next, {}});
+    return stage["codes"];
+  };
+  EXPECT_EQ(alone.stages()[0]["codes"], 0);
+  EXPECT_EQ(codes_before(kOther, "bounded(rel=0.001)"), 0);
+  EXPECT_EQ(codes_before(kZstd, "bounded(rel=0.001)"), 2);
+  EXPECT_EQ(codes_before(kZstd, "bounded(rel=0.001, codes=bits)"), 1);
 }
 
 TEST(Bounded, OneBoundMustBeGiven) {

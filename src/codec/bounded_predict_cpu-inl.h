@@ -5,11 +5,11 @@
 //   between   values on a coarse grid of every 32nd row and column first, then those half way
 //             between, again and again; each is predicted from values as they will come back, so
 //             that a smooth field has codes of 0
-#if defined(TUCKFOLD_CODEC_BOUNDED_BYTES_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef TUCKFOLD_CODEC_BOUNDED_BYTES_INL_H
-#undef TUCKFOLD_CODEC_BOUNDED_BYTES_INL_H
+#if defined(TUCKFOLD_CODEC_BOUNDED_PREDICT_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TUCKFOLD_CODEC_BOUNDED_PREDICT_INL_H
+#undef TUCKFOLD_CODEC_BOUNDED_PREDICT_INL_H
 #else
-#define TUCKFOLD_CODEC_BOUNDED_BYTES_INL_H
+#define TUCKFOLD_CODEC_BOUNDED_PREDICT_INL_H
 #endif
 
 #include <algorithm>
@@ -430,129 +430,6 @@ class Choice {
   std::uint32_t counts_[3][256] = {};
   std::uint64_t extra_[3] = {};
 };
-
-// ---- codes and their bytes ----------------------------------------------------------------------
-
-// How many bits a zigzag number gets; those from the last of these bits on are escapes. An escape
-// of 4 bits has a byte more, and past the last of that, as with 8 and 16 bits, the code itself,
-// i32.
-enum Width : std::uint8_t { kHalf, kByte, kTwoBytes, kLastWidth = kTwoBytes };
-constexpr std::uint32_t kEscapes[] = {0xf, 0xff, 0xffff};
-constexpr std::uint32_t kPastMore = kEscapes[kHalf] + 0xff;
-
-constexpr std::int64_t kGroup = 4;  // bytes that are left out together where all are 0
-constexpr std::int64_t kWord = 8;   // bytes that are looked at together
-inline std::int64_t plane_bytes(Width width, std::int64_t count) {
-  return width == kHalf ? (count + 1) / 2 : count;
-}
-
-// A part's codes, in bytes.
-struct Planes {
-  static constexpr std::int64_t kRoom = (kPartValues + 64) / kWord * kWord;
-  alignas(64) std::uint8_t low[kRoom];   // two codes of 4 bits, the first lowest, or one of 8
-  alignas(64) std::uint8_t high[kRoom];  // what codes of 16 bits have beside
-  alignas(64) std::uint8_t more[kRoom];  // of escapes of 4 bits, in the order of their places
-};
-
-inline std::int64_t count_from(const std::int32_t* codes, std::int64_t count, std::uint32_t least) {
-  std::uint32_t found = 0;
-  for (std::int64_t i = 0; i < count; ++i) found += zigzag(unsigned_of(codes[i])) >= least ? 1 : 0;
-  return found;
-}
-
-// Calls visit(place of a code) for the escapes.
-template <class Visit>
-void for_each_escape(const Planes& planes, Width width, std::int64_t count, Visit&& visit) {
-  for (std::int64_t i = 0; i < plane_bytes(width, count); i += kWord) {
-    std::uint64_t bytes, beside;
-    std::memcpy(&bytes, planes.low + i, kWord);
-    if (width == kTwoBytes) {
-      std::memcpy(&beside, planes.high + i, kWord);
-      bytes &= beside;
-    }
-    // The lowest bit of every four, or eight, that are all 1.
-    bytes &= bytes >> 1;
-    bytes &= bytes >> 2;
-    if (width != kHalf) bytes &= bytes >> 4;
-    bytes &= width == kHalf ? 0x1111111111111111u : 0x0101010101010101u;
-    for (; bytes != 0; bytes &= bytes - 1) {
-      const int bit = std::countr_zero(bytes);
-      visit(width == kHalf ? 2 * i + bit / 4 : i + bit / 8);
-    }
-  }
-}
-
-// Halves, and what escapes have beside. The first `count` of `narrow` change.
-HWY_ATTR inline void split_halves(const std::int32_t* codes, std::int64_t count,
-                                  std::uint8_t* narrow, Planes& planes) {
-  const hn::ScalableTag<std::uint32_t> d;
-  const hn::RebindToSigned<decltype(d)> di;
-  const hn::Rebind<std::uint8_t, decltype(d)> d8;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto escape = hn::Set(d, kEscapes[kHalf]), most = hn::Set(d, 0xffu);
-  std::int64_t i = 0, found = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto code = hn::LoadU(di, codes + i);
-    const auto coded =
-        hn::Xor(hn::BitCast(d, hn::ShiftLeft<1>(code)), hn::BitCast(d, hn::BroadcastSignBit(code)));
-    const auto half = hn::Min(coded, escape);
-    hn::StoreU(hn::TruncateTo(d8, half), d8, narrow + i);
-    const auto is_escape = hn::Eq(half, escape);
-    const auto more = hn::Min(hn::Sub(coded, escape), most);
-    hn::StoreU(hn::TruncateTo(d8, hn::Compress(more, is_escape)), d8, planes.more + found);
-    found += static_cast<std::int64_t>(hn::CountTrue(d, is_escape));
-  }
-  for (; i < count; ++i) {
-    const std::uint32_t coded = zigzag(unsigned_of(codes[i]));
-    narrow[i] = static_cast<std::uint8_t>(std::min(coded, kEscapes[kHalf]));
-    if (coded < kEscapes[kHalf]) continue;
-    planes.more[found++] = static_cast<std::uint8_t>(std::min(coded - kEscapes[kHalf], 0xffu));
-  }
-  for (i = 0; i < count / 2; ++i) {
-    std::uint16_t pair;
-    std::memcpy(&pair, narrow + 2 * i, 2);
-    planes.low[i] = static_cast<std::uint8_t>(pair | pair >> 4);
-  }
-  if (count % 2 != 0) planes.low[count / 2] = narrow[count - 1];
-}
-
-// With 0 up to a whole word.
-inline void split_codes(const std::int32_t* codes, std::int64_t count, Width width,
-                        Planes& planes) {
-  const std::int64_t bytes = plane_bytes(width, count);
-  for (std::int64_t i = bytes; i % kWord != 0; ++i) planes.low[i] = 0;
-  if (width == kHalf) {
-    split_halves(codes, count, planes.high, planes);
-    return;
-  }
-  const auto coded = [&](std::int64_t i) {
-    return std::min(zigzag(unsigned_of(codes[i])), kEscapes[width]);
-  };
-  for (std::int64_t i = 0; i < count; ++i) planes.low[i] = static_cast<std::uint8_t>(coded(i));
-  if (width == kByte) return;
-  for (std::int64_t i = bytes; i % kWord != 0; ++i) planes.high[i] = 0;
-  for (std::int64_t i = 0; i < count; ++i)
-    planes.high[i] = static_cast<std::uint8_t>(coded(i) >> 8);
-}
-
-// Codes from their planes but for escapes.
-inline void join_codes(const Planes& planes, Width width, std::int64_t count,
-                       std::int32_t* __restrict codes) {
-  const auto code = [](std::uint32_t coded) { return static_cast<std::int32_t>(unzigzag(coded)); };
-  if (width == kHalf) {
-    for (std::int64_t i = 0; i < count / 2; ++i) {
-      codes[2 * i] = code(planes.low[i] & 15u);
-      codes[2 * i + 1] = code(planes.low[i] >> 4);
-    }
-    if (count % 2 != 0) codes[count - 1] = code(planes.low[count / 2] & 15u);
-  } else if (width == kByte) {
-    for (std::int64_t i = 0; i < count; ++i) codes[i] = code(planes.low[i]);
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) {
-      codes[i] = code(planes.low[i] | std::uint32_t{planes.high[i]} << 8);
-    }
-  }
-}
 
 }  // namespace tuckfold::bounded::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
