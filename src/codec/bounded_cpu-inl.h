@@ -171,6 +171,17 @@ HWY_ATTR HWY_INLINE auto real_of(D d, V whole) {
   }
 }
 
+// A mask of Real as i32: all bits where it is true, else none.
+template <class D, class M>
+HWY_ATTR HWY_INLINE auto bits_where(D d, M mask) {
+  const hn::Rebind<std::int32_t, D> di;
+  if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
+    return hn::VecFromMask(di, hn::RebindMask(di, mask));
+  } else {
+    return nearest_of(d, hn::IfThenElseZero(mask, hn::Set(d, -1.0)));
+  }
+}
+
 // Codes of values, and whether all of them hold; codes are of no use where not.
 template <class Real, bool kExactZero>
 HWY_ATTR bool quantize_lanes(DType dtype, const Real* values, std::int64_t count,
@@ -195,13 +206,13 @@ HWY_ATTR bool quantize_lanes(DType dtype, const Real* values, std::int64_t count
         const auto is_zero = hn::Eq(v, zero);
         auto code = nearest_of(d, scaled);
         // One more where that is below, at least 1, and then the sign of the value or 0.
-        const auto up = hn::IfThenElseZero(hn::Lt(real_of(d, code), scaled), hn::Set(d, Real{1}));
-        code = hn::Max(hn::Add(code, nearest_of(d, up)), one);
+        code = hn::Sub(code, bits_where(d, hn::Lt(real_of(d, code), scaled)));
+        code = hn::Max(code, one);
         auto back = hn::Mul(real_of(d, hn::Sub(hn::Add(code, code), one)), half);
         back = rounded(dtype, d, hn::IfThenZeroElse(is_zero, hn::CopySign(back, v)));
-        auto sign = hn::CopySign(hn::Set(d, Real{1}), v);
-        sign = hn::IfThenZeroElse(is_zero, sign);
-        hn::StoreU(hn::Mul(code, nearest_of(d, sign)), di, codes + i);
+        const auto negative = bits_where(d, hn::Lt(v, zero));
+        code = hn::Sub(hn::Xor(code, negative), negative);
+        hn::StoreU(hn::AndNot(bits_where(d, is_zero), code), di, codes + i);
         good = hn::AndNot(hn::Xor(is_zero, hn::Eq(back, zero)), good);
         good = hn::And(good, hn::Le(hn::Abs(hn::Sub(v, back)), bound));
       } else {

@@ -199,7 +199,7 @@ HWY_ATTR bool refine(DType dtype, const Grid<Real>& grid, const Real* predicted,
   const hn::Rebind<std::int32_t, decltype(d)> di;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto inverse = hn::Set(d, grid.inverse), half = hn::Set(d, grid.half);
-  const auto bound = hn::Set(d, grid.bound), one = hn::Set(d, Real{1});
+  const auto bound = hn::Set(d, grid.bound);
   auto any = hn::Zero(di);
   for (std::int64_t i = 0; i < count; i += lanes) {
     const auto wanted = hn::FirstN(d, static_cast<std::size_t>(std::min(lanes, count - i)));
@@ -210,10 +210,8 @@ HWY_ATTR bool refine(DType dtype, const Grid<Real>& grid, const Real* predicted,
     const auto same = hn::Add(p, hn::Mul(hn::Zero(d), half));
     const auto result = hn::IfThenElse(good, back, same);
     hn::StoreU(hn::IfThenElse(wanted, result, v), d, values + i);
-    // Masks of Real as numbers of codes' width.
-    const auto ones = nearest_of(d, hn::IfThenElseZero(good, one));
-    const auto bad = nearest_of(d, hn::IfThenElseZero(hn::AndNot(good, wanted), one));
-    hn::StoreU(hn::Mul(code, ones), di, codes + i);
+    const auto bad = bits_where(d, hn::AndNot(good, wanted));
+    hn::StoreU(hn::And(bits_where(d, good), code), di, codes + i);
     hn::StoreU(bad, di, missed + i);
     any = hn::Or(any, bad);
   }
