@@ -59,6 +59,20 @@ void with_word(DType dtype, Body&& body) {
   }
 }
 
+// Elements of kWidth bytes, whatever they mean and wherever they lie; steps count elements.
+template <std::size_t kWidth>
+void copy_run(const std::byte* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,
+              std::int64_t length) {
+  constexpr auto kBytes = static_cast<std::int64_t>(kWidth);
+  if (from_step == 1 && to_step == 1) {
+    std::memcpy(to, from, static_cast<std::size_t>(length) * kWidth);
+    return;
+  }
+  for (std::int64_t i = 0; i < length; ++i) {
+    std::memcpy(to + i * to_step * kBytes, from + i * from_step * kBytes, kWidth);
+  }
+}
+
 template <class Pointer>
 Pointer advance(Pointer base, std::int64_t bytes) {
   using Byte = std::conditional_t<std::is_same_v<Pointer, void*>, char, const char>;
@@ -168,34 +182,26 @@ void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in
 }
 
 void FlatReader::gather_bytes(std::int64_t begin, std::int64_t count, void* out) const noexcept {
+  const auto* data = static_cast<const std::byte*>(data_);
+  auto* to = static_cast<std::byte*>(out);
   with_word(dtype_, [&](auto word) {
-    using T = decltype(word);
-    T* to = static_cast<T*>(out);
+    constexpr auto kWidth = static_cast<std::int64_t>(sizeof(word));
     for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
-      const T* from = static_cast<const T*>(data_) + offset;
-      if (step == 1) {
-        std::memcpy(to, from, static_cast<std::size_t>(length) * sizeof(T));
-      } else {
-        for (std::int64_t i = 0; i < length; ++i) std::memcpy(to + i, from + i * step, sizeof(T));
-      }
-      to += length;
+      copy_run<sizeof(word)>(data + offset * kWidth, step, to, 1, length);
+      to += length * kWidth;
     });
   });
 }
 
 void FlatWriter::scatter_bytes(std::int64_t begin, std::int64_t count,
                                const void* in) const noexcept {
+  auto* data = static_cast<std::byte*>(data_);
+  const auto* from = static_cast<const std::byte*>(in);
   with_word(dtype_, [&](auto word) {
-    using T = decltype(word);
-    const T* from = static_cast<const T*>(in);
+    constexpr auto kWidth = static_cast<std::int64_t>(sizeof(word));
     for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
-      T* to = static_cast<T*>(data_) + offset;
-      if (step == 1) {
-        std::memcpy(to, from, static_cast<std::size_t>(length) * sizeof(T));
-      } else {
-        for (std::int64_t i = 0; i < length; ++i) std::memcpy(to + i * step, from + i, sizeof(T));
-      }
-      from += length;
+      copy_run<sizeof(word)>(from, 1, data + offset * kWidth, step, length);
+      from += length * kWidth;
     });
   });
 }

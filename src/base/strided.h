@@ -47,7 +47,7 @@ class FlatReader : public FlatView<const void*> {
   // Elements [begin, begin + count) converted to f32 (f64 rounds to nearest). Not for i32 and i64,
   // whose values f32 cannot hold.
   void gather(std::int64_t begin, std::int64_t count, float* out) const noexcept;
-  // The same elements as they are, size_bytes(dtype()) each.
+  // The same elements as they are, to any address.
   void gather_bytes(std::int64_t begin, std::int64_t count, void* out) const noexcept;
 };
 
@@ -57,7 +57,7 @@ class FlatWriter : public FlatView<void*> {
   // Writes elements [begin, begin + count), rounding to nearest even; u8 saturates, NaN becomes 0.
   // Not for i32 and i64.
   void scatter(std::int64_t begin, std::int64_t count, const float* in) const noexcept;
-  // The same from elements as they are.
+  // The same from elements as they are, from any address.
   void scatter_bytes(std::int64_t begin, std::int64_t count, const void* in) const noexcept;
 };
 

@@ -10,7 +10,7 @@ namespace {
 // Initialized on first use, since rows live in other files.
 const auto& rows() {
   static const std::array kRows = {kRaw,  kDctChop, kDctQuant, kBlockQuant, kBits,
-                                   kMask, kBytesOf, kZstd,     kZfp};
+                                   kMask, kBytesOf, kZstd,     kZfp,        kBounded};
   return kRows;
 }
 

@@ -55,6 +55,7 @@ extern const Codec kRaw;
 extern const Codec kDctChop;
 extern const Codec kDctQuant;
 extern const Codec kBlockQuant;
+extern const Codec kBounded;
 extern const Codec kBits;
 extern const Codec kMask;
 extern const Codec kBytesOf;

@@ -1,0 +1,113 @@
+// bounded: every value comes back within a bound; the number of packed bytes follows from the
+// values.
+//
+// Packed: for rel the absolute bound, f64; the headers of all parts; the payloads of all parts. A
+// tensor for which that is no less than its own bytes is stored as it is, and known by its size.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/strided.h"
+#include "codec/registry.h"
+
+namespace tuckfold::bounded {
+
+struct Params {
+  double absolute, relative;  // one of them is 0
+  bool exact_zero;
+  bool bytes;  // codes=bytes, else bits
+
+  static Params of(const Stage& stage);
+};
+
+// The smallest and the largest finite value; low > high where there is none.
+struct Range {
+  double low, high;
+};
+
+struct Job {
+  DType dtype;
+  double bound;
+  bool exact_zero;
+  std::int64_t elems;
+};
+
+// ---- kernels, which never throw
+
+// Of elements [begin, begin + count).
+Range range_of(const FlatReader& in, std::int64_t begin, std::int64_t count);
+
+// ---- codes=bits: chunks of 1024 values in row-major order ---------------------------------------
+
+inline constexpr std::int64_t kChunk = 1024, kRow = 16, kRows = kChunk / kRow;
+
+// As stored: the first code of the chunk; what it is; how many 16-bit words its payload has. Six
+// bytes, little-endian, kind and words in one 16-bit number.
+struct ChunkHeader {
+  std::int32_t base;
+  int kind;  // the number of its grid, kSame or kKept
+  int words;
+};
+inline constexpr std::size_t kHeaderBytes = 6;
+inline constexpr int kSame = 6;  // all values have the same bits, which are the payload
+inline constexpr int kKept = 7;  // the values' bits are the payload
+// A payload starts with the least width, 0, and 64 widths of 4 bits beyond the least.
+inline constexpr int kWidthWords = 1 + static_cast<int>(kRows) / 4;
+
+inline ChunkHeader load_header(const std::byte* from) {
+  std::int32_t base;
+  std::uint16_t both;
+  std::memcpy(&base, from, 4);
+  std::memcpy(&both, from + 4, 2);
+  return {.base = base, .kind = both & 7, .words = both >> 3};
+}
+// Values in chunk `index`, and the words that their bits take.
+inline std::int64_t chunk_elems(std::int64_t elems, std::int64_t index) {
+  return elems - index * kChunk < kChunk ? elems - index * kChunk : kChunk;
+}
+inline int kept_words(DType dtype, std::int64_t count) {
+  return static_cast<int>((static_cast<std::size_t>(count) * size_bytes(dtype) + 1) / 2);
+}
+
+// Packs chunks [begin, end); their payloads, at most 2 * kept_words bytes each, go to `out`.
+// Returns the bytes of all.
+std::size_t pack_chunks(const Job& job, const FlatReader& in, std::int64_t begin, std::int64_t end,
+                        std::byte* headers, std::byte* out);
+// Fills chunks from payloads that start at `from` and have the words that headers say. False if
+// the payloads contradict themselves.
+bool unpack_chunks(const Job& job, const std::byte* headers, const std::byte* from,
+                   const FlatWriter& out, std::int64_t begin, std::int64_t end, bool stream);
+
+// ---- codes=bytes: parts of whole tiles, at most 33 x 513 values of a plane ----------------------
+
+inline constexpr std::int64_t kTileRows = 33, kTileCols = 513;
+inline constexpr std::int64_t kPartValues = kTileRows * kTileCols;  // at most, in one part
+inline constexpr std::size_t kPartHeaderBytes = 4;                  // its payload's bytes
+
+// A tensor as planes of the last two axes that are longer than 1, cut evenly into tiles.
+struct Tiling {
+  std::int64_t planes, rows, cols;  // of the tensor
+  std::int64_t down, across;        // tiles in a plane
+  std::int64_t together;            // tiles in a part
+
+  explicit Tiling(const Shape& shape);
+  std::int64_t tiles() const { return planes * down * across; }
+  std::int64_t parts() const { return (tiles() + together - 1) / together; }
+  std::int64_t row(std::int64_t tile) const { return tile * rows / down; }
+  std::int64_t col(std::int64_t tile) const { return tile * cols / across; }
+  // Values in the tiles before one, and in a part.
+  std::int64_t before(std::int64_t tile) const;
+  std::int64_t before_part(std::int64_t part) const {
+    return before(part * together < tiles() ? part * together : tiles());
+  }
+};
+
+// Packs a part; its payload, at most its values' bytes, goes to `out`. Returns its bytes.
+std::size_t pack_part(const Job& job, const Tiling& tiling, const FlatReader& in, std::int64_t part,
+                      std::byte* out);
+// False if the payload contradicts itself.
+bool unpack_part(const Job& job, const Tiling& tiling, std::span<const std::byte> payload,
+                 const FlatWriter& out, std::int64_t part);
+
+}  // namespace tuckfold::bounded

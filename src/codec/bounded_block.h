@@ -1,0 +1,188 @@
+// The normative arithmetic of bounded: how a value becomes a whole number and back. Kernels give
+// these bits on every device.
+//
+//   value = 2 * code * half                    zero=near: code is the nearest to value / (2 * half)
+//   value = (2 * |code| - 1) * half * sign     zero=exact: 0 is code 0 and nothing else is
+//
+// `half` is the bound, made smaller by 1/2^16 … 1/2 (six grids): what is taken off makes up for the
+// rounding of products and of the result. Which grid a block of values needs follows from how large
+// they are beside the bound; whether the bound holds is then checked value by value.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "base/device.h"
+#include "base/half.h"
+#include "tuckfold/tensor.h"
+
+namespace tuckfold::bounded {
+
+inline constexpr int kGrids = 6;
+inline constexpr float kShrink[kGrids] = {0x1p-16f, 0x1p-12f, 0x1p-8f, 0x1p-5f, 0x1p-3f, 0x1p-1f};
+
+// The largest code; sums with kToInteger are exact and differences of codes fit 32 bits.
+template <class Real>
+inline constexpr Real kMaxCode = std::is_same_v<Real, float> ? Real{0x1p21} : Real{0x1p30};
+// A number of at most kMaxCode plus this has its nearest integer, ties to even, in its low bits.
+template <class Real>
+inline constexpr Real kToInteger = std::is_same_v<Real, float> ? Real{0x1.8p23} : Real{0x1.8p52};
+
+template <class Real>
+using Bits = std::conditional_t<std::is_same_v<Real, float>, std::uint32_t, std::uint64_t>;
+
+// The largest Real that is at most a bound of 0 or more.
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline Real round_down(double bound) {
+  if (bound >= static_cast<double>(std::numeric_limits<Real>::max())) {
+    return std::numeric_limits<Real>::max();
+  }
+  const Real nearest = static_cast<Real>(bound);
+  if (static_cast<double>(nearest) <= bound) return nearest;
+  return std::bit_cast<Real>(std::bit_cast<Bits<Real>>(nearest) - 1);
+}
+
+template <class Real>
+struct Grid {
+  Real bound;
+  Real half;
+  Real inverse;  // of a step, which is two halves
+  bool exact_zero;
+};
+
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline Grid<Real> grid_of(DType dtype, double bound, bool exact_zero,
+                                               int number) {
+  Grid<Real> grid;
+  grid.bound = round_down<Real>(bound);
+  grid.exact_zero = exact_zero;
+  if (dtype == DType::U8) {
+    // Whole numbers: 2 * floor(bound) + 1 of them lie within the bound of their middle.
+    const Real whole = static_cast<Real>(static_cast<int>(bound < 255 ? bound : 255));
+    grid.exact_zero = exact_zero && whole > 0;
+    grid.half = grid.exact_zero ? whole : whole + Real{0.5};
+  } else {
+    grid.half = grid.bound * (Real{1} - static_cast<Real>(kShrink[number]));
+  }
+  grid.inverse = Real{0.5} / grid.half;
+  return grid;
+}
+
+// The grid to try first for values up to `largest`; if the check fails, the next is tried.
+// A product of f32 with 2^-24 of error is within the bound if codes are below shrink * 2^20.
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline int first_grid(DType dtype, Real largest, const Grid<Real>& grid) {
+  if (dtype != DType::F32) return 0;
+  const Real steps = largest * grid.inverse;
+  int number = 0;
+  while (number + 1 < kGrids && !(steps <= static_cast<Real>(kShrink[number]) * Real{0x1p20})) {
+    ++number;
+  }
+  return number;
+}
+
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline std::int32_t nearest(Real scaled) {
+  return static_cast<std::int32_t>(std::bit_cast<Bits<Real>>(scaled + kToInteger<Real>) -
+                                   std::bit_cast<Bits<Real>>(kToInteger<Real>));
+}
+
+// Whether there is any: a bound near 0 has no inverse.
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline bool usable(const Grid<Real>& grid) {
+  return grid.inverse <= std::numeric_limits<Real>::max();
+}
+
+// The code of a finite value; where that would pass kMaxCode some number, for which `holds` fails.
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline std::int32_t code_of(Real value, const Grid<Real>& grid) {
+  if (!grid.exact_zero) return nearest(value * grid.inverse);
+  const Real magnitude = value < 0 ? -value : value;
+  const Real scaled = magnitude * grid.inverse;
+  std::int32_t code = nearest(scaled);
+  if (static_cast<Real>(code) < scaled) code = static_cast<std::int32_t>(code + 1u);
+  if (code < 1) code = 1;
+  return value == 0 ? 0 : value < 0 ? -code : code;
+}
+
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline Real value_of(std::int32_t code, const Grid<Real>& grid) {
+  const std::uint32_t twice = 2 * static_cast<std::uint32_t>(code);  // of corrupt bytes too
+  const std::uint32_t inward = grid.exact_zero ? (code > 0 ? 1u : 0u) - (code < 0 ? 1u : 0u) : 0u;
+  return static_cast<Real>(static_cast<std::int32_t>(twice - inward)) * grid.half;
+}
+
+// ---- what the tensor's dtype makes of a value, as a value again
+
+TUCKFOLD_HOST_DEVICE inline float as_bf16(float value) {
+  const std::uint32_t bits = bits_of(value);
+  return float_of((bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u);
+}
+TUCKFOLD_HOST_DEVICE inline float as_f16(float value) {
+  const std::uint32_t sign = bits_of(value) & kSignBit, magnitude = bits_of(value) & ~kSignBit;
+  const std::uint32_t normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u)) & 0xffffe000u;
+  const float subnormal = (float_of(magnitude) + 0.5f) - 0.5f;  // a multiple of 2^-24
+  const std::uint32_t finite = magnitude < 0x38800000u ? bits_of(subnormal) : normal;
+  return float_of(sign | (finite < 0x47800000u ? finite : kInfBits));
+}
+TUCKFOLD_HOST_DEVICE inline float as_u8(float value) {
+  const float inside = value > 0.0f ? (value < 255.0f ? value : 255.0f) : 0.0f;
+  return (inside + 0x1p23f) - 0x1p23f;
+}
+
+// Whether `back` may stand for `value`. The difference is exact where it matters: numbers within a
+// factor of two of each other subtract exactly, and others come from a code of at most 1 in
+// magnitude, where the grid's shrinking leaves more room than rounding takes.
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline bool holds(Real value, Real back, const Grid<Real>& grid) {
+  const Real off = value - back;
+  const bool near = (off < 0 ? -off : off) <= grid.bound;
+  return near && (!grid.exact_zero || (value == 0) == (back == 0));
+}
+
+// ---- codes=bytes: predictions between values that are known, at equal distances
+
+// From two or four neighbours, and past the last two.
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline Real between(Real left, Real right) {
+  return (left + right) * Real{0.5};
+}
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline Real between(Real far_left, Real left, Real right, Real far_right) {
+  return ((left + right) * Real{9} - (far_left + far_right)) * Real{0.0625};
+}
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline Real beyond(Real before_last, Real last) {
+  return last * Real{1.5} - before_last * Real{0.5};
+}
+
+// The value that a code moves a prediction to.
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline Real moved(Real predicted, std::int32_t code, const Grid<Real>& grid) {
+  const auto twice = static_cast<std::int32_t>(2 * static_cast<std::uint32_t>(code));
+  return predicted + static_cast<Real>(twice) * grid.half;
+}
+
+// A grid on which values up to `largest` hold but for few.
+template <class Real>
+TUCKFOLD_HOST_DEVICE inline int likely_grid(DType dtype, Real largest, const Grid<Real>& grid) {
+  if (dtype != DType::F16 && dtype != DType::BF16) return first_grid(dtype, largest, grid);
+  const Real reach = dtype == DType::F16 ? Real{0x1p9} : Real{0x1p6};
+  int number = 0;
+  while (number + 1 < kGrids && !(largest * grid.inverse <= Real{kShrink[number]} * reach)) {
+    ++number;
+  }
+  return number;
+}
+
+// ---- differences of codes, as numbers that are small when they are
+
+TUCKFOLD_HOST_DEVICE inline std::uint32_t zigzag(std::uint32_t difference) {
+  return (difference << 1) ^ (0u - (difference >> 31));
+}
+TUCKFOLD_HOST_DEVICE inline std::uint32_t unzigzag(std::uint32_t coded) {
+  return (coded >> 1) ^ (0u - (coded & 1u));
+}
+
+}  // namespace tuckfold::bounded

@@ -1,0 +1,347 @@
+// bounded on the CPU, codes=bytes: small numbers in bytes, for an entropy coder to follow. Loops
+// are plain and left to the compiler, which makes vectors of them for each target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/bounded_bytes_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "codec/bounded.h"
+#include "codec/bounded_planes_cpu-inl.h"
+#include "codec/bounded_predict_cpu-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tuckfold::bounded::HWY_NAMESPACE {
+
+// ---- tiles in memory ----------------------------------------------------------------------------
+
+struct Tile {
+  std::int64_t first;  // of the tensor's elements
+  std::int64_t rows, cols;
+  std::int64_t elems() const { return rows * cols; }
+};
+
+Tile tile_at(const Tiling& tiling, std::int64_t tile) {
+  const std::int64_t each = tiling.down * tiling.across, plane = tile / each;
+  const std::int64_t y = tile % each / tiling.across, x = tile % tiling.across;
+  return {.first = (plane * tiling.rows + tiling.row(y)) * tiling.cols + tiling.col(x),
+          .rows = tiling.row(y + 1) - tiling.row(y),
+          .cols = tiling.col(x + 1) - tiling.col(x)};
+}
+
+template <class Real>
+void load_tile(const FlatReader& in, const Tiling& tiling, const Tile& tile, Real* values) {
+  alignas(64) std::byte gathered[kTileCols * 8];
+  for (std::int64_t r = 0; r < tile.rows; ++r, values += tile.cols) {
+    const std::int64_t begin = tile.first + r * tiling.cols;
+    const void* bits = in.dense(begin, tile.cols);
+    if (bits == nullptr) {
+      in.gather_bytes(begin, tile.cols, gathered);
+      bits = gathered;
+    }
+    const Real* row = as_reals(in.dtype(), bits, tile.cols, values);
+    if (row != values) std::memcpy(values, row, static_cast<std::size_t>(tile.cols) * sizeof(Real));
+  }
+}
+
+// While this part is worked on memory would idle: fetch the next.
+void fetch_tile(const FlatReader& in, const Tiling& tiling, std::int64_t which) {
+  if (which >= tiling.tiles()) return;
+  const Tile tile = tile_at(tiling, which);
+  const auto bytes = tile.cols * static_cast<std::int64_t>(size_bytes(in.dtype()));
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    const auto* row = static_cast<const char*>(in.dense(tile.first + r * tiling.cols, tile.cols));
+    for (std::int64_t i = 0; row != nullptr && i < bytes; i += 64) {
+      __builtin_prefetch(row + i, 0, 2);
+    }
+  }
+}
+
+template <class Real>
+void store_tile(const FlatWriter& out, const Tiling& tiling, const Tile& tile, const Real* values) {
+  alignas(64) std::byte narrowed[kTileCols * 8];
+  for (std::int64_t r = 0; r < tile.rows; ++r, values += tile.cols) {
+    const std::int64_t begin = tile.first + r * tiling.cols;
+    out.scatter_bytes(begin, tile.cols, as_elements(out.dtype(), values, tile.cols, narrowed));
+  }
+}
+
+// ---- payloads -----------------------------------------------------------------------------------
+
+// A part's payload starts with this, 12 bytes.
+struct PartFront {
+  std::uint8_t predictor;
+  std::uint8_t grid;
+  std::uint8_t width;       // of codes: 4, 8 or 16 bits
+  std::uint8_t unused;      // 0
+  std::uint32_t escapes;    // codes stored as they are, i32 each
+  std::uint32_t kept_runs;  // runs of values stored as they are, 8 bytes each and the values
+};
+static_assert(sizeof(PartFront) == 12);
+
+// ---- parts --------------------------------------------------------------------------------------
+
+struct Run {
+  std::uint32_t skip, count;
+};
+
+// Calls visit(run) for the runs of values that do not hold.
+template <class Visit>
+void for_each_kept(const std::uint8_t* kept, std::int64_t count, Visit&& visit) {
+  std::int64_t end = 0;
+  for (std::int64_t i = 0; i < count;) {
+    if (kept[i] == 0) {
+      ++i;
+      continue;
+    }
+    const std::int64_t begin = i;
+    while (i < count && kept[i] != 0) ++i;
+    visit(Run{static_cast<std::uint32_t>(begin - end), static_cast<std::uint32_t>(i - begin)});
+    end = i;
+  }
+}
+
+// Calls visit(element of the tensor, elements that follow it in its row) for values [at, at +
+// count) of a part.
+template <class Visit>
+void for_each_place(const Tiling& tiling, std::int64_t first_tile, std::int64_t at,
+                    std::int64_t count, Visit&& visit) {
+  std::int64_t tile_begin = 0;
+  for (std::int64_t t = first_tile; count > 0; ++t) {
+    const Tile tile = tile_at(tiling, t);
+    while (count > 0 && at < tile_begin + tile.elems()) {
+      const std::int64_t inside = at - tile_begin;
+      const std::int64_t some = std::min(count, tile.cols - inside % tile.cols);
+      visit(tile.first + inside / tile.cols * tiling.cols + inside % tile.cols, some);
+      at += some;
+      count -= some;
+    }
+    tile_begin += tile.elems();
+  }
+}
+
+// The bits of the values, if they are all the same, or of all of them.
+std::size_t keep_part(const Tiling& tiling, const FlatReader& in, std::int64_t first_tile,
+                      std::int64_t count, std::byte* out) {
+  const std::size_t width = size_bytes(in.dtype()), all = static_cast<std::size_t>(count) * width;
+  alignas(64) std::byte gathered[kTileCols * 8];
+  std::byte* to = out;
+  for_each_place(tiling, first_tile, 0, count, [&](std::int64_t element, std::int64_t some) {
+    in.gather_bytes(element, some, gathered);
+    std::memcpy(to, gathered, static_cast<std::size_t>(some) * width);
+    to += static_cast<std::size_t>(some) * width;
+  });
+  return std::memcmp(out, out + width, all - width) == 0 ? width : all;
+}
+
+template <class Real>
+std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader& in,
+                         std::int64_t part, std::byte* out) {
+  alignas(64) Real values[kPartValues + kSlack];
+  alignas(64) std::int32_t codes[kPartValues + kSlack];
+  alignas(64) std::uint8_t kept[kPartValues];
+  Planes planes;
+  const std::size_t width = size_bytes(job.dtype);
+  const std::int64_t first = part * tiling.together;
+  const std::int64_t last = std::min(first + tiling.together, tiling.tiles());
+  const std::int64_t count = tiling.before(last) - tiling.before(first);
+  const auto keep = [&] { return keep_part(tiling, in, first, count, out); };
+
+  std::int64_t at = 0;
+  for (std::int64_t t = first; t < last; ++t) {
+    const Tile tile = tile_at(tiling, t);
+    load_tile(in, tiling, tile, values + at);
+    at += tile.elems();
+  }
+  const Real largest = largest_finite(values, count);
+  Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, 0);
+  PartFront front{};
+  front.grid = static_cast<std::uint8_t>(likely_grid(job.dtype, largest, grid));
+  grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, front.grid);
+  if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return keep();
+
+  // A few tiles tell which predictor suits the part.
+  Choice choice(job.dtype, grid);
+  const std::int64_t step = std::max<std::int64_t>((last - first + 3) / 4, 1);
+  at = 0;
+  for (std::int64_t t = first; t < last; ++t) {
+    const Tile tile = tile_at(tiling, t);
+    if ((t - first) % step == 0) choice.look_at(values + at, tile.rows, tile.cols, grid);
+    at += tile.elems();
+  }
+  front.predictor = static_cast<std::uint8_t>(choice.best());
+
+  std::memset(kept, 0, static_cast<std::size_t>(count));
+  std::int32_t before = 0;
+  at = 0;
+  bool any_kept = false;
+  for (std::int64_t t = first; t < last; ++t) {
+    const Tile tile = tile_at(tiling, t);
+    fetch_tile(in, tiling, t + last - first);
+    any_kept |= predict_tile(static_cast<Predictor>(front.predictor), job.dtype, grid, tile.rows,
+                             tile.cols, values + at, before, codes + at, kept + at);
+    at += tile.elems();
+  }
+
+  // Escapes are dear; a few are worth codes of half the width.
+  const std::int64_t past_half = count_from(codes, count, kEscapes[kHalf]);
+  const std::int64_t past_byte = count_from(codes, count, kEscapes[kByte]);
+  const Width width_of_codes = past_half * 8 <= count    ? kHalf
+                               : past_byte * 64 <= count ? kByte
+                                                         : kTwoBytes;
+  const std::int64_t plane = plane_bytes(width_of_codes, count);
+  front.width = width_of_codes;
+  front.escapes = static_cast<std::uint32_t>(
+      past_byte == 0            ? 0
+      : width_of_codes == kHalf ? count_from(codes, count, kPastMore)
+      : width_of_codes == kByte ? past_byte
+                                : count_from(codes, count, kEscapes[kTwoBytes]));
+  split_codes(codes, count, width_of_codes, planes);
+  std::size_t size =
+      sizeof(PartFront) + stored_bytes(planes.low, plane) + 4 * std::size_t{front.escapes};
+  if (width_of_codes == kHalf) size += static_cast<std::size_t>(past_half);
+  if (width_of_codes == kTwoBytes) size += stored_bytes(planes.high, plane);
+  if (any_kept) {
+    for_each_kept(kept, count, [&](Run run) {
+      ++front.kept_runs;
+      size += sizeof(Run) + run.count * width;
+    });
+  }
+  if (size + kGroup > static_cast<std::size_t>(count) * width) return keep();
+
+  std::memcpy(out, &front, sizeof(front));
+  std::byte* to = store_plane(planes.low, plane, out + sizeof(front));
+  if (width_of_codes == kTwoBytes) to = store_plane(planes.high, plane, to);
+  if (width_of_codes == kHalf) {
+    std::memcpy(to, planes.more, static_cast<std::size_t>(past_half));
+    to += past_half;
+  }
+  if (front.escapes > 0) {
+    const std::uint32_t least = width_of_codes == kHalf ? kPastMore : 0;
+    for_each_escape(planes, width_of_codes, count, [&](std::int64_t i) {
+      if (coded_of(codes[i]) < least) return;
+      std::memcpy(to, &codes[i], 4);
+      to += 4;
+    });
+  }
+  if (any_kept) {
+    for_each_kept(kept, count, [&](Run run) {
+      std::memcpy(to, &run, sizeof(run));
+      to += sizeof(run);
+    });
+    std::int64_t place = 0;
+    for_each_kept(kept, count, [&](Run run) {
+      place += run.skip;
+      for_each_place(tiling, first, place, run.count, [&](std::int64_t element, std::int64_t some) {
+        alignas(64) std::byte bits[kTileCols * 8];
+        in.gather_bytes(element, some, bits);
+        std::memcpy(to, bits, static_cast<std::size_t>(some) * width);
+        to += static_cast<std::size_t>(some) * width;
+      });
+      place += run.count;
+    });
+  }
+  return size;
+}
+
+template <class Real>
+bool unpack_part_as(const Job& job, const Tiling& tiling, std::span<const std::byte> from,
+                    const FlatWriter& out, std::int64_t part) {
+  alignas(64) Real values[kTileRows * kTileCols];
+  alignas(64) std::int32_t codes[kPartValues];
+  Planes planes;
+  const std::size_t width = size_bytes(job.dtype);
+  const std::int64_t first = part * tiling.together;
+  const std::int64_t last = std::min(first + tiling.together, tiling.tiles());
+  const std::int64_t count = tiling.before(last) - tiling.before(first);
+  const auto store_bits = [&](std::int64_t place, std::int64_t some) {
+    for_each_place(tiling, first, place, some, [&](std::int64_t element, std::int64_t length) {
+      alignas(64) std::byte bits[kTileCols * 8];
+      std::memcpy(bits, from.data(), static_cast<std::size_t>(length) * width);
+      out.scatter_bytes(element, length, bits);
+      from = from.subspan(static_cast<std::size_t>(length) * width);
+    });
+  };
+  if (from.size() == static_cast<std::size_t>(count) * width) {
+    store_bits(0, count);
+    return true;
+  }
+  if (from.size() == width) {
+    const std::span<const std::byte> one = from;
+    for (std::int64_t i = 0; i < count; ++i) {
+      from = one;
+      store_bits(i, 1);
+    }
+    return true;
+  }
+  PartFront front;
+  if (from.size() < sizeof(front)) return false;
+  std::memcpy(&front, from.data(), sizeof(front));
+  from = from.subspan(sizeof(front));
+  if (front.predictor > kLastPredictor || front.grid >= kGrids || front.width > kLastWidth) {
+    return false;
+  }
+  if (!load_codes(from, static_cast<Width>(front.width), front.escapes, count, planes, codes)) {
+    return false;
+  }
+  const Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, front.grid);
+  std::int32_t before = 0;
+  std::int64_t at = 0;
+  for (std::int64_t t = first; t < last; ++t) {
+    const Tile tile = tile_at(tiling, t);
+    restore_tile(static_cast<Predictor>(front.predictor), grid, tile.rows, tile.cols, codes + at,
+                 before, values);
+    store_tile(out, tiling, tile, values);
+    at += tile.elems();
+  }
+  if (from.size() / sizeof(Run) < front.kept_runs) return false;
+  std::span<const std::byte> runs = from.first(front.kept_runs * sizeof(Run));
+  from = from.subspan(runs.size());
+  for (std::int64_t place = 0; !runs.empty(); runs = runs.subspan(sizeof(Run))) {
+    Run run;
+    std::memcpy(&run, runs.data(), sizeof(run));
+    if (run.skip > count - place) return false;
+    place += run.skip;
+    if (run.count > count - place || from.size() / width < run.count) return false;
+    store_bits(place, run.count);
+    place += run.count;
+  }
+  return from.empty();
+}
+
+std::size_t pack_part_target(const Job& job, const Tiling& tiling, const FlatReader& in,
+                             std::int64_t part, std::byte* out) {
+  return job.dtype == DType::F64 ? pack_part_as<double>(job, tiling, in, part, out)
+                                 : pack_part_as<float>(job, tiling, in, part, out);
+}
+
+bool unpack_part_target(const Job& job, const Tiling& tiling, std::span<const std::byte> payload,
+                        const FlatWriter& out, std::int64_t part) {
+  return job.dtype == DType::F64 ? unpack_part_as<double>(job, tiling, payload, out, part)
+                                 : unpack_part_as<float>(job, tiling, payload, out, part);
+}
+
+}  // namespace tuckfold::bounded::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tuckfold::bounded {
+
+HWY_EXPORT(pack_part_target);
+HWY_EXPORT(unpack_part_target);
+
+std::size_t pack_part(const Job& job, const Tiling& tiling, const FlatReader& in, std::int64_t part,
+                      std::byte* out) {
+  return HWY_DYNAMIC_DISPATCH(pack_part_target)(job, tiling, in, part, out);
+}
+
+bool unpack_part(const Job& job, const Tiling& tiling, std::span<const std::byte> payload,
+                 const FlatWriter& out, std::int64_t part) {
+  return HWY_DYNAMIC_DISPATCH(unpack_part_target)(job, tiling, payload, out, part);
+}
+
+}  // namespace tuckfold::bounded
+#endif  // HWY_ONCE
