@@ -184,7 +184,7 @@ HWY_INLINE void transform_two(const float* left, const float* right, std::int64_
   for (int j = 0; j < 4; ++j) {
     const __m512i two = _mm512_max_epu32(magnitude[2 * j], magnitude[2 * j + 1]);
     const __m512i four = _mm512_max_epu32(two, _mm512_shuffle_epi32(two, _MM_PERM_CDAB));
-    tile[j] = _mm512_srli_epi32(four, kStepShift);
+    tile[j] = _mm512_srli_epi32(_mm512_add_epi32(four, _mm512_set1_epi32(1)), kStepShift);
   }
   const __m512i low = _mm512_mask_mov_epi32(tile[0], 0xAAAA, tile[2]);
   const __m512i high = _mm512_mask_mov_epi32(tile[1], 0xAAAA, tile[3]);
@@ -598,7 +598,7 @@ HWY_INLINE void read_rest(const Form& form, int block, bool nothing, UnpackBuffe
   const auto number = static_cast<std::int32_t>(sign_extended(dc << width | code, width + form.dc));
   const float step = step_of(static_cast<int>(q)) * (width > io.given[block][0] ? 0.5f : 1.0f);
   io.step[block] = q << kStepShift;
-  io.first[block] = nothing || q >= kNoStep ? float_of(kQuietNan) : static_cast<float>(number) * step;
+  io.first[block] = nothing || q < kLeastStep || q >= kNoStep ? float_of(kQuietNan) : static_cast<float>(number) * step;
 }
 
 // A block's codes at the top of a word, followed by a bit for the half that is added, the sign bit

@@ -513,7 +513,6 @@ TEST(DctQuant, HeadersThatDoNotFitUnpackToNan) {
       float x[64];
       dct_quant::unpack_block(form, block.data(), x);
       for (const float value : x) ASSERT_TRUE(std::isnan(value)) << why;
-      if (header.step < 80) return;
       Packed packed{CodecSpec::parse(spec_text(rate, dc)), {8, 8}, {}};
       packed.bytes.resize(block.size());
       std::memcpy(packed.bytes.data(), block.data(), block.size());
