@@ -484,8 +484,12 @@ class Packer {
 // ---- unpack -------------------------------------------------------------------------------------
 
 // Needs one extension more, which all but the first CPUs with these vectors have.
-#pragma GCC push_options
-#pragma GCC target("avx512vbmi")
+}  // namespace tuckfold::dct_quant::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#define TUCKFOLD_VBMI HWY_TARGET_STR ",avx512vbmi"
+#define TUCKFOLD_VBMI_ATTR __attribute__((target(TUCKFOLD_VBMI)))
+HWY_PUSH_ATTRIBUTES(TUCKFOLD_VBMI)
+namespace tuckfold::dct_quant::HWY_NAMESPACE {
 
 inline bool can_unpack_wide() { return __builtin_cpu_supports("avx512vbmi") != 0; }
 
@@ -512,8 +516,8 @@ HWY_INLINE __m512i running_sums(__m512i v) {
 // fit, and are taken as zero.
 template <int kTiles>
 HWY_INLINE unsigned read_widths(const Form& form, int block, UnpackBuffers& io) {
-  const auto bytes = [](int value) HWY_ATTR { return _mm512_set1_epi8(static_cast<char>(value)); };
-  const auto words = [](int value) HWY_ATTR { return _mm512_set1_epi16(static_cast<short>(value)); };
+  const auto bytes = [](int value) TUCKFOLD_VBMI_ATTR { return _mm512_set1_epi8(static_cast<char>(value)); };
+  const auto words = [](int value) TUCKFOLD_VBMI_ATTR { return _mm512_set1_epi16(static_cast<short>(value)); };
   constexpr std::uint64_t kEach = 0x0001000100010001u;
   constexpr __mmask64 kCoded = ((1u << kTiles) - 1) * kEach, kFollowing = kCoded & ~kEach;
   const __m512i zero = _mm512_setzero_si512();
@@ -624,8 +628,8 @@ HWY_INLINE void read_words(const Form& form, const UnpackBuffers& from, int bloc
     for (int i = 0; i < 32; ++i) tables.value[i] = static_cast<std::uint16_t>(i % 4 * 0x0101);
     return tables;
   }();
-  const auto load = [](const void* table) HWY_ATTR { return _mm512_load_si512(table); };
-  const auto four_times = [](const void* at) HWY_ATTR {
+  const auto load = [](const void* table) TUCKFOLD_VBMI_ATTR { return _mm512_load_si512(table); };
+  const auto four_times = [](const void* at) TUCKFOLD_VBMI_ATTR {
     return _mm512_broadcast_i32x4(_mm_load_si128(static_cast<const __m128i*>(at)));
   };
   const __m512i bytes = _mm512_loadu_si512(from.bytes + block * form.bytes);
@@ -734,7 +738,7 @@ HWY_INLINE void restore_two(const Params& p, const UnpackBuffers& from, int bloc
 }
 
 template <int kTiles>
-HWY_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream, const std::uint8_t* in,
+TUCKFOLD_VBMI_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream, const std::uint8_t* in,
                                         const Batch<float>& out) {
   const Form& form = p.form;
   UnpackBuffers buffers;
@@ -762,10 +766,10 @@ HWY_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream, const std:
   }
 }
 
-#pragma GCC pop_options
-
 }  // namespace tuckfold::dct_quant::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
+HWY_POP_ATTRIBUTES
+#undef TUCKFOLD_VBMI
+#undef TUCKFOLD_VBMI_ATTR
 #endif  // TUCKFOLD_DCT_QUANT_WIDE
 
 #endif  // include guard
