@@ -83,10 +83,13 @@ class Input {
       const double decade = std::pow(10.0, choice % 16 - 12);
       return to_string(param, std::clamp(decade, param.min, param.max));
     }
-    // Wide ranges in powers of two.
+    // Every number, or every other; wide ranges in powers of two.
     const double count = (param.max - param.min) / param.step + 1;
-    return to_string(param, count <= 64 ? param.min + param.step * std::fmod(choice, count)
-                                        : std::min(param.max, std::ldexp(param.min, choice % 16)));
+    if (count > 128) {
+      return to_string(param, std::min(param.max, std::ldexp(param.min, choice % 16)));
+    }
+    const double place = std::fmod(count <= 64 ? choice : 2 * choice, count);
+    return to_string(param, param.min + param.step * place);
   }
 
   std::span<const std::uint8_t> rest_;

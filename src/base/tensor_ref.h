@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -21,6 +22,10 @@
 #include "tuckfold/tensor.h"
 
 namespace tuckfold::ref {
+
+// What lossy codecs take: i32 and i64 must stay exact.
+inline constexpr std::array kLossyDTypes = {DType::F32, DType::F16, DType::BF16, DType::F64,
+                                            DType::U8};
 
 inline constexpr std::byte kUntouched{0xa5};
 

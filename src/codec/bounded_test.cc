@@ -21,9 +21,6 @@
 namespace tuckfold {
 namespace {
 
-// i32 and i64 must stay exact.
-constexpr std::array kLossyDTypes = {DType::F32, DType::F16, DType::BF16, DType::F64, DType::U8};
-
 using ref::Tensor;
 
 constexpr const char* kCodes[] = {"bits", "bytes"};
@@ -122,7 +119,7 @@ std::vector<double> troublesome(DType dtype, std::int64_t count, double bound, u
 
 TEST(Bounded, TheBoundHoldsToTheLastBitWhateverTheValues) {
   for (const char* codes : kCodes) {
-    for (const DType dtype : kLossyDTypes) {
+    for (const DType dtype : ref::kLossyDTypes) {
       for (const double bound :
            {1e-300, 1e-45, 1e-40, 1e-30, 1e-9, 1e-4, 0.1, 0.5, 1.0, 3.7, 1e5, 1e30, 1e39, 1e300}) {
         for (unsigned seed = 0; seed < 6; ++seed) {
@@ -140,7 +137,7 @@ TEST(Bounded, TheBoundHoldsToTheLastBitWhateverTheValues) {
 
 TEST(Bounded, ARelativeBoundIsThatFractionOfTheRangeOfFiniteValues) {
   for (const char* codes : kCodes) {
-    for (const DType dtype : kLossyDTypes) {
+    for (const DType dtype : ref::kLossyDTypes) {
       for (const double fraction : {1e-12, 1e-7, 1e-6, 1e-5, 1e-3, 0.25, 1.0, 7.0}) {
         for (unsigned seed = 0; seed < 6; ++seed) {
           Tensor in(dtype, {3, 19, 40});
@@ -163,7 +160,7 @@ TEST(Bounded, ARelativeBoundIsThatFractionOfTheRangeOfFiniteValues) {
 }
 
 TEST(Bounded, PackedBitsDecodeFromTheDocumentation) {
-  for (const DType dtype : kLossyDTypes) {
+  for (const DType dtype : ref::kLossyDTypes) {
     for (const bool exact : {false, true}) {
       for (const char* kind : {"abs", "rel"}) {
         for (const double bound : {2e-5, 1e-3, 0.02, 2.5}) {
@@ -216,7 +213,7 @@ TEST(Bounded, PackedBytesDecodeFromTheDocumentation) {
   struct Size {
     std::int64_t planes, rows, cols;
   };
-  for (const DType dtype : kLossyDTypes) {
+  for (const DType dtype : ref::kLossyDTypes) {
     for (const Size& size :
          {Size{7, 64, 100}, Size{2, 33, 514}, Size{60, 9, 7}, Size{1, 1, 3000}}) {
       const Shape shape{size.planes, size.rows, size.cols};
@@ -263,7 +260,7 @@ TEST(Bounded, NanAndInfinitiesKeepTheirBits) {
 
 TEST(Bounded, ZerosStayAndNothingElseBecomesZero) {
   for (const char* codes : kCodes) {
-    for (const DType dtype : kLossyDTypes) {
+    for (const DType dtype : ref::kLossyDTypes) {
       Tensor in(dtype, {64, 64});
       std::vector<double> values = ref::pattern(ref::Pattern::Random, dtype, in.elems());
       for (std::size_t i = 0; i < values.size(); ++i) {
@@ -352,7 +349,7 @@ TEST(Bounded, ValuesThatCannotBePackedTakeTheirOwnSize) {
 TEST(Bounded, DamagedBytesAreCorruptDataOrValues) {
   std::mt19937 random(3);
   for (const char* codes : kCodes) {
-    for (const DType dtype : kLossyDTypes) {
+    for (const DType dtype : ref::kLossyDTypes) {
       const Shape shape{5, 64, 33};
       Tensor in(dtype, shape);
       in.fill(ref::pattern(ref::Pattern::Ramp, dtype, in.elems()));

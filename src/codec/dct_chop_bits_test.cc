@@ -2,8 +2,8 @@
 // keep, widths around the kernels' steps, wherever the output lies, on any number of threads.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
+#include "base/guarded_ref.h"
 #include "base/stream.h"
 #include "base/target.h"
 #include "base/tensor_ref.h"
@@ -17,6 +17,7 @@ namespace {
 using dct_chop::Params;
 using ref::Buffer;
 using ref::first_difference;
+using ref::Guarded;
 using ref::Pattern;
 using ref::Tensor;
 
@@ -226,26 +227,6 @@ TEST_P(DctChopBits, WideStripsOfEveryBlock) {
     }
   }
 }
-
-// `bytes` between two pages that must not be touched, at the first's end or the second's beginning.
-class Guarded {
- public:
-  Guarded(std::size_t bytes, bool at_end) : room_((bytes + kPage - 1) / kPage * kPage) {
-    map_ = static_cast<std::byte*>(
-        mmap(nullptr, room_ + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    mprotect(map_ + kPage, room_, PROT_READ | PROT_WRITE);
-    data_ = map_ + kPage + (at_end ? room_ - bytes : 0);
-  }
-  ~Guarded() { munmap(map_, room_ + 2 * kPage); }
-  Guarded(const Guarded&) = delete;
-  Guarded& operator=(const Guarded&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  static constexpr std::size_t kPage = 4096;
-  std::size_t room_;
-  std::byte *map_, *data_;
-};
 
 TEST_P(DctChopBits, NothingBesideTheTensorsIsReadOrWritten) {
   for (int keep = 1; keep <= 8; ++keep) {

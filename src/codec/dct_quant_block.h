@@ -6,7 +6,7 @@
 // step and the widths, so nothing is searched for on the way back.
 //
 //   bits 0..9    step: the exponent and two bits of mantissa of an f32; 1023 marks a block that is
-//                NaN throughout
+//                NaN throughout, 0 one of zeros where tile 0 has bits for them anyway
 //   bits 10..13  width of tile 0, less `bias`
 //   2 bits each  width of tile k less that of tile k-1, plus 2, for the tiles 1 … tiles-1
 //   dc bits      the upper part of the first coefficient
@@ -96,14 +96,16 @@ inline constexpr int kLeastStep = 80;  // 2^-107: its inverse and its half are o
 inline constexpr int kNoStep = 1020;   // from here on steps would not be finite
 inline constexpr std::uint32_t kQuietNan = 0x7fc00000u;
 inline constexpr int kNotFinite = 1023;  // marks a block that is NaN
+inline constexpr int kNothing = 0;       // marks a block of zeros, where bias > 0
 inline constexpr int kStepShift = 21;    // a step has what an f32 has above this bit
 
 TUCKFOLD_HOST_DEVICE inline float step_of(int q) {
   return float_of(static_cast<std::uint32_t>(q) << kStepShift);
 }
-// The same of a magnitude's bits, rounded down.
+// The same of a magnitude's bits, rounded down. The last number before a level counts as that
+// level: times the inverse of a step, which is rounded up, it may reach the whole number there.
 TUCKFOLD_HOST_DEVICE inline int level_of(std::uint32_t magnitude) {
-  return static_cast<int>(magnitude >> kStepShift);
+  return static_cast<int>((magnitude + 1) >> kStepShift);
 }
 
 // The widths that a header gives the coded tiles, and what is done with them: what they leave over
@@ -259,8 +261,12 @@ TUCKFOLD_HOST_DEVICE inline void pack_block(const Form& form, const float* x, st
     return bits.finish();
   }
   widths.share_out(form);
-  const float inverse = inverse_of(q);
   std::int64_t codes[16][4] = {};
+  // Halves of steps that tile 0 must have would not be zero.
+  bool nothing = form.bias > 0;
+  for (int i = 0; i < 64; ++i) nothing = nothing && z[i] == 0;
+  if (nothing) return write_codes(form, kNothing, widths, codes, out);
+  const float inverse = inverse_of(q);
   for (int k = 0; k < form.tiles; ++k) {
     const float finer = widths.halved[k] ? 2 * inverse : inverse;
     for (int t = 0; t < 4; ++t) codes[k][t] = code_of(z[place(k, t)], finer);
@@ -281,8 +287,10 @@ TUCKFOLD_HOST_DEVICE inline void unpack_block(const Form& form, const std::uint8
   for (int k = 1; k < form.tiles; ++k) {
     widths.given[k] = widths.given[k - 1] + static_cast<int>(bits.get(2)) - 2;
   }
-  if (!widths.share_out(form) || q >= kNoStep) {
-    for (int i = 0; i < 64; ++i) x[i] = float_of(kQuietNan);
+  const bool fits = widths.share_out(form);
+  const bool nothing = fits && form.bias > 0 && q == kNothing;
+  if (nothing || !fits || q < kLeastStep || q >= kNoStep) {
+    for (int i = 0; i < 64; ++i) x[i] = nothing ? 0.0f : float_of(kQuietNan);
     return;
   }
   const int low_dc = form.header_bits() % 8;

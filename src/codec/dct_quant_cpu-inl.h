@@ -185,7 +185,7 @@ HWY_INLINE void transform_two(const float* left, const float* right, std::int64_
   for (int j = 0; j < 4; ++j) {
     const __m512i two = _mm512_max_epu32(magnitude[2 * j], magnitude[2 * j + 1]);
     const __m512i four = _mm512_max_epu32(two, _mm512_shuffle_epi32(two, _MM_PERM_CDAB));
-    tile[j] = _mm512_srli_epi32(four, kStepShift);
+    tile[j] = _mm512_srli_epi32(_mm512_add_epi32(four, _mm512_set1_epi32(1)), kStepShift);
   }
   const __m512i low = _mm512_mask_mov_epi32(tile[0], 0xAAAA, tile[2]);
   const __m512i high = _mm512_mask_mov_epi32(tile[1], 0xAAAA, tile[3]);
@@ -487,8 +487,12 @@ class Packer {
 // ---- unpack -------------------------------------------------------------------------------------
 
 // Needs one extension more, which all but the first CPUs with these vectors have.
-#pragma GCC push_options
-#pragma GCC target("avx512vbmi")
+}  // namespace tuckfold::dct_quant::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#define TUCKFOLD_VBMI HWY_TARGET_STR ",avx512vbmi"
+#define TUCKFOLD_VBMI_ATTR __attribute__((target(TUCKFOLD_VBMI)))
+HWY_PUSH_ATTRIBUTES(TUCKFOLD_VBMI)
+namespace tuckfold::dct_quant::HWY_NAMESPACE {
 
 inline bool can_unpack_wide() { return __builtin_cpu_supports("avx512vbmi") != 0; }
 
@@ -515,9 +519,11 @@ HWY_INLINE __m512i running_sums(__m512i v) {
 // fit, and are taken as zero.
 template <int kTiles>
 HWY_INLINE unsigned read_widths(const Form& form, int block, UnpackBuffers& io) {
-  const auto bytes = [](int value) HWY_ATTR { return _mm512_set1_epi8(static_cast<char>(value)); };
-  const auto words = [](int value)
-                         HWY_ATTR { return _mm512_set1_epi16(static_cast<short>(value)); };
+  const auto bytes = [](int value)
+                         TUCKFOLD_VBMI_ATTR { return _mm512_set1_epi8(static_cast<char>(value)); };
+  const auto words = [](int value) TUCKFOLD_VBMI_ATTR {
+    return _mm512_set1_epi16(static_cast<short>(value));
+  };
   constexpr std::uint64_t kEach = 0x0001000100010001u;
   constexpr __mmask64 kCoded = ((1u << kTiles) - 1) * kEach, kFollowing = kCoded & ~kEach;
   const __m512i zero = _mm512_setzero_si512();
@@ -601,8 +607,8 @@ HWY_INLINE void read_rest(const Form& form, int block, bool nothing, UnpackBuffe
   const auto number = static_cast<std::int32_t>(sign_extended(dc << width | code, width + form.dc));
   const float step = step_of(static_cast<int>(q)) * (width > io.given[block][0] ? 0.5f : 1.0f);
   io.step[block] = q << kStepShift;
-  io.first[block] =
-      nothing || q >= kNoStep ? float_of(kQuietNan) : static_cast<float>(number) * step;
+  io.first[block] = nothing || q < kLeastStep || q >= kNoStep ? float_of(kQuietNan)
+                                                              : static_cast<float>(number) * step;
 }
 
 // A block's codes at the top of a word, followed by a bit for the half that is added, the sign bit
@@ -628,8 +634,8 @@ HWY_INLINE void read_words(const Form& form, const UnpackBuffers& from, int bloc
     for (int i = 0; i < 32; ++i) tables.value[i] = static_cast<std::uint16_t>(i % 4 * 0x0101);
     return tables;
   }();
-  const auto load = [](const void* table) HWY_ATTR { return _mm512_load_si512(table); };
-  const auto four_times = [](const void* at) HWY_ATTR {
+  const auto load = [](const void* table) TUCKFOLD_VBMI_ATTR { return _mm512_load_si512(table); };
+  const auto four_times = [](const void* at) TUCKFOLD_VBMI_ATTR {
     return _mm512_broadcast_i32x4(_mm_load_si128(static_cast<const __m128i*>(at)));
   };
   const __m512i bytes = _mm512_loadu_si512(from.bytes + block * form.bytes);
@@ -736,8 +742,8 @@ HWY_INLINE void restore_two(const Params& p, const UnpackBuffers& from, int bloc
 }
 
 template <int kTiles>
-HWY_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream, const std::uint8_t* in,
-                                        const Batch<float>& out) {
+TUCKFOLD_VBMI_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream,
+                                                  const std::uint8_t* in, const Batch<float>& out) {
   const Form& form = p.form;
   UnpackBuffers buffers;
   std::memcpy(buffers.bytes, in, static_cast<std::size_t>(out.count * form.bytes));
@@ -754,20 +760,23 @@ HWY_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream, const std:
     float* right = b + 1 < out.count ? out.at[b + 1] : nullptr;
     const bool line =
         right == left + 8 && reinterpret_cast<std::uintptr_t>(left) % 64 == 0 && out.row % 16 == 0;
-    if (p.offset != 0 || p.clamp) {
-      restore_two<false, false>(p, buffers, b, left, right, out.row);
-    } else if (stream && line) {
+    const bool plain = p.offset == 0 && !p.clamp, whole = stream && line;
+    if (plain && whole) {
       restore_two<true, true>(p, buffers, b, left, right, out.row);
-    } else {
+    } else if (plain) {
       restore_two<false, true>(p, buffers, b, left, right, out.row);
+    } else if (whole) {
+      restore_two<true, false>(p, buffers, b, left, right, out.row);
+    } else {
+      restore_two<false, false>(p, buffers, b, left, right, out.row);
     }
   }
 }
 
-#pragma GCC pop_options
-
 }  // namespace tuckfold::dct_quant::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
+HWY_POP_ATTRIBUTES
+#undef TUCKFOLD_VBMI
+#undef TUCKFOLD_VBMI_ATTR
 #endif  // TUCKFOLD_DCT_QUANT_WIDE
 
 #endif  // include guard
