@@ -17,6 +17,7 @@ constexpr const char* kExamples = R"_(Examples:
   tuckfold codecs
   tuckfold bench images.npy --codec "dct_chop(keep=4)" --codec "block_quant(bits=4)"
   tuckfold eval images.npy --codec "dct_chop(keep=2)" --png side_by_side.png
+  tuckfold choose images.npy --target-psnr 45
 
 Any other VERB runs the program tuckfold-VERB beside this one or on PATH.
 Exit status: 2 invalid argument, 3 corrupt data, 4 unsupported, 5 input or output, 70 a bug.)_";
@@ -29,6 +30,7 @@ int run(int argc, char** argv) {
   add_codecs(app);
   add_bench(app);
   add_eval(app);
+  add_choose(app);
 
   app.get_formatter()->label("SUBCOMMAND", "VERB");
   std::vector<std::string> names;
