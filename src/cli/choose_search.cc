@@ -128,8 +128,8 @@ class Search {
 
   // The smallest rung that reaches a quality, or the last one.
   void climb_until_close(const std::vector<Rung>& rungs) {
-    std::partition_point(rungs.begin(), rungs.end(),
-                         [&](const Rung& rung) { return !attempt(rung).reaches; });
+    static_cast<void>(std::partition_point(
+        rungs.begin(), rungs.end(), [&](const Rung& rung) { return !attempt(rung).reaches; }));
   }
 
   // The closest rung that is small enough, or the first one.
