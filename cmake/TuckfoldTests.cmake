@@ -5,9 +5,13 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 include(GoogleTest)
 
 file(GLOB test_sources CONFIGURE_DEPENDS src/*/*_test.cc)
+if(NOT TARGET tuckfold_cli_objects)
+  list(FILTER test_sources EXCLUDE REGEX "/src/cli/")
+endif()
 add_executable(tuckfold_tests ${test_sources})
 tuckfold_compile(tuckfold_tests)
-target_link_libraries(tuckfold_tests PRIVATE tuckfold_objects GTest::gtest_main)
+target_link_libraries(tuckfold_tests PRIVATE tuckfold_objects $<TARGET_NAME_IF_EXISTS:tuckfold_cli_objects>
+                                             GTest::gtest_main)
 target_compile_definitions(tuckfold_tests PRIVATE TUCKFOLD_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
 gtest_discover_tests(tuckfold_tests DISCOVERY_MODE PRE_TEST PROPERTIES LABELS fast)
 

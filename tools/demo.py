@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from demo_images import ZOOM, DemoError, ImageSet, astronaut, load_sets
+from demo_rates import curves, has_sz3
 from PIL import Image
 from report_check import find_browser, problems, screenshot
 from report_html import (
@@ -259,6 +260,9 @@ def demo(args: argparse.Namespace) -> None:
     zfp = tool.has_zfp()
     if not zfp:
         notes.append("zfp left out: libzfp is not installed")
+    sz3 = has_sz3(tool)
+    if not sz3:
+        notes.append("SZ3 left out: it is not installed; TUCKFOLD_SZ3 may name its library")
     reports = []
     for images in sets:
         progress(f"packing {images.title} ...")
@@ -267,7 +271,11 @@ def demo(args: argparse.Namespace) -> None:
         print_table(images, rows)
         sys.stdout.flush()
         original, shown = show(tool, images, args.out, SHOWN_KEEPS)
-        reports.append(SetReport(images, rows, original, list(shown.values()), cache_note(images)))
+        progress(f"quality at many sizes: {images.title} ...")
+        rates = curves(tool, images, args.out, zfp, sz3)
+        progress("")
+        note = cache_note(images)
+        reports.append(SetReport(images, rows, original, list(shown.values()), note, rates))
     dial = show(tool, astronaut(sets[0]), args.out, KEEPS)
     page = args.out / "report.html"
     facts = machine(tool, reports[0].rows)

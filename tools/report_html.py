@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from demo_images import ImageSet
-from report_plots import Bars, Series, quality_plot, speed_plot
+from report_plots import Bars, Series, quality_plot, rate_plot, speed_plot
 
 HERE = Path(__file__).parent
 KEEPS = range(1, 9)
@@ -37,6 +37,7 @@ class SetReport:
     original: Picture
     pictures: Sequence[Picture]
     note: str = ""  # on the speeds
+    rates: Sequence[Series] = ()  # PSNR over bits per value
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,41 @@ array, timed in the same rounds with as many threads.</figcaption>
 </div>"""
 
 
+def listed(words: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def rates_caption(series: Sequence[Series]) -> str:
+    names = {one.label for one in series}
+    coders = ["JPEG", *(["SZ3"] if "SZ3" in names else [])]
+    coders += ["zstd"] if "bounded | zstd" in names else []
+    fixed = [
+        "<code>dct_quant</code>",
+        "<code>dct_chop</code>",
+        *(["zfp"] if "zfp" in names else []),
+    ]
+    words = f"""Up and to the left is better; dashed curves are other people’s. 8 bits per value are the
+u8 file, exact. {listed(coders)} give{"s" if len(coders) == 1 else ""} frequent values fewer bits, so
+that the size is known only afterwards and no block decodes alone. JPEG in colour also shares
+bits between the colours; it returns whole pixels, and its images are stacked into tall files so that
+headers count once. {listed(fixed)} spend the same bits on every block: the size is known before, and
+any block decodes by itself."""
+    if bounded := [name for name in ("bounded", "SZ3") if name in names]:
+        words += f" {listed(bounded)} promise{'s' if len(bounded) == 1 else ''} the error of every pixel."
+    return words + " Of large sets every so many images, two million values at most."
+
+
+def rates(one: SetReport) -> str:
+    if not one.rates:
+        return ""
+    return f"""<div class="plots wide">
+<figure><figcaption><b>Quality at a size</b>{rates_caption(one.rates)}</figcaption>
+<div class="scroll" tabindex="0" role="region" aria-label="Quality at a size">
+{rate_plot(one.rates, 8)}</div></figure>
+</div>"""
+
+
 def cells(row: Row) -> str:
     below = ' class="below"' if row["ratio_stored"] < 1 else ""
     return (
@@ -266,6 +302,7 @@ def section(one: SetReport) -> str:
 {verdict(one.rows)}
 {pictures(one)}
 {plots(one.rows)}
+{rates(one)}
 {table(one)}
 </section>"""
 

@@ -1,4 +1,4 @@
-"""The report's two plots as inline SVG. Colours are classes, so that the page's style sets them."""
+"""The report's plots as inline SVG. Colours are classes, so that the page's style sets them."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,9 +7,14 @@ from html import escape
 
 WIDTH, HEIGHT = 560, 380
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 48, 46
+WIDE, HIGH = 1120, 440  # of the plot of rates ...
+MARGIN = 170  # ... and the room for names on its right
+LETTER = 7.4  # the width of one in a curve's name
 MOST_DB = 70  # above this, nobody sees a difference; keep=8 lies far above
+MOST_RATE_DB = 80  # what 8 bits per value reach
 
 Scale = Callable[[float], float]
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -60,9 +65,11 @@ def marker(kind: str, x: float, y: float, css: str, hint: str) -> str:
     return f'<polygon points="{points}" class="mark {css}">{inside}</polygon>'
 
 
-def figure(title: str, about: str, parts: list[str]) -> str:
+def figure(
+    title: str, about: str, parts: list[str], width: float = WIDTH, height: float = HEIGHT
+) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}. '
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}. '
         f'{escape(about)}">\n' + "\n".join(parts) + "\n</svg>"
     )
 
@@ -79,13 +86,18 @@ def legend(entries: Sequence[tuple[str, str, str]]) -> list[str]:
     return parts
 
 
-def y_axis(scale: Scale, ticks: Sequence[float], title: str) -> list[str]:
+def y_axis(
+    scale: Scale,
+    ticks: Sequence[float],
+    title: str,
+    end: float = WIDTH - RIGHT,
+    middle: float = (TOP + HEIGHT - BOTTOM) / 2,
+) -> list[str]:
     parts = []
     for tick in ticks:
         y = scale(tick)
-        parts.append(line(LEFT, y, WIDTH - RIGHT, y, "grid"))
+        parts.append(line(LEFT, y, end, y, "grid"))
         parts.append(text(LEFT - 8, y + 4, f"{tick:g}", "tick", "end"))
-    middle = (TOP + HEIGHT - BOTTOM) / 2
     parts.append(
         f'<text transform="translate(13 {middle:.0f}) rotate(-90)" class="axis" '
         f'text-anchor="middle">{escape(title)}</text>'
@@ -145,6 +157,101 @@ def quality_plot(series: Sequence[Series], per_stored: float) -> str:
         for one in series
     )
     return figure("PSNR over ratio", about, parts)
+
+
+@dataclass(frozen=True)
+class Name:
+    """A curve's name, where it may stand."""
+
+    x: float
+    y: float
+    words: str
+    anchor: str  # start, middle or end
+
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, top, right, bottom."""
+        width = LETTER * len(self.words)
+        left = self.x - width * {"start": 0, "middle": 0.5, "end": 1}[self.anchor]
+        return left, self.y - 11, left + width, self.y + 4
+
+    def covers(self, point: Point) -> bool:
+        left, top, right, bottom = self.box()
+        return left - 3 < point[0] < right + 3 and top - 3 < point[1] < bottom + 3
+
+    def meets(self, other: "Name") -> bool:
+        left, top, right, bottom = self.box()
+        first, high, last, low = other.box()
+        return left < last and first < right and top < low and high < bottom
+
+
+def places(end: Point, words: str) -> list[Name]:
+    """Where a name may stand around the end of its curve, the best first."""
+    x, y = end
+    sides = [(10, 4, "start"), (0, -10, "middle"), (4, -10, "end"), (8, -8, "start")]
+    sides += [(8, 17, "start"), (0, 20, "middle")]
+    sides += [(0, -10 - step, "middle") for step in (12, 24, 36, 48)]
+    return [Name(x + dx, y + dy, words, anchor) for dx, dy, anchor in sides]
+
+
+def dots(points: Sequence[Point]) -> list[Point]:
+    """Points along a curve, near enough for none of its parts to hide between letters."""
+    found = list(points[-1:])
+    for (x1, y1), (x2, y2) in zip(points, points[1:], strict=False):
+        count = max(1, round(math.hypot(x2 - x1, y2 - y1) / 5))
+        found += [(x1 + (x2 - x1) * i / count, y1 + (y2 - y1) * i / count) for i in range(count)]
+    return found
+
+
+def place_names(curves: Sequence[tuple[str, Sequence[Point]]]) -> list[Name]:
+    """A name at the end of each curve, that covers no other, and of curves and their ends little."""
+    drawn = [dot for _, points in curves for dot in dots(points)]
+    placed: list[Name] = []
+    for words, points in curves:
+        options = places(points[-1], words)
+        hidden = [
+            1000 * sum(option.meets(other) for other in placed)
+            + 2 * sum(option.covers(dot) for dot in drawn)
+            + 20 * sum(option.covers(others[-1]) for _, others in curves)
+            + rank
+            for rank, option in enumerate(options)
+        ]
+        placed.append(options[hidden.index(min(hidden))])
+    return placed
+
+
+def rate_plot(series: Sequence[Series], most_bits: float) -> str:
+    """PSNR over bits per value up to `most_bits`, each curve with its name at its end."""
+    shown = {
+        one.label: [p for p in one.points if p[0] <= most_bits and p[1] <= MOST_RATE_DB]
+        for one in series
+    }
+    series = [one for one in series if shown[one.label]]
+    seen = [y for one in series for _, y, _ in shown[one.label]]
+    low = math.floor(min(seen, default=20) / 5) * 5
+    high = max(low + 20, math.ceil((max(seen, default=MOST_DB) + 1) / 5) * 5)
+    top, right, bottom = TOP - 24, WIDE - MARGIN, HIGH - BOTTOM
+    x_of = linear(0, most_bits, LEFT, right)
+    y_of = linear(low, high, bottom, top)
+    ticks = range(-(-low // 10) * 10, high + 1, 10)
+    parts = y_axis(y_of, ticks, "PSNR, dB", right, (top + bottom) / 2)
+    for bits in range(int(most_bits) + 1):
+        parts.append(line(x_of(bits), top, x_of(bits), bottom, "grid"))
+        parts.append(text(x_of(bits), bottom + 16, f"{bits}", "tick"))
+    parts.append(text((LEFT + right) / 2, HIGH - 8, "bits per value", "axis"))
+    curves = []
+    for one in series:
+        points = [(x_of(x), y_of(y), hint) for x, y, hint in shown[one.label]]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
+        parts.append(f'<polyline points="{path}" class="curve {one.css}"/>')
+        parts += [marker(one.marker, x, y, one.css, hint) for x, y, hint in points]
+        curves.append((one.label, [point[:2] for point in points]))
+    for one, name in zip(series, place_names(curves), strict=True):
+        parts.append(text(name.x, name.y, name.words, f"name {one.css}", name.anchor))
+    about = "; ".join(
+        f"{one.label}: " + ", ".join(f"{y:.1f} dB at {x:.2f}" for x, y, _ in shown[one.label])
+        for one in series
+    )
+    return figure("PSNR over bits per value", about, parts, WIDE, HIGH)
 
 
 def speed_plot(groups: Sequence[str], bars: Sequence[Bars], copy_gbps: float, title: str) -> str:

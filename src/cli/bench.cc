@@ -1,6 +1,4 @@
 // tuckfold bench: speed beside a plain copy, ratio and error, of codecs and of peers.
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -8,6 +6,7 @@
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "cli/peer.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
@@ -38,19 +37,6 @@ struct Options {
   double min_time = 0.5;
   int repeat = 7;
   bool json = false;
-};
-
-// A line on the terminal that is gone when the work is done.
-class Progress {
- public:
-  void show(std::string_view text) {
-    if (shown_) fmt::print(stderr, "\r\x1b[K{}", text);
-    if (shown_) std::fflush(stderr);
-  }
-  ~Progress() { show(""); }
-
- private:
-  bool shown_ = ::isatty(STDERR_FILENO) == 1;
 };
 
 // Bits per value of each codec: the rates at which zfp is as large.

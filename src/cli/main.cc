@@ -3,11 +3,9 @@
 #include <exception>
 #include <new>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/fail.h"
-#include "base/text_scan.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "tuckfold/version.h"
@@ -19,6 +17,7 @@ constexpr const char* kExamples = R"_(Examples:
   tuckfold codecs
   tuckfold bench images.npy --codec "dct_chop(keep=4)" --codec "block_quant(bits=4)"
   tuckfold eval images.npy --codec "dct_chop(keep=2)" --png side_by_side.png
+  tuckfold choose images.npy --target-psnr 45
 
 Any other VERB runs the program tuckfold-VERB beside this one or on PATH.
 Exit status: 2 invalid argument, 3 corrupt data, 4 unsupported, 5 input or output, 70 a bug.)_";
@@ -31,6 +30,7 @@ int run(int argc, char** argv) {
   add_codecs(app);
   add_bench(app);
   add_eval(app);
+  add_choose(app);
 
   app.get_formatter()->label("SUBCOMMAND", "VERB");
   std::vector<std::string> names;
@@ -63,22 +63,6 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-
-void take_files(std::vector<std::string>& codecs, std::vector<std::string>& files) {
-  std::vector<std::string> specs;
-  for (std::string& text : codecs) {
-    (text.ends_with(".npy") ? files : specs).push_back(std::move(text));
-  }
-  codecs = std::move(specs);
-}
-
-std::string unknown_text(std::string_view kind, std::string_view word,
-                         std::span<const std::string_view> candidates) {
-  const std::string_view nearest = nearest_word(word, candidates);
-  return fmt::format("unknown {} {}; ", kind, quoted(word)) +
-         (nearest.empty() ? fmt::format("there are: {}", fmt::join(candidates, ", "))
-                          : fmt::format("did you mean '{}'?", nearest));
-}
 
 }  // namespace tuckfold::cli
 

@@ -12,6 +12,7 @@ namespace tuckfold::cli {
 void add_codecs(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
+void add_choose(CLI::App& app);
 
 // Runs the program `tuckfold-VERB`, found beside this one or on PATH, in place of this one. Returns
 // only if there is none. `arguments` begin with the verb and end with a null pointer.

@@ -24,10 +24,14 @@ void* allocate(std::size_t bytes, std::size_t align) {
 
 }  // namespace
 
-// For the whole test program; the forms not named here end in these. Inlined, they would look to
-// the compiler like free() of what new gave.
+// For the whole test program; the forms not named here end in these, but for nothrow, which a
+// sanitizer has of its own. Inlined, they would look to the compiler like free() of what new gave.
 [[gnu::noinline]] void* operator new(std::size_t bytes) { return allocate(bytes, 1); }
 [[gnu::noinline]] void* operator new[](std::size_t bytes) { return allocate(bytes, 1); }
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t align) {
   return allocate(bytes, static_cast<std::size_t>(align));
 }

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TUCKFOLD = ROOT / "build/release/tuckfold"
 sys.path.insert(0, str(ROOT / "tools"))
+import bench_run  # noqa: E402
 from bench_record import Figure, figure_table, geometric_mean  # noqa: E402
 
 import bench  # noqa: E402
@@ -67,11 +68,11 @@ def test_quick_run_writes_a_complete_record(tmp_path: Path) -> None:
         assert key in record
     assert {"cpu", "cores", "kernel", "memory_gib"} <= record["machine"].keys()
     assert record["compiler"]["version"] != "unknown"
-    assert len(record["commands"]) == len(bench.THREADS) * len(bench.QUICK_SHAPES)
+    assert len(record["commands"]) == len(bench_run.THREADS) * len(bench_run.QUICK_SHAPES)
     assert len(record["rows"]) == len(record["commands"]) * len(bench.KEEPS)
     assert all(row["psnr_db"] > 20 and row["copy_gbps"] > 0 for row in record["rows"])
 
-    assert len(record["figures"]) == 2 * len(bench.THREADS) * len(bench.KEEPS)
+    assert len(record["figures"]) == 2 * len(bench_run.THREADS) * len(bench.KEEPS)
     figure = record["figures"][0]
     assert figure["figure"] == "pack_of_copy"
     mine = [r for r in record["rows"] if r["codec"] == "dct_chop(keep=2)" and r["threads"] == 1]

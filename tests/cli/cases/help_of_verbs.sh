@@ -1,3 +1,3 @@
-for verb in codecs bench eval; do
+for verb in codecs bench eval choose; do
   "$TUCKFOLD" "$verb" --help | grep -A1 '^Example'
 done
