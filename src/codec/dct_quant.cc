@@ -57,7 +57,8 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
                      RunContext run) {
   if (out.empty()) return 0;
   const FlatReader reader(in);
-  const PackJob job{Params::of(stage), blocks_of(in.shape), &reader, out.data()};
+  const PackJob job{Params::of(stage), blocks_of(in.shape), &reader, out.data(),
+                    out.size() > kStreamBytes};
   parallel_for(job.blocks.strips(), run.threads,
                [&](std::int64_t begin, std::int64_t end) { pack_strips(job, begin, end); });
   return out.size();

@@ -28,13 +28,14 @@ struct PackJob {
   Blocks blocks;
   const FlatReader* in;
   std::byte* out;
+  bool stream;  // whether the output is too large to be read from cache soon
 };
 struct UnpackJob {
   Params params;
   Blocks blocks;
   const std::byte* in;
   const FlatWriter* out;
-  bool stream;  // whether the output is too large to be read from cache soon
+  bool stream;
 };
 void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end);
 void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end);

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/stream_cpu-inl.h"
 #include "codec/dct_quant.h"
 
 #undef TUCKFOLD_DCT_QUANT_WIDE
@@ -409,7 +410,8 @@ template <int kTiles>
 class Packer {
  public:
   // `out` takes whole blocks in order.
-  HWY_INLINE Packer(const Params& p, std::uint8_t* out) : p_(p), out_(out) {}
+  HWY_INLINE Packer(const PackJob& job, std::uint8_t* out)
+      : p_(job.params), stream_(job.stream), out_(out) {}
 
   // `ahead` is where what is read next lies, or null.
   HWY_ATTR HWY_NOINLINE void add(const Batch<const float>& in, const char* ahead) {
@@ -469,13 +471,20 @@ class Packer {
           std::memcpy(bytes_ + b * p_.form.bytes, rare_bytes_[b], size);
       }
     }
-    std::memcpy(out_, bytes_, static_cast<std::size_t>(count_) * size);
+    if (stream_) {
+      tuckfold::HWY_NAMESPACE::stream_lines(reinterpret_cast<char*>(out_),
+                                            reinterpret_cast<const char*>(bytes_),
+                                            static_cast<std::size_t>(count_) * size);
+    } else {
+      std::memcpy(out_, bytes_, static_cast<std::size_t>(count_) * size);
+    }
     std::memset(bytes_, 0, kBatch * size);
     out_ += count_ * p_.form.bytes;
     count_ = 0;
   }
 
   const Params& p_;
+  bool stream_;
   std::uint8_t* out_;
   int count_ = 0;       // blocks whose bytes are still to be written
   __mmask32 rare_ = 0;  // lanes
@@ -746,6 +755,10 @@ TUCKFOLD_VBMI_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream,
                                                   const std::uint8_t* in, const Batch<float>& out) {
   const Form& form = p.form;
   UnpackBuffers buffers;
+  // The next batch's bytes, most likely.
+  for (int i = 0; i < out.count * form.bytes; i += 64) {
+    __builtin_prefetch(in + out.count * form.bytes + i, 0, 2);
+  }
   std::memcpy(buffers.bytes, in, static_cast<std::size_t>(out.count * form.bytes));
   const int count = (out.count + 3) / 4 * 4;
   std::memset(buffers.bytes + out.count * form.bytes, 0,

@@ -96,7 +96,7 @@ void pack_strips_wide(const PackJob& job, std::int64_t begin, std::int64_t end) 
   const Blocks& b = job.blocks;
   const Params& p = job.params;
   auto* out = reinterpret_cast<std::uint8_t*>(job.out) + begin * b.block_cols * p.form.bytes;
-  Packer<kTiles> packer(p, out);
+  Packer<kTiles> packer(job, out);
   const char* ahead = ahead_of(job, begin, end);
   const auto run = [&](const Batch<const float>& batch) {
     packer.add(batch, ahead);
@@ -219,6 +219,7 @@ HWY_EXPORT(unpack_strips_target);
 
 void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end) {
   HWY_DYNAMIC_DISPATCH(pack_strips_target)(job, begin, end);
+  if (job.stream) stream_fence();
 }
 
 void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
