@@ -99,12 +99,12 @@ inline constexpr int kNotFinite = 1023;  // marks a block that is NaN
 inline constexpr int kNothing = 0;       // marks a block of zeros, where bias > 0
 inline constexpr int kStepShift = 21;    // a step has what an f32 has above this bit
 
-TUCKFOLD_HOST_DEVICE inline float step_of(int q) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE float step_of(int q) {
   return float_of(static_cast<std::uint32_t>(q) << kStepShift);
 }
 // The same of a magnitude's bits, rounded down. The last number before a level counts as that
 // level: times the inverse of a step, which is rounded up, it may reach the whole number there.
-TUCKFOLD_HOST_DEVICE inline int level_of(std::uint32_t magnitude) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE int level_of(std::uint32_t magnitude) {
   return static_cast<int>((magnitude + 1) >> kStepShift);
 }
 
@@ -129,7 +129,7 @@ struct Widths {
 };
 
 // The smallest step whose widths fit, with them; kNotFinite where there is none.
-TUCKFOLD_HOST_DEVICE inline int choose_step(const Form& form, const float* z, Widths& widths) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE int choose_step(const Form& form, const float* z, Widths& widths) {
   // A tile is w bits wide or more for steps up to need - 4 w. Neighbours must not differ by more
   // than a header can say; since that shifts with the step, it is settled before the search.
   int need[16] = {}, most = 0;
@@ -213,19 +213,19 @@ class BitReader {
 // The whole number that stands for coefficient z in steps of 1 / inverse: below z, so that half a
 // step is added on the way back. The first coefficient takes the nearest, since its zero matters.
 // That z stays below the width's largest number follows from how the width was chosen.
-TUCKFOLD_HOST_DEVICE inline std::int64_t code_of(float z, float inverse) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE std::int64_t code_of(float z, float inverse) {
   return static_cast<std::int64_t>(std::floor(z * inverse));
 }
-TUCKFOLD_HOST_DEVICE inline std::int64_t first_code_of(float z, float inverse, int bits) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE std::int64_t first_code_of(float z, float inverse, int bits) {
   const auto code = static_cast<std::int64_t>(std::floor(std::fma(z, inverse, 0.5f)));
   return std::min(code, (std::int64_t{1} << (bits - 1)) - 1);
 }
 
 // 1 / step, correctly rounded: exact but for the two bits of mantissa.
-TUCKFOLD_HOST_DEVICE inline float inverse_of(int q) { return 1.0f / step_of(q); }
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE float inverse_of(int q) { return 1.0f / step_of(q); }
 
 // Values of odd width leave their lowest bit to the tail, so that a tile's others are whole bytes.
-TUCKFOLD_HOST_DEVICE inline void write_codes(const Form& form, int q, const Widths& widths,
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void write_codes(const Form& form, int q, const Widths& widths,
                                              const std::int64_t (*codes)[4], std::uint8_t* out) {
   BitWriter bits(out, form.bytes);
   bits.put(static_cast<std::uint64_t>(q), 10);
@@ -250,7 +250,7 @@ TUCKFOLD_HOST_DEVICE inline void write_codes(const Form& form, int q, const Widt
   bits.finish();
 }
 
-TUCKFOLD_HOST_DEVICE inline void pack_block(const Form& form, const float* x, std::uint8_t* out) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void pack_block(const Form& form, const float* x, std::uint8_t* out) {
   float z[64];
   forward(x, z);
   Widths widths;
@@ -275,11 +275,11 @@ TUCKFOLD_HOST_DEVICE inline void pack_block(const Form& form, const float* x, st
   write_codes(form, q, widths, codes, out);
 }
 
-TUCKFOLD_HOST_DEVICE inline std::int64_t sign_extended(std::uint64_t value, int bits) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE std::int64_t sign_extended(std::uint64_t value, int bits) {
   return bits == 0 ? 0 : static_cast<std::int64_t>(value << (64 - bits)) >> (64 - bits);
 }
 
-TUCKFOLD_HOST_DEVICE inline void unpack_block(const Form& form, const std::uint8_t* in, float* x) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void unpack_block(const Form& form, const std::uint8_t* in, float* x) {
   BitReader bits(in);
   const int q = static_cast<int>(bits.get(10));
   Widths widths;

@@ -9,8 +9,8 @@ namespace {
 
 // Initialized on first use, since rows live in other files.
 const auto& rows() {
-  static const std::array kRows = {kRaw,  kDctChop, kDctQuant, kBlockQuant, kBits,
-                                   kMask, kBytesOf, kZstd,     kZfp,        kBounded};
+  static const std::array kRows = {kRaw,  kDctChop, kDctQuant, kBlockQuant, kBounded,
+                                   kBits, kMask,    kBytesOf,  kZfp,        kZstd};
   return kRows;
 }
 
