@@ -76,8 +76,8 @@ class Input {
   std::size_t left() const { return rest_.size(); }
 
  private:
-  // A codec whose name's letters sum up to the byte, so that seeds stay what they are when codecs are
-  // added; or any.
+  // A codec whose name's letters sum up to the byte, so that seeds stay what they are when codecs
+  // are added; or any.
   static const CodecInfo& codec_of(std::uint8_t choice) {
     for (const CodecInfo& codec : list_codecs()) {
       const int sum = std::accumulate(codec.name.begin(), codec.name.end(), 0);

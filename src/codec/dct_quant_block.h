@@ -129,7 +129,8 @@ struct Widths {
 };
 
 // The smallest step whose widths fit, with them; kNotFinite where there is none.
-TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE int choose_step(const Form& form, const float* z, Widths& widths) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE int choose_step(const Form& form, const float* z,
+                                                     Widths& widths) {
   // A tile is w bits wide or more for steps up to need - 4 w. Neighbours must not differ by more
   // than a header can say; since that shifts with the step, it is settled before the search.
   int need[16] = {}, most = 0;
@@ -226,7 +227,8 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE float inverse_of(int q) { return 1.0f / ste
 
 // Values of odd width leave their lowest bit to the tail, so that a tile's others are whole bytes.
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void write_codes(const Form& form, int q, const Widths& widths,
-                                             const std::int64_t (*codes)[4], std::uint8_t* out) {
+                                                      const std::int64_t (*codes)[4],
+                                                      std::uint8_t* out) {
   BitWriter bits(out, form.bytes);
   bits.put(static_cast<std::uint64_t>(q), 10);
   bits.put(static_cast<std::uint64_t>(widths.given[0] - form.bias), 4);
@@ -250,7 +252,8 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void write_codes(const Form& form, int q, c
   bits.finish();
 }
 
-TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void pack_block(const Form& form, const float* x, std::uint8_t* out) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void pack_block(const Form& form, const float* x,
+                                                     std::uint8_t* out) {
   float z[64];
   forward(x, z);
   Widths widths;
@@ -279,7 +282,8 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE std::int64_t sign_extended(std::uint64_t va
   return bits == 0 ? 0 : static_cast<std::int64_t>(value << (64 - bits)) >> (64 - bits);
 }
 
-TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void unpack_block(const Form& form, const std::uint8_t* in, float* x) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void unpack_block(const Form& form, const std::uint8_t* in,
+                                                       float* x) {
   BitReader bits(in);
   const int q = static_cast<int>(bits.get(10));
   Widths widths;
