@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+
 from demo_images import camera, data_folder, electron_microscopy
 
 MIN_BYTES = 32 << 20  # as f32, so that speed is that of memory and not of a cache

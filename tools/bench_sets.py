@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from bench_activations import activations
 from demo_images import (
     cifar10_part,

@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
+
 from demo_images import ZOOM, DemoError, ImageSet, astronaut, load_sets
 from demo_rates import curves, has_sz3
-from PIL import Image
 from report_check import find_browser, problems, screenshot
 from report_html import (
     KEEPS,

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from demo_images import DemoError, ImageSet
 from PIL import Image
+
+from demo_images import DemoError, ImageSet
 from report_plots import Series
 
 MOST_VALUES = 2_000_000  # of a set; curves need fewer than speeds

@@ -10,10 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TUCKFOLD = ROOT / "build/release/tuckfold"
 sys.path.insert(0, str(ROOT / "tools"))
+import bench  # noqa: E402
 import bench_run  # noqa: E402
 from bench_record import Figure, figure_table, geometric_mean  # noqa: E402
-
-import bench  # noqa: E402
 
 
 def test_geometric_mean_of_powers_is_the_middle_power() -> None:

@@ -15,11 +15,10 @@ pytest.importorskip("skimage", reason="scikit-image is missing; ./dev demo insta
 ROOT = Path(__file__).parents[2]
 TUCKFOLD = Path(os.environ.get("TUCKFOLD", ROOT / "build/release/tuckfold"))
 sys.path.insert(0, str(ROOT / "tools"))
+import demo  # noqa: E402
 import demo_images  # noqa: E402
 import report_check  # noqa: E402
 import report_plots  # noqa: E402
-
-import demo  # noqa: E402
 
 LOADING = {"img", "script", "link", "iframe", "source", "image", "use", "object", "embed"}
 needs_browser = pytest.mark.skipif(
