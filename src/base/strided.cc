@@ -44,7 +44,7 @@ void with_element(DType dtype, Body&& body) {
     case DType::F64: return body(double{});
     case DType::U8: return body(std::uint8_t{});
     case DType::I32:
-    case DType::I64: assert(!"f32 cannot hold these");
+    case DType::I64: assert(false && "f32 cannot hold these");
   }
 }
 
