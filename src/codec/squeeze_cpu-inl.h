@@ -77,11 +77,10 @@ HWY_INLINE hn::Vec<D> load_words(D d, const Code* codes) {
 #endif
 }
 template <class D, class Code>
-HWY_INLINE void store_words(D d, hn::Vec<D> words, Code* codes) {
+HWY_INLINE void store_words(D, hn::Vec<D> words, Code* codes) {
 #if HWY_TARGET == HWY_SCALAR
   const std::uint64_t word = hn::GetLane(words);
   std::memcpy(codes, &word, 8);
-  static_cast<void>(d);
 #else
   const hn::Repartition<Code, D> of_codes;
   hn::StoreU(hn::BitCast(of_codes, words), of_codes, codes);
