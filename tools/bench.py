@@ -168,8 +168,8 @@ def peers(runner: Runner) -> Record:
     record = runner.record("peers_cpu", PEERS_METHOD)
     sources: list[dict] = []
     record.extra["arrays"] = sources
-    with tempfile.TemporaryDirectory(prefix="tuckfold-") as folder:
-        for path, about in write_arrays(Path(folder), runner.quick):
+    with runner.scratch() as folder:
+        for path, about in write_arrays(folder, runner.quick):
             sources.append(about)
             for threads in THREADS:
                 runner.say(f"peers_cpu: {about['name']}, {threads_text(threads)}")
@@ -179,7 +179,6 @@ def peers(runner: Runner) -> Record:
                     row["file"] = about["name"]
                 add_peer_figures(record, rows)
             path.unlink()
-    record.commands = [line.replace(folder, "$TMPDIR") for line in record.commands]
     runner.say("")
     return record
 

@@ -1,7 +1,6 @@
 """Codecs judged by what they lose as well as by their speed, on real data, against zfp, SZx and SZ3."""
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,11 +52,11 @@ def dct_quant(runner: Runner) -> Record:
     sources: list[dict] = []
     record.extra["arrays"] = sources
     gains: dict[int, dict[str, float]] = {rate: {} for rate in RATES}
-    with tempfile.TemporaryDirectory(prefix="tuckfold-") as folder:
+    with runner.scratch() as folder:
         for real in sets():
             runner.say(f"dct_quant_cpu: quality on {real.name}")
             sources.append({"name": real.name, "kind": real.kind, "source": real.source})
-            path = write_set(Path(folder), real.values, repeat=False)
+            path = write_set(folder, real.values, repeat=False)
             options = (*codec_options(specs), "--peer", peer, "--threads", 1)
             rows = runner.tuckfold_rows(record, path, *options, seconds=0)
             for row in rows:
@@ -67,8 +66,7 @@ def dct_quant(runner: Runner) -> Record:
             for rate, row, zfp in zip(RATES, ours, theirs, strict=True):
                 gains[rate][real.name] = row["psnr_db"] - zfp["psnr_db"]
             if real.name == "astronaut":
-                add_zfp_speed(runner, record, write_set(Path(folder), real.values, repeat=True))
-    record.commands = [line.replace(folder, "$TMPDIR") for line in record.commands]
+                add_zfp_speed(runner, record, write_set(folder, real.values, repeat=True))
     for rate, by_set in gains.items():
         mean = sum(by_set.values()) / len(by_set)
         record.figures.append(Figure({"rate": rate}, "gain_db_mean", mean, 6.5, {"sets": by_set}))
@@ -128,7 +126,7 @@ def bounded(runner: Runner) -> Record:
     sources: list[dict] = []
     record.extra["arrays"] = sources
     pairs = {"szx": [], "sz3": []}
-    with tempfile.TemporaryDirectory(prefix="tuckfold-") as folder:
+    with runner.scratch() as folder:
         for real in sets():
             sources.append({"name": real.name, "kind": real.kind, "source": real.source})
             for bound in BOUNDS:
@@ -141,11 +139,11 @@ def bounded(runner: Runner) -> Record:
                 for name, library in paths.items():
                     options += ["--peer", f"{name}={library}@{bound}"]
                 # Ratios of the array itself: in one that repeats, SZ3 finds its repetitions.
-                path = write_set(Path(folder), real.values, repeat=False)
+                path = write_set(folder, real.values, repeat=False)
                 sizes = runner.tuckfold_rows(record, path, *options, seconds=0)
                 for row in sizes:
                     row["file"] = real.name
-                path = write_set(Path(folder), real.values, repeat=True)
+                path = write_set(folder, real.values, repeat=True)
                 options += [] if runner.quick else ["--repeat", 3]  # SZ3 takes its time
                 speeds = runner.tuckfold_rows(record, path, *options, seconds=0.25)
                 for row in speeds:
@@ -153,7 +151,6 @@ def bounded(runner: Runner) -> Record:
                 for index, name in enumerate(pairs):
                     of_sizes, of_speeds = sizes[index::2], speeds[index::2]
                     pairs[name].append(compare(real.name, bound, of_sizes, of_speeds))
-    record.commands = [line.replace(folder, "$TMPDIR") for line in record.commands]
     for name, codec, speed_floor, ratio_floor in (
         ("szx", "bounded", 8.0, 1.0),
         ("sz3", "bounded | zstd", 10.0, 0.8),

@@ -6,7 +6,9 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from bench_record import ROOT, Record, geometric_mean
@@ -34,6 +36,8 @@ class Runner:
         self.tuckfold = options.tuckfold
         self.torch_peer = options.torch_peer
         self.quick = options.quick
+        libraries = {f"${name}": os.environ.get(name) for name in ("TUCKFOLD_SZ3", "TUCKFOLD_SZX")}
+        self.variables = {path: name for name, path in libraries.items() if path}
         if not self.tuckfold.exists():
             raise BenchError(f"no {self.tuckfold}; run ./dev build")
 
@@ -47,9 +51,25 @@ class Runner:
         build = (program or self.tuckfold).resolve().parent
         return Record(experiment=experiment, quick=self.quick, build=build, method=method)
 
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder for arrays, which recorded commands call $TMPDIR."""
+        with tempfile.TemporaryDirectory(prefix="tuckfold-") as folder:
+            self.variables[folder] = "$TMPDIR"
+            yield Path(folder)
+
+    def as_recorded(self, word: object) -> str:
+        """A word of a command as it reads on any machine."""
+        if isinstance(word, Path) and word.is_relative_to(ROOT):
+            return shlex.quote(str(word.relative_to(ROOT)))
+        text = str(word)
+        for path, variable in self.variables.items():
+            if path in text:
+                return f'"{text.replace(path, variable)}"'
+        return shlex.quote(text)
+
     def lines(self, record: Record, command: Sequence[object]) -> Iterator[str]:
-        words = [os.path.relpath(w, ROOT) if isinstance(w, Path) else str(w) for w in command]
-        record.commands.append(shlex.join(words))
+        record.commands.append(" ".join(map(self.as_recorded, command)))
         command = [str(word) for word in command]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             yield from process.stdout
