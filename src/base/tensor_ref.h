@@ -91,6 +91,16 @@ inline void set(DType dtype, void* data, std::int64_t index, double value) {
 
 // ---- values -------------------------------------------------------------------------------------
 
+// Uniform between the two.
+inline std::vector<float> random_values(std::size_t count, float low, float high,
+                                        unsigned seed = 1) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> uniform(low, high);
+  std::vector<float> values(count);
+  for (float& value : values) value = uniform(random);
+  return values;
+}
+
 enum class Pattern { Random, Constant, Ramp, Impulse, Hostile };
 
 // Whole-number dtypes get numbers 0..255, i32 and i64 also -255..0, the others numbers about 1 that

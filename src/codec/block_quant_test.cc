@@ -4,10 +4,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <string>
 
 #include "base/half.h"
+#include "base/tensor_ref.h"
 #include "codec/block_quant_block.h"
 #include "codec/block_quant_ref.h"
 #include "tuckfold/codec.h"
@@ -15,6 +15,8 @@
 
 namespace tuckfold {
 namespace {
+
+using ref::random_values;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kMax = std::numeric_limits<float>::max();
@@ -52,14 +54,6 @@ Packed pack_values(const std::string& text, const std::vector<float>& values,
   pack(packed.spec, ConstTensorView(values.data(), DType::F32, {packed.count}), packed.bytes,
        {.seed = seed});
   return packed;
-}
-
-std::vector<float> random_values(std::size_t count, float low, float high, unsigned seed = 1) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> uniform(low, high);
-  std::vector<float> values(count);
-  for (float& value : values) value = uniform(random);
-  return values;
 }
 
 TEST(BlockQuant, CodesAndHeadersAreThoseOfTheDefinition) {

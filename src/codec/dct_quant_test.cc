@@ -22,6 +22,7 @@ namespace {
 
 using dct_quant_ref::Header;
 using dct_quant_ref::Rules;
+using ref::random_values;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kMax = std::numeric_limits<float>::max();
@@ -59,14 +60,6 @@ Packed pack_values(const std::string& text, const std::vector<float>& values, co
 Shape row_of_blocks(std::int64_t count) { return {8, 8 * count}; }
 std::size_t at(std::int64_t blocks, std::int64_t b, int i) {
   return static_cast<std::size_t>(i / 8 * 8 * blocks + b * 8 + i % 8);
-}
-
-std::vector<float> random_values(std::size_t count, float low, float high, unsigned seed = 1) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> uniform(low, high);
-  std::vector<float> values(count);
-  for (float& value : values) value = uniform(random);
-  return values;
 }
 
 // A wave on a slope.
