@@ -7,7 +7,8 @@
 #include <cstring>
 
 #include "codec/dct_quant.h"
-#include "codec/dct_quant_cpu-inl.h"
+#include "codec/dct_quant_pack_cpu-inl.h"
+#include "codec/dct_quant_unpack_cpu-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::dct_quant::HWY_NAMESPACE {
