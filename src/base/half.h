@@ -1,5 +1,6 @@
-// f16 and bf16 to and from f32, rounding to nearest, ties to even, in integer arithmetic: the same
-// bits on every machine, whatever its conversion instructions do with subnormals and NaN.
+// f16 and bf16 to and from f32, rounding to nearest, ties to even: the same bits on every machine,
+// whatever its conversion instructions do with subnormals and NaN. Without branches, so that
+// compilers make vectors of loops over them. Expects the environment of FpEnv.
 //
 // Every NaN becomes the quiet NaN of the same sign without payload.
 #pragma once
@@ -30,10 +31,9 @@ inline constexpr std::uint32_t kInfBits = 0x7f800000u;
 
 TUCKFOLD_HOST_DEVICE inline BF16 to_bf16(float value) {
   const std::uint32_t bits = bits_of(value);
-  if ((bits & ~kSignBit) > kInfBits) {
-    return {static_cast<std::uint16_t>(((bits & kSignBit) >> 16) | 0x7fc0u)};
-  }
-  return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+  const std::uint32_t nan = ((bits & kSignBit) >> 16) | 0x7fc0u;
+  const std::uint32_t number = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return {static_cast<std::uint16_t>((bits & ~kSignBit) > kInfBits ? nan : number)};
 }
 
 TUCKFOLD_HOST_DEVICE inline float to_float(BF16 value) {
@@ -44,30 +44,24 @@ TUCKFOLD_HOST_DEVICE inline F16 to_f16(float value) {
   const std::uint32_t bits = bits_of(value);
   const std::uint32_t sign = (bits & kSignBit) >> 16;
   const std::uint32_t magnitude = bits & ~kSignBit;
-  std::uint32_t half;
-  if (magnitude > kInfBits) {
-    half = 0x7e00u;
-  } else if (magnitude >= 0x47800000u) {  // 2^16 and up
-    half = 0x7c00u;
-  } else if (magnitude < 0x38800000u) {  // below 2^-14: a subnormal, in units of 2^-24
-    // Adding 0.5 leaves the value's multiple of 2^-24, rounded to even, in the low bits of the sum.
-    half = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;
-  } else {
-    // Rebias the exponent by 112 and round away 13 bits; a carry into 2^16 becomes infinity.
-    half = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  }
+  // Below 2^-14, in units of 2^-24: adding 0.5 leaves the value's multiple of that, rounded to
+  // even, in the low bits of the sum.
+  const std::uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;
+  // Rebias the exponent by 112 and round away 13 bits; a carry into 2^16 becomes infinity.
+  const std::uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  const std::uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
+  const std::uint32_t special = magnitude > kInfBits ? 0x7e00u : 0x7c00u;
+  const std::uint32_t half = magnitude < 0x47800000u ? finite : special;  // 2^16 and up
   return {static_cast<std::uint16_t>(sign | half)};
 }
 
 TUCKFOLD_HOST_DEVICE inline float to_float(F16 value) {
   const std::uint32_t sign = static_cast<std::uint32_t>(value.bits & 0x8000u) << 16;
   const std::uint32_t magnitude = static_cast<std::uint32_t>(value.bits & 0x7fffu) << 13;
-  if (magnitude >= 0x0f800000u) {  // infinity or NaN
-    const std::uint32_t quiet = magnitude > 0x0f800000u ? 0x00400000u : 0u;
-    return float_of(sign | kInfBits | quiet);
-  }
   // Multiplying by 2^112 rebiases the exponent and normalizes subnormals, exactly.
-  return float_of(sign | bits_of(float_of(magnitude) * 0x1p112f));
+  const std::uint32_t finite = bits_of(float_of(magnitude) * 0x1p112f);
+  const std::uint32_t special = kInfBits | (magnitude > 0x0f800000u ? 0x00400000u : 0u);
+  return float_of(sign | (magnitude < 0x0f800000u ? finite : special));
 }
 
 // The largest bf16 that is at most `value`, and the smallest that is at least it; for finite input.

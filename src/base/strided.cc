@@ -48,17 +48,6 @@ void with_element(DType dtype, Body&& body) {
   }
 }
 
-// Calls body with an unsigned number as wide as the dtype.
-template <class Body>
-void with_word(DType dtype, Body&& body) {
-  switch (size_bytes(dtype)) {
-    case 1: return body(std::uint8_t{});
-    case 2: return body(std::uint16_t{});
-    case 4: return body(std::uint32_t{});
-    default: return body(std::uint64_t{});
-  }
-}
-
 // Elements of kWidth bytes, whatever they mean and wherever they lie; steps count elements.
 template <std::size_t kWidth>
 void copy_run(const std::byte* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,

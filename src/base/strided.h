@@ -10,6 +10,17 @@
 
 namespace tuckfold {
 
+// Calls body with an unsigned number as wide as the dtype.
+template <class Body>
+auto with_word(DType dtype, Body&& body) {
+  switch (size_bytes(dtype)) {
+    case 1: return body(std::uint8_t{});
+    case 2: return body(std::uint16_t{});
+    case 4: return body(std::uint32_t{});
+    default: return body(std::uint64_t{});
+  }
+}
+
 // Axes that strides let us merge are merged, so that the common tensors have one or two left.
 template <class Pointer>
 class FlatView {

@@ -4,22 +4,13 @@
 #include <cmath>
 #include <cstring>
 
+#include "codec/strips.h"
+
 namespace tuckfold::cli {
 namespace {
 
-constexpr std::int64_t kBlock = 8;
+constexpr int kBlock = 8;
 constexpr std::int64_t kMostBands = 16;
-
-// How many axes stand before the plane: as codecs of blocks fold them, trailing axes together until
-// both sides reach a block. None where they never do.
-std::size_t leading_axes(const Shape& shape) {
-  std::size_t leading = shape.rank();
-  for (int side = 0; side < 2; ++side) {
-    std::int64_t length = 1;
-    while (leading > 0 && length < kBlock) length *= shape[--leading];
-  }
-  return leading;
-}
 
 // Place i of `count` out of `among`, one from each of `count` equal stretches. The golden ratio
 // keeps the steps uneven: even ones would meet the same colour channel every time.
@@ -36,7 +27,7 @@ std::int64_t place(std::int64_t i, std::int64_t count, std::int64_t among) {
 Array sample_of(const Array& array, std::int64_t most) {
   const Shape& shape = array.shape;
   const std::int64_t elems = shape.elems();
-  std::size_t leading = leading_axes(shape);
+  std::size_t leading = Folding::of(kBlock, shape).leading;  // planes stay whole
   std::int64_t units = 1;
   for (std::size_t axis = 0; axis < leading; ++axis) units *= shape[axis];
   const std::int64_t unit_elems = elems / units;
@@ -56,7 +47,7 @@ Array sample_of(const Array& array, std::int64_t most) {
     while (leading + 1 < shape.rank() && shape[leading] == 1) ++leading;
     const std::int64_t rows = shape[leading], row_elems = unit_elems / rows;
     const std::int64_t wanted = most / kMostBands / row_elems / kBlock * kBlock;
-    const std::int64_t band = std::min(std::max(wanted, kBlock), rows);
+    const std::int64_t band = std::min(std::max<std::int64_t>(wanted, kBlock), rows);
     per_unit = rows / band;
     piece = band * row_elems;
     count = std::clamp<std::int64_t>(most / piece, 1, units * per_unit);

@@ -22,17 +22,6 @@ namespace tuckfold::HWY_NAMESPACE {
 constexpr std::int64_t kBatch = 1024;  // elements that stay in the first cache; a multiple of 64
 constexpr std::size_t kAheadBytes = 2048;  // how early to ask for what will be read, as in a copy
 
-// Calls body with an unsigned number as wide as the dtype.
-template <class Body>
-auto with_word(DType dtype, Body&& body) {
-  switch (size_bytes(dtype)) {
-    case 1: return body(std::uint8_t{});
-    case 2: return body(std::uint16_t{});
-    case 4: return body(std::uint32_t{});
-    default: return body(std::uint64_t{});
-  }
-}
-
 // Elements [at, at + count) where they lie, or gathered.
 template <class T>
 const T* take(const FlatReader& in, std::int64_t at, std::int64_t count, T* gathered) {

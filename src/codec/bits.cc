@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "base/fail.h"
-#include "base/parallel.h"
 #include "base/stream.h"
+#include "codec/exact_run.h"
 
 namespace tuckfold::bits {
 namespace {
@@ -21,7 +21,6 @@ constexpr ParamInfo kParams[] = {
 };
 
 constexpr std::size_t kMinimumBytes = 8, kWidthBytes = 1;
-constexpr std::int64_t kRunElems = 1 << 14;  // one part of a loop, a multiple of 8
 
 int bits_of(DType dtype) { return static_cast<int>(8 * size_bytes(dtype)); }
 
@@ -56,17 +55,9 @@ Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
           .shape = {static_cast<std::int64_t>(bytes)}};
 }
 
-template <class Run>
-void for_each_run(std::int64_t elems, int threads, Run&& run) {
-  parallel_for((elems + kRunElems - 1) / kRunElems, threads,
-               [&](std::int64_t begin, std::int64_t end) {
-                 run(begin * kRunElems, std::min(end * kRunElems, elems));
-               });
-}
-
 Range range_of_all(const FlatReader& in, int threads) {
   std::atomic<std::int64_t> low{Range{}.low}, high{Range{}.high};
-  for_each_run(in.elems(), threads, [&](std::int64_t begin, std::int64_t end) {
+  for_each_range(in.elems(), threads, [&](std::int64_t begin, std::int64_t end) {
     const Range range = range_of(in, begin, end);
     for (std::int64_t seen = low;
          range.low < seen && !low.compare_exchange_weak(seen, range.low);) {
@@ -104,8 +95,8 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   const std::size_t bytes = code_bytes(reader.elems(), width);
   const PackJob job{width, minimum, &reader, out.data() + header, bytes > kStreamBytes};
   if (width > 0) {
-    for_each_run(reader.elems(), run.threads,
-                 [&](std::int64_t begin, std::int64_t end) { pack_codes(job, begin, end); });
+    for_each_range(reader.elems(), run.threads,
+                   [&](std::int64_t begin, std::int64_t end) { pack_codes(job, begin, end); });
   }
   return header + bytes;
 }
@@ -136,8 +127,8 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   }
   const std::size_t out_bytes = static_cast<std::size_t>(writer.elems()) * size_bytes(out.dtype);
   const UnpackJob job{width, minimum, packed.data() + header, &writer, out_bytes > kStreamBytes};
-  for_each_run(writer.elems(), run.threads,
-               [&](std::int64_t begin, std::int64_t end) { unpack_codes(job, begin, end); });
+  for_each_range(writer.elems(), run.threads,
+                 [&](std::int64_t begin, std::int64_t end) { unpack_codes(job, begin, end); });
 }
 
 }  // namespace

@@ -96,11 +96,12 @@ struct Tiling {
   std::int64_t parts() const { return (tiles() + together - 1) / together; }
   std::int64_t row(std::int64_t tile) const { return tile * rows / down; }
   std::int64_t col(std::int64_t tile) const { return tile * cols / across; }
-  // Values in the tiles before one, and in a part.
-  std::int64_t before(std::int64_t tile) const;
-  std::int64_t before_part(std::int64_t part) const {
-    return before(part * together < tiles() ? part * together : tiles());
+  // The first tile of a part, and values before a tile and before a part.
+  std::int64_t first_tile(std::int64_t part) const {
+    return part * together < tiles() ? part * together : tiles();
   }
+  std::int64_t before(std::int64_t tile) const;
+  std::int64_t before_part(std::int64_t part) const { return before(first_tile(part)); }
 };
 
 // Packs a part; its payload, at most its values' bytes, goes to `out`. Returns its bytes.

@@ -115,17 +115,8 @@ TUCKFOLD_HOST_DEVICE inline Real value_of(std::int32_t code, const Grid<Real>& g
 
 // ---- what the tensor's dtype makes of a value, as a value again
 
-TUCKFOLD_HOST_DEVICE inline float as_bf16(float value) {
-  const std::uint32_t bits = bits_of(value);
-  return float_of((bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u);
-}
-TUCKFOLD_HOST_DEVICE inline float as_f16(float value) {
-  const std::uint32_t sign = bits_of(value) & kSignBit, magnitude = bits_of(value) & ~kSignBit;
-  const std::uint32_t normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u)) & 0xffffe000u;
-  const float subnormal = (float_of(magnitude) + 0.5f) - 0.5f;  // a multiple of 2^-24
-  const std::uint32_t finite = magnitude < 0x38800000u ? bits_of(subnormal) : normal;
-  return float_of(sign | (finite < 0x47800000u ? finite : kInfBits));
-}
+TUCKFOLD_HOST_DEVICE inline float as_bf16(float value) { return to_float(to_bf16(value)); }
+TUCKFOLD_HOST_DEVICE inline float as_f16(float value) { return to_float(to_f16(value)); }
 TUCKFOLD_HOST_DEVICE inline float as_u8(float value) {
   const float inside = value > 0.0f ? (value < 255.0f ? value : 255.0f) : 0.0f;
   return (inside + 0x1p23f) - 0x1p23f;

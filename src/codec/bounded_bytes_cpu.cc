@@ -127,11 +127,9 @@ void for_each_place(const Tiling& tiling, std::int64_t first_tile, std::int64_t 
 std::size_t keep_part(const Tiling& tiling, const FlatReader& in, std::int64_t first_tile,
                       std::int64_t count, std::byte* out) {
   const std::size_t width = size_bytes(in.dtype()), all = static_cast<std::size_t>(count) * width;
-  alignas(64) std::byte gathered[kTileCols * 8];
   std::byte* to = out;
   for_each_place(tiling, first_tile, 0, count, [&](std::int64_t element, std::int64_t some) {
-    in.gather_bytes(element, some, gathered);
-    std::memcpy(to, gathered, static_cast<std::size_t>(some) * width);
+    in.gather_bytes(element, some, to);
     to += static_cast<std::size_t>(some) * width;
   });
   return std::memcmp(out, out + width, all - width) == 0 ? width : all;
@@ -145,8 +143,7 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
   alignas(64) std::uint8_t kept[kPartValues];
   Planes planes;
   const std::size_t width = size_bytes(job.dtype);
-  const std::int64_t first = part * tiling.together;
-  const std::int64_t last = std::min(first + tiling.together, tiling.tiles());
+  const std::int64_t first = tiling.first_tile(part), last = tiling.first_tile(part + 1);
   const std::int64_t count = tiling.before(last) - tiling.before(first);
   const auto keep = [&] { return keep_part(tiling, in, first, count, out); };
 
@@ -236,9 +233,7 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
     for_each_kept(kept, count, [&](Run run) {
       place += run.skip;
       for_each_place(tiling, first, place, run.count, [&](std::int64_t element, std::int64_t some) {
-        alignas(64) std::byte bits[kTileCols * 8];
-        in.gather_bytes(element, some, bits);
-        std::memcpy(to, bits, static_cast<std::size_t>(some) * width);
+        in.gather_bytes(element, some, to);
         to += static_cast<std::size_t>(some) * width;
       });
       place += run.count;
@@ -254,14 +249,11 @@ bool unpack_part_as(const Job& job, const Tiling& tiling, std::span<const std::b
   alignas(64) std::int32_t codes[kPartValues];
   Planes planes;
   const std::size_t width = size_bytes(job.dtype);
-  const std::int64_t first = part * tiling.together;
-  const std::int64_t last = std::min(first + tiling.together, tiling.tiles());
+  const std::int64_t first = tiling.first_tile(part), last = tiling.first_tile(part + 1);
   const std::int64_t count = tiling.before(last) - tiling.before(first);
   const auto store_bits = [&](std::int64_t place, std::int64_t some) {
     for_each_place(tiling, first, place, some, [&](std::int64_t element, std::int64_t length) {
-      alignas(64) std::byte bits[kTileCols * 8];
-      std::memcpy(bits, from.data(), static_cast<std::size_t>(length) * width);
-      out.scatter_bytes(element, length, bits);
+      out.scatter_bytes(element, length, from.data());
       from = from.subspan(static_cast<std::size_t>(length) * width);
     });
   };

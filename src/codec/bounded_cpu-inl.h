@@ -22,12 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // ---- elements as numbers ------------------------------------------------------------------------
 
-// Without branches, for compilers to make vectors of; what is not finite stays so.
-inline float widened(F16 value) {
-  const std::uint32_t magnitude = (value.bits & 0x7fffu) << 13;
-  const std::uint32_t finite = bits_of(float_of(magnitude) * 0x1p112f);
-  return float_of((value.bits & 0x8000u) << 16 | (magnitude < 0x0f800000u ? finite : kInfBits));
-}
+inline float widened(F16 value) { return to_float(value); }
 inline float widened(BF16 value) { return to_float(value); }
 inline float widened(std::uint8_t value) { return static_cast<float>(value); }
 
@@ -37,19 +32,8 @@ void widen_elements(const void* bits, std::int64_t count, float* __restrict out)
   for (std::int64_t i = 0; i < count; ++i) out[i] = widened(from[i]);
 }
 
-// Numbers as elements, without branches; not for NaN.
-inline F16 narrowed(float value, F16) {
-  const std::uint32_t sign = (bits_of(value) & kSignBit) >> 16;
-  const std::uint32_t magnitude = bits_of(value) & ~kSignBit;
-  const std::uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;
-  const std::uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  const std::uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
-  return {static_cast<std::uint16_t>(sign | (magnitude < 0x47800000u ? finite : 0x7c00u))};
-}
-inline BF16 narrowed(float value, BF16) {
-  const std::uint32_t bits = bits_of(value);
-  return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
-}
+inline F16 narrowed(float value, F16) { return to_f16(value); }
+inline BF16 narrowed(float value, BF16) { return to_bf16(value); }
 inline std::uint8_t narrowed(float value, std::uint8_t) {
   return static_cast<std::uint8_t>(static_cast<std::int32_t>(as_u8(value)));
 }

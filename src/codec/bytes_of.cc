@@ -94,10 +94,8 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   const std::size_t bytes = static_cast<std::size_t>(writer.elems()) * size_bytes(out.dtype);
   const UnpackJob job{&table, reinterpret_cast<const std::uint8_t*>(packed.data()), &writer,
                       bytes > kStreamBytes};
-  first_refused(writer.elems(), run.threads, [&](std::int64_t begin, std::int64_t end) {
-    unpack_bytes(job, begin, end);
-    return end;
-  });
+  for_each_range(writer.elems(), run.threads,
+                 [&](std::int64_t begin, std::int64_t end) { unpack_bytes(job, begin, end); });
 }
 
 }  // namespace

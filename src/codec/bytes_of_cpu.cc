@@ -26,16 +26,6 @@ using DU = hn::RebindToUnsigned<DF>;
 using D8 = hn::Rebind<std::uint8_t, DF>;
 using VF = hn::Vec<DF>;
 
-// Calls body with an unsigned number as wide as the dtype, which has two bytes or more.
-template <class Body>
-auto with_wide_word(DType dtype, Body&& body) {
-  switch (size_bytes(dtype)) {
-    case 2: return body(std::uint16_t{});
-    case 4: return body(std::uint32_t{});
-    default: return body(std::uint64_t{});
-  }
-}
-
 // Elements may be floats where words are read, or words where floats are.
 template <class T>
 HWY_INLINE T load(const T* at) {
@@ -44,20 +34,15 @@ HWY_INLINE T load(const T* at) {
   return value;
 }
 
-// Elements to f32, for guessing: NaN and infinities of f16 become what no byte stands for. Plain
-// loops, which compilers turn into vectors.
+// Elements to f32, for guessing. Plain loops, which compilers turn into vectors.
+HWY_ATTR void widen(DType, const std::uint8_t* words, std::int64_t count, float* out) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = words[i];
+}
 HWY_ATTR void widen(DType dtype, const std::uint16_t* words, std::int64_t count, float* out) {
   if (dtype == DType::BF16) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      out[i] = float_of(std::uint32_t{load(words + i)} << 16);
-    }
-    return;
-  }
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint32_t bits = load(words + i);
-    // 2^112 rebiases the exponent and normalizes subnormals, exactly.
-    const float magnitude = float_of((bits & 0x7fffu) << 13) * 0x1p112f;
-    out[i] = float_of(bits_of(magnitude) | (bits & 0x8000u) << 16);
+    for (std::int64_t i = 0; i < count; ++i) out[i] = to_float(BF16{load(words + i)});
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = to_float(F16{load(words + i)});
   }
 }
 HWY_ATTR void widen(DType, const std::uint64_t* words, std::int64_t count, float* out) {
@@ -140,7 +125,7 @@ std::int64_t search(const Table& table, const T* values, std::int64_t count, std
 }
 
 std::int64_t pack_bytes_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
-  return with_wide_word(job.in->dtype(), [&](auto word) {
+  return with_word(job.in->dtype(), [&](auto word) {
     using T = decltype(word);
     alignas(64) T gathered[kBatch];
     alignas(64) float floats[kBatch];
@@ -187,7 +172,7 @@ void look_up(const Table& table, const std::uint8_t* codes, std::int64_t count, 
 }
 
 void unpack_bytes_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
-  with_wide_word(job.out->dtype(), [&](auto word) {
+  with_word(job.out->dtype(), [&](auto word) {
     using T = decltype(word);
     alignas(64) T words[kBatch];
     alignas(64) float floats[kBatch];

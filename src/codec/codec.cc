@@ -36,7 +36,6 @@ struct Plan {
     Layout out;           // what the stage gives
     std::size_t left_at;  // offset of that in the workspace, unless the stage is the last
   };
-  static constexpr std::size_t kMaxSteps = 8;
 
   Plan(const CodecSpec& spec, DType dtype, Shape shape) {
     const DType given = dtype;
@@ -73,7 +72,7 @@ struct Plan {
     return bytes == 0 ? 0 : bytes + kAlign;  // to begin at a cache line
   }
 
-  Step steps[kMaxSteps];
+  Step steps[kMaxStages];
   std::size_t count = 0;
   std::size_t scratch_at = 0, scratch_bytes = 0;  // a row's own workspace, behind what stages leave
 };

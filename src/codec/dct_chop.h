@@ -29,21 +29,9 @@ struct Params {
 // The shape's blocks; throws InvalidArgument where it has none, or `serialize` does not fit them.
 Blocks blocks_of(const Params& params, const Shape& shape);
 
-// The kernels, over strips [begin, end): a strip is one row of blocks. They never throw.
-struct PackJob {
-  Params params;
-  Blocks blocks;
-  const FlatReader* in;
-  std::byte* out;
-  bool stream;  // whether the output is too large to be read from cache soon
-};
-struct UnpackJob {
-  Params params;
-  Blocks blocks;
-  const std::byte* in;
-  const FlatWriter* out;
-  bool stream;
-};
+// The kernels, over strips [begin, end). They never throw.
+using PackJob = PackStrips<Params>;
+using UnpackJob = UnpackStrips<Params>;
 void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end);
 void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 

@@ -1,5 +1,5 @@
-// What codecs of few values share: a parallel pack that stops at values it does not hold, and the
-// words for the first of them.
+// What exact codecs share: parallel loops over elements, a pack that stops at values it does not
+// hold, and the words for the first of them.
 #pragma once
 
 #include <algorithm>
@@ -14,21 +14,28 @@
 
 namespace tuckfold {
 
-// Calls run(begin, end) over ranges of elements that start at multiples of 8; run returns the first
-// element it does not hold, or `end`. Returns the first of all, or `elems`.
+// Calls run(begin, end) over ranges of elements that start at multiples of 8, where bits of any
+// width start at a byte.
+template <class Run>
+void for_each_range(std::int64_t elems, int threads, Run&& run) {
+  constexpr std::int64_t kTogether = 1 << 14;
+  parallel_for((elems + kTogether - 1) / kTogether, threads,
+               [&](std::int64_t begin, std::int64_t end) {
+                 run(begin * kTogether, std::min(end * kTogether, elems));
+               });
+}
+
+// The same for a run that returns the first element that it does not hold, or `end`. Returns the
+// first of all, or `elems`.
 template <class Run>
 std::int64_t first_refused(std::int64_t elems, int threads, Run&& run) {
-  constexpr std::int64_t kRunElems = 1 << 14;
   std::atomic<std::int64_t> first{elems};
-  parallel_for((elems + kRunElems - 1) / kRunElems, threads,
-               [&](std::int64_t begin, std::int64_t end) {
-                 const std::int64_t last = std::min(end * kRunElems, elems);
-                 const std::int64_t found = run(begin * kRunElems, last);
-                 if (found == last) return;
-                 for (std::int64_t seen = first;
-                      found < seen && !first.compare_exchange_weak(seen, found);) {
-                 }
-               });
+  for_each_range(elems, threads, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t found = run(begin, end);
+    if (found == end) return;
+    for (std::int64_t seen = first; found < seen && !first.compare_exchange_weak(seen, found);) {
+    }
+  });
   return first;
 }
 

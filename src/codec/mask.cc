@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/element.h"
 #include "base/fail.h"
@@ -54,12 +55,10 @@ Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
             scale, to_string(dtype),
             holds(dtype, scale) ? "use values=bool" : "use a whole scale that fits");
   }
-  const bool is_float = dtype != DType::U8 && dtype != DType::I32 && dtype != DType::I64;
-  const Pair pair = pair_of(stage, dtype);
-  const std::string text = element_text(dtype, pair.set);
-  if (is_float && (text == "0" || text == "inf")) {
-    invalid("[layout] scale={} of mask is {} in {}; use a dtype with more range", scale, text,
-            to_string(dtype));
+  const std::uint64_t set = pair_of(stage, dtype).set;
+  if (const double value = element_value(dtype, set); value == 0 || std::isinf(value)) {
+    invalid("[layout] scale={} of mask is {} in {}; use a dtype with more range", scale,
+            element_text(dtype, set), to_string(dtype));
   }
   const std::int64_t bytes = (shape.elems() + 7) / 8;
   return {.max_bytes = static_cast<std::size_t>(bytes), .dtype = DType::U8, .shape = {bytes}};
@@ -86,10 +85,8 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   const Pair pair = pair_of(stage, out.dtype);
   const std::size_t bytes = static_cast<std::size_t>(writer.elems()) * size_bytes(out.dtype);
   const UnpackJob job{pair.clear, pair.set, packed.data(), &writer, bytes > kStreamBytes};
-  first_refused(writer.elems(), run.threads, [&](std::int64_t begin, std::int64_t end) {
-    unpack_bits(job, begin, end);
-    return end;
-  });
+  for_each_range(writer.elems(), run.threads,
+                 [&](std::int64_t begin, std::int64_t end) { unpack_bits(job, begin, end); });
 }
 
 }  // namespace

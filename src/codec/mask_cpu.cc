@@ -17,7 +17,6 @@ using tuckfold::HWY_NAMESPACE::kAheadBytes;
 using tuckfold::HWY_NAMESPACE::kBatch;
 using tuckfold::HWY_NAMESPACE::put;
 using tuckfold::HWY_NAMESPACE::take;
-using tuckfold::HWY_NAMESPACE::with_word;
 
 constexpr std::int64_t kWordValues = 64;
 

@@ -16,6 +16,8 @@ struct RunContext {
   std::span<std::byte> workspace;  // the row's Layout::workspace_bytes, from a cache line on
 };
 
+inline constexpr std::size_t kMaxStages = 8;  // in a chain
+
 struct Codec {
   CodecInfo info;
   // Whether every bit comes back. i32 and i64 hold what must stay exact, and only such codecs are

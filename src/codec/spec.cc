@@ -19,7 +19,6 @@ namespace tuckfold {
 namespace {
 
 constexpr std::size_t kMaxText = 4096;  // longer than any real spec
-constexpr std::size_t kMaxStages = 8;
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -10,6 +11,15 @@
 #include "base/strided.h"
 
 namespace tuckfold {
+
+// How a shape's trailing axes fold together until both sides of a plane reach a block; the sides
+// are shorter where they cannot.
+struct Folding {
+  std::size_t leading;  // how many axes remain before the plane's two
+  std::int64_t rows, cols;
+
+  static Folding of(int block, const Shape& shape);
+};
 
 // The tensor as `planes` matrices of rows x cols, cut into blocks; edges are padded to whole
 // blocks.
@@ -19,10 +29,27 @@ struct Blocks {
   std::int64_t block_rows, block_cols;
   std::size_t leading;  // how many axes of the shape remain before the plane's two
 
-  // Folds trailing axes until both sides reach a block; throws InvalidArgument where they cannot,
-  // saying what to use instead.
+  // Throws InvalidArgument where the shape does not fold, saying what to use instead.
   static Blocks of(std::string_view codec, int block, const Shape& shape, std::string_view remedy);
   std::int64_t strips() const { return planes * block_rows; }
+};
+
+// What a kernel is given, over strips: a strip is one row of blocks.
+template <class Params>
+struct PackStrips {
+  Params params;
+  Blocks blocks;
+  const FlatReader* in;
+  std::byte* out;
+  bool stream;  // whether the output is too large to be read from cache soon
+};
+template <class Params>
+struct UnpackStrips {
+  Params params;
+  Blocks blocks;
+  const std::byte* in;
+  const FlatWriter* out;
+  bool stream;
 };
 
 inline constexpr std::int64_t kStripFloats = 8192;  // of one strip, worked on at a time
