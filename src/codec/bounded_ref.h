@@ -75,8 +75,12 @@ inline std::vector<double> unpack_bits(DType dtype, std::int64_t elems, bool rel
         for (int j = 0; j < planes; ++j) {
           coded |= ((load<std::uint16_t>(row + 2 * j) >> (i % 16)) & 1u) << j;
         }
-        code += coded % 2 == 0 ? static_cast<std::int32_t>(coded / 2)
-                               : -static_cast<std::int32_t>(coded / 2) - 1;
+        const bool alone = at[1] != std::byte{0};
+        if (alone) code = load<std::int32_t>(headers) + static_cast<std::int32_t>(coded);
+        if (!alone) {
+          code += coded % 2 == 0 ? static_cast<std::int32_t>(coded / 2)
+                                 : -static_cast<std::int32_t>(coded / 2) - 1;
+        }
         if (i % 16 == 15) row += 2 * planes;
       }
       const double half = half_step(dtype, bound, exact, kind);
