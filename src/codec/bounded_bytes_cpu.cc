@@ -32,18 +32,63 @@ Tile tile_at(const Tiling& tiling, std::int64_t tile) {
           .cols = tiling.col(x + 1) - tiling.col(x)};
 }
 
-template <class Real>
-void load_tile(const FlatReader& in, const Tiling& tiling, const Tile& tile, Real* values) {
-  alignas(64) std::byte gathered[kTileCols * 8];
-  for (std::int64_t r = 0; r < tile.rows; ++r, values += tile.cols) {
-    const std::int64_t begin = tile.first + r * tiling.cols;
-    const void* bits = in.dense(begin, tile.cols);
-    if (bits == nullptr) {
-      in.gather_bytes(begin, tile.cols, gathered);
-      bits = gathered;
+// Calls visit(first tile, tiles side by side) for tiles [first, last): those that follow each other
+// and are of one size.
+template <class Visit>
+void for_each_band(const Tiling& tiling, std::int64_t first, std::int64_t last, Visit&& visit) {
+  while (first < last) {
+    const Tile tile = tile_at(tiling, first);
+    std::int64_t end = tiling.down * tiling.across == 1 ? last : first + 1;
+    for (; end < last; ++end) {
+      const Tile next = tile_at(tiling, end);
+      if (next.rows != tile.rows || next.cols != tile.cols) break;
     }
-    const Real* row = as_reals(in.dtype(), bits, tile.cols, values);
-    if (row != values) std::memcpy(values, row, static_cast<std::size_t>(tile.cols) * sizeof(Real));
+    visit(first, Band{end - first, tile.rows, tile.cols});
+    first = end;
+  }
+}
+
+// Rows of a tile to rows `width` apart, or back; short ones in whole vectors where that fits.
+template <class Real>
+HWY_ATTR void copy_rows(const Real* from, std::int64_t from_width, std::int64_t rows,
+                        std::int64_t cols, Real* to, std::int64_t to_width) {
+  const hn::CappedTag<Real, 8> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t r = 0; r < rows; ++r, from += from_width, to += to_width) {
+    if (cols % lanes != 0 || cols > 64) {
+      std::memcpy(to, from, static_cast<std::size_t>(cols) * sizeof(Real));
+      continue;
+    }
+    for (std::int64_t i = 0; i < cols; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  }
+}
+
+constexpr bool is_real(DType dtype) { return dtype == DType::F32 || dtype == DType::F64; }
+
+template <class Real>
+void load_band(const FlatReader& in, const Tiling& tiling, std::int64_t first, const Band& band,
+               Real* values) {
+  alignas(64) std::byte gathered[kTileCols * 8];
+  for (std::int64_t t = 0; t < band.tiles; ++t, values += band.cols) {
+    const Tile tile = tile_at(tiling, first + t);
+    const std::int64_t reach = (tile.rows - 1) * tiling.cols + tile.cols;
+    if (const void* dense = is_real(in.dtype()) ? in.dense(tile.first, reach) : nullptr;
+        dense != nullptr) {
+      copy_rows(static_cast<const Real*>(dense), tiling.cols, tile.rows, tile.cols, values,
+                band.width());
+      continue;
+    }
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const std::int64_t begin = tile.first + r * tiling.cols;
+      const void* bits = in.dense(begin, tile.cols);
+      if (bits == nullptr) {
+        in.gather_bytes(begin, tile.cols, gathered);
+        bits = gathered;
+      }
+      Real* to = values + r * band.width();
+      const Real* row = as_reals(in.dtype(), bits, tile.cols, to);
+      if (row != to) std::memcpy(to, row, static_cast<std::size_t>(tile.cols) * sizeof(Real));
+    }
   }
 }
 
@@ -61,11 +106,21 @@ void fetch_tile(const FlatReader& in, const Tiling& tiling, std::int64_t which) 
 }
 
 template <class Real>
-void store_tile(const FlatWriter& out, const Tiling& tiling, const Tile& tile, const Real* values) {
+void store_band(const FlatWriter& out, const Tiling& tiling, std::int64_t first, const Band& band,
+                const Real* values) {
   alignas(64) std::byte narrowed[kTileCols * 8];
-  for (std::int64_t r = 0; r < tile.rows; ++r, values += tile.cols) {
-    const std::int64_t begin = tile.first + r * tiling.cols;
-    out.scatter_bytes(begin, tile.cols, as_elements(out.dtype(), values, tile.cols, narrowed));
+  for (std::int64_t t = 0; t < band.tiles; ++t, values += band.cols) {
+    const Tile tile = tile_at(tiling, first + t);
+    const std::int64_t reach = (tile.rows - 1) * tiling.cols + tile.cols;
+    if (void* dense = is_real(out.dtype()) ? out.dense(tile.first, reach) : nullptr;
+        dense != nullptr) {
+      copy_rows(values, band.width(), tile.rows, tile.cols, static_cast<Real*>(dense), tiling.cols);
+      continue;
+    }
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      out.scatter_bytes(tile.first + r * tiling.cols, tile.cols,
+                        as_elements(out.dtype(), values + r * band.width(), tile.cols, narrowed));
+    }
   }
 }
 
@@ -148,11 +203,10 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
   const auto keep = [&] { return keep_part(tiling, in, first, count, out); };
 
   std::int64_t at = 0;
-  for (std::int64_t t = first; t < last; ++t) {
-    const Tile tile = tile_at(tiling, t);
-    load_tile(in, tiling, tile, values + at);
-    at += tile.elems();
-  }
+  for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
+    load_band(in, tiling, tile, band, values + at);
+    at += band.elems();
+  });
   const Real largest = largest_finite(values, count);
   Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, 0);
   PartFront front{};
@@ -160,32 +214,32 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
   grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, front.grid);
   if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return keep();
 
-  // A few tiles tell which predictor suits the part.
+  // A few rows tell which predictor suits the part.
   Choice choice(job.dtype, grid);
   const std::int64_t step = std::max<std::int64_t>((last - first + 3) / 4, 1);
   at = 0;
-  for (std::int64_t t = first; t < last; ++t) {
-    const Tile tile = tile_at(tiling, t);
-    if ((t - first) % step == 0) choice.look_at(values + at, tile.rows, tile.cols, grid);
-    at += tile.elems();
-  }
+  for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
+    if (band.tiles > 1 || (tile - first) % step == 0) choice.look_at(values + at, band, grid);
+    at += band.elems();
+  });
   front.predictor = static_cast<std::uint8_t>(choice.best());
 
   std::memset(kept, 0, static_cast<std::size_t>(count));
   std::int32_t before = 0;
   at = 0;
   bool any_kept = false;
-  for (std::int64_t t = first; t < last; ++t) {
-    const Tile tile = tile_at(tiling, t);
-    fetch_tile(in, tiling, t + last - first);
-    any_kept |= predict_tile(static_cast<Predictor>(front.predictor), job.dtype, grid, tile.rows,
-                             tile.cols, values + at, before, codes + at, kept + at);
-    at += tile.elems();
-  }
+  for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
+    for (std::int64_t t = tile; t < tile + band.tiles; ++t) {
+      fetch_tile(in, tiling, t + last - first);
+    }
+    any_kept |= predict_band(static_cast<Predictor>(front.predictor), job.dtype, grid, band,
+                             values + at, before, codes + at, kept + at);
+    at += band.elems();
+  });
 
   // Escapes are dear; a few are worth codes of half the width.
-  const std::int64_t past_half = count_from(codes, count, kEscapes[kHalf]);
-  const std::int64_t past_byte = count_from(codes, count, kEscapes[kByte]);
+  auto* narrow = reinterpret_cast<std::uint8_t*>(values);
+  const auto [past_half, past_byte] = narrow_codes(codes, count, narrow);
   const Width width_of_codes = past_half * 8 <= count    ? kHalf
                                : past_byte * 64 <= count ? kByte
                                                          : kTwoBytes;
@@ -196,7 +250,7 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
       : width_of_codes == kHalf ? count_from(codes, count, kPastMore)
       : width_of_codes == kByte ? past_byte
                                 : count_from(codes, count, kEscapes[kTwoBytes]));
-  split_codes(codes, count, width_of_codes, planes);
+  split_codes(codes, count, width_of_codes, narrow, planes);
   std::size_t size =
       sizeof(PartFront) + stored_bytes(planes.low, plane) + 4 * std::size_t{front.escapes};
   if (width_of_codes == kHalf) size += static_cast<std::size_t>(past_half);
@@ -207,7 +261,7 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
       size += sizeof(Run) + run.count * width;
     });
   }
-  if (size + kGroup > static_cast<std::size_t>(count) * width) return keep();
+  if (size + kBehind > static_cast<std::size_t>(count) * width) return keep();
 
   std::memcpy(out, &front, sizeof(front));
   std::byte* to = store_plane(planes.low, plane, out + sizeof(front));
@@ -245,8 +299,8 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
 template <class Real>
 bool unpack_part_as(const Job& job, const Tiling& tiling, std::span<const std::byte> from,
                     const FlatWriter& out, std::int64_t part) {
-  alignas(64) Real values[kTileRows * kTileCols];
-  alignas(64) std::int32_t codes[kPartValues];
+  alignas(64) Real values[kPartValues + kSlack];
+  alignas(64) std::int32_t codes[kPartValues + kSlack];
   Planes planes;
   const std::size_t width = size_bytes(job.dtype);
   const std::int64_t first = tiling.first_tile(part), last = tiling.first_tile(part + 1);
@@ -282,13 +336,11 @@ bool unpack_part_as(const Job& job, const Tiling& tiling, std::span<const std::b
   const Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, front.grid);
   std::int32_t before = 0;
   std::int64_t at = 0;
-  for (std::int64_t t = first; t < last; ++t) {
-    const Tile tile = tile_at(tiling, t);
-    restore_tile(static_cast<Predictor>(front.predictor), grid, tile.rows, tile.cols, codes + at,
-                 before, values);
-    store_tile(out, tiling, tile, values);
-    at += tile.elems();
-  }
+  for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
+    restore_band(static_cast<Predictor>(front.predictor), grid, band, codes + at, before, values);
+    store_band(out, tiling, tile, band, values);
+    at += band.elems();
+  });
   if (from.size() / sizeof(Run) < front.kept_runs) return false;
   std::span<const std::byte> runs = from.first(front.kept_runs * sizeof(Run));
   from = from.subspan(runs.size());

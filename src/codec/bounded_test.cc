@@ -214,8 +214,8 @@ TEST(Bounded, PackedBytesDecodeFromTheDocumentation) {
     std::int64_t planes, rows, cols;
   };
   for (const DType dtype : ref::kLossyDTypes) {
-    for (const Size& size :
-         {Size{7, 64, 100}, Size{2, 33, 514}, Size{60, 9, 7}, Size{1, 1, 3000}}) {
+    for (const Size& size : {Size{7, 64, 100}, Size{2, 33, 514}, Size{60, 9, 7}, Size{1, 1, 3000},
+                             Size{300, 8, 8}, Size{40, 2, 26}}) {
       const Shape shape{size.planes, size.rows, size.cols};
       Tensor in(dtype, shape);
       in.fill(mixture(dtype, size.planes, size.rows, size.cols));
