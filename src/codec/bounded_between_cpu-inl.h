@@ -110,21 +110,24 @@ class Along {
                  [&](std::int64_t i) HWY_ATTR { return hn::LoadU(d, known + i); });
       return;
     }
-    const std::int64_t advance = static_cast<std::int64_t>(hn::Lanes(d)) % cols_;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const std::int64_t advance = lanes % cols_;
     std::int64_t phase = 0;
     coder.code(where, count, values, [&](std::int64_t i) HWY_ATTR {
       const auto far = hn::LoadU(d, known + i - 1), near = hn::LoadU(d, known + i);
       const auto next = hn::LoadU(d, known + i + 1), after = hn::LoadU(d, known + i + 2);
-      const auto kind = hn::LoadU(d, kinds_ + phase);
+      const std::int64_t at = phase;
       phase += advance;
       if (phase >= cols_) phase -= cols_;
       const auto both = hn::Add(near, next), half = hn::Set(d, Real{0.5});
       const auto four = hn::Mul(hn::Sub(hn::Mul(both, hn::Set(d, Real{9})), hn::Add(far, after)),
                                 hn::Set(d, Real{0.0625}));
+      if (at > 0 && at + lanes <= cols_ - 2) return four;
+      const auto kind = hn::LoadU(d, kinds_ + at);
       const auto beyond = hn::Sub(hn::Mul(near, hn::Set(d, Real{1.5})), hn::Mul(far, half));
-      const auto two = hn::Mul(both, half);
-      return hn::IfThenElse(hn::Eq(kind, hn::Set(d, kFour)), four,
-                            hn::IfThenElse(hn::Eq(kind, hn::Set(d, kTwo)), two, beyond));
+      return hn::IfThenElse(
+          hn::Eq(kind, hn::Set(d, kFour)), four,
+          hn::IfThenElse(hn::Eq(kind, hn::Set(d, kTwo)), hn::Mul(both, half), beyond));
     });
   }
 

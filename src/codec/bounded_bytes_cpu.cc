@@ -9,6 +9,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/stream.h"
+#include "base/stream_cpu-inl.h"
 #include "codec/bounded.h"
 #include "codec/bounded_planes_cpu-inl.h"
 #include "codec/bounded_predict_cpu-inl.h"
@@ -48,81 +50,114 @@ void for_each_band(const Tiling& tiling, std::int64_t first, std::int64_t last, 
   }
 }
 
-// Rows of a tile to rows `width` apart, or back; short ones in whole vectors where that fits.
-template <class Real>
-HWY_ATTR void copy_rows(const Real* from, std::int64_t from_width, std::int64_t rows,
-                        std::int64_t cols, Real* to, std::int64_t to_width) {
+// The rows of tiles from one after the other to side by side, or back; short ones in whole vectors
+// where that fits.
+template <bool kSideBySide, class Real>
+HWY_ATTR void move_rows(const Band& band, const Real* from, Real* to) {
   const hn::CappedTag<Real, 8> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t r = 0; r < rows; ++r, from += from_width, to += to_width) {
-    if (cols % lanes != 0 || cols > 64) {
-      std::memcpy(to, from, static_cast<std::size_t>(cols) * sizeof(Real));
-      continue;
+  const bool in_vectors = band.cols % lanes == 0 && band.cols <= 64;
+  for (std::int64_t t = 0; t < band.tiles; ++t) {
+    for (std::int64_t r = 0; r < band.rows; ++r) {
+      const std::int64_t apart = (t * band.rows + r) * band.cols;
+      const std::int64_t beside = r * band.width() + t * band.cols;
+      const Real* source = from + (kSideBySide ? apart : beside);
+      Real* target = to + (kSideBySide ? beside : apart);
+      if (in_vectors) {
+        for (std::int64_t i = 0; i < band.cols; i += lanes) {
+          hn::StoreU(hn::LoadU(d, source + i), d, target + i);
+        }
+      } else {
+        std::memcpy(target, source, static_cast<std::size_t>(band.cols) * sizeof(Real));
+      }
     }
-    for (std::int64_t i = 0; i < cols; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
   }
 }
 
-constexpr bool is_real(DType dtype) { return dtype == DType::F32 || dtype == DType::F64; }
-
+// Where a band lies in one piece it has the width of the tensor's planes.
 template <class Real>
 void load_band(const FlatReader& in, const Tiling& tiling, std::int64_t first, const Band& band,
                Real* values) {
-  alignas(64) std::byte gathered[kTileCols * 8];
-  for (std::int64_t t = 0; t < band.tiles; ++t, values += band.cols) {
-    const Tile tile = tile_at(tiling, first + t);
-    const std::int64_t reach = (tile.rows - 1) * tiling.cols + tile.cols;
-    if (const void* dense = is_real(in.dtype()) ? in.dense(tile.first, reach) : nullptr;
-        dense != nullptr) {
-      copy_rows(static_cast<const Real*>(dense), tiling.cols, tile.rows, tile.cols, values,
-                band.width());
-      continue;
+  const std::int64_t begin = tiling.before(first);
+  const void* bits = tiling.across == 1 ? in.dense(begin, band.elems()) : nullptr;
+  if (bits != nullptr) {
+    alignas(64) Real buffer[kPartValues];
+    const Real* reals = as_reals(in.dtype(), bits, band.elems(), buffer);
+    if (band.tiles > 1) {
+      move_rows<true>(band, reals, values);
+    } else {
+      std::memcpy(values, reals, static_cast<std::size_t>(band.elems()) * sizeof(Real));
     }
+    return;
+  }
+  alignas(64) std::byte gathered[kTileCols * 8];
+  for (std::int64_t t = 0; t < band.tiles; ++t) {
+    const Tile tile = tile_at(tiling, first + t);
     for (std::int64_t r = 0; r < tile.rows; ++r) {
-      const std::int64_t begin = tile.first + r * tiling.cols;
-      const void* bits = in.dense(begin, tile.cols);
+      const std::int64_t at = tile.first + r * tiling.cols;
+      bits = in.dense(at, tile.cols);
       if (bits == nullptr) {
-        in.gather_bytes(begin, tile.cols, gathered);
+        in.gather_bytes(at, tile.cols, gathered);
         bits = gathered;
       }
-      Real* to = values + r * band.width();
+      Real* to = values + r * band.width() + t * band.cols;
       const Real* row = as_reals(in.dtype(), bits, tile.cols, to);
       if (row != to) std::memcpy(to, row, static_cast<std::size_t>(tile.cols) * sizeof(Real));
     }
   }
 }
 
-// While this part is worked on memory would idle: fetch the next.
-void fetch_tile(const FlatReader& in, const Tiling& tiling, std::int64_t which) {
-  if (which >= tiling.tiles()) return;
-  const Tile tile = tile_at(tiling, which);
-  const auto bytes = tile.cols * static_cast<std::int64_t>(size_bytes(in.dtype()));
-  for (std::int64_t r = 0; r < tile.rows; ++r) {
-    const auto* row = static_cast<const char*>(in.dense(tile.first + r * tiling.cols, tile.cols));
-    for (std::int64_t i = 0; row != nullptr && i < bytes; i += 64) {
-      __builtin_prefetch(row + i, 0, 2);
+template <class Real>
+void store_band(const FlatWriter& out, const Tiling& tiling, std::int64_t first, const Band& band,
+                bool stream, const Real* values) {
+  alignas(64) std::byte narrowed[kPartValues * 2];
+  void* bits = tiling.across == 1 ? out.dense(tiling.before(first), band.elems()) : nullptr;
+  if (bits != nullptr) {
+    alignas(64) Real buffer[kPartValues];
+    if (band.tiles > 1) {
+      move_rows<false>(band, values, buffer);
+      values = buffer;
+    }
+    const auto* from =
+        static_cast<const char*>(as_elements(out.dtype(), values, band.elems(), narrowed));
+    const std::size_t bytes = static_cast<std::size_t>(band.elems()) * size_bytes(out.dtype());
+    if (stream) {
+      tuckfold::HWY_NAMESPACE::stream_lines(static_cast<char*>(bits), from, bytes);
+    } else {
+      std::memcpy(bits, from, bytes);
+    }
+    return;
+  }
+  for (std::int64_t t = 0; t < band.tiles; ++t) {
+    const Tile tile = tile_at(tiling, first + t);
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const Real* row = values + r * band.width() + t * band.cols;
+      out.scatter_bytes(tile.first + r * tiling.cols, tile.cols,
+                        as_elements(out.dtype(), row, tile.cols, narrowed));
     }
   }
 }
 
-template <class Real>
-void store_band(const FlatWriter& out, const Tiling& tiling, std::int64_t first, const Band& band,
-                const Real* values) {
-  alignas(64) std::byte narrowed[kTileCols * 8];
-  for (std::int64_t t = 0; t < band.tiles; ++t, values += band.cols) {
-    const Tile tile = tile_at(tiling, first + t);
-    const std::int64_t reach = (tile.rows - 1) * tiling.cols + tile.cols;
-    if (void* dense = is_real(out.dtype()) ? out.dense(tile.first, reach) : nullptr;
-        dense != nullptr) {
-      copy_rows(values, band.width(), tile.rows, tile.cols, static_cast<Real*>(dense), tiling.cols);
-      continue;
-    }
-    for (std::int64_t r = 0; r < tile.rows; ++r) {
-      out.scatter_bytes(tile.first + r * tiling.cols, tile.cols,
-                        as_elements(out.dtype(), values + r * band.width(), tile.cols, narrowed));
-    }
+// While a part is worked on memory would idle: asks for the next where it lies in one piece, some
+// of it at every step, since what is asked for all at once waits in a queue.
+class Ahead {
+ public:
+  Ahead(const FlatReader& in, const Tiling& tiling, std::int64_t part) {
+    const std::int64_t begin = tiling.before_part(part);
+    const std::int64_t count = tiling.before_part(part + 1) - begin;
+    if (count > 0) next_ = static_cast<const char*>(in.dense(begin, count));
+    lines_ = count * static_cast<std::int64_t>(size_bytes(in.dtype())) / (64 * kSteps);
   }
-}
+  void step() {
+    if (next_ == nullptr) return;
+    for (std::int64_t i = 0; i < lines_; ++i, next_ += 64) __builtin_prefetch(next_, 0, 2);
+  }
+
+ private:
+  static constexpr std::int64_t kSteps = 4;
+  const char* next_ = nullptr;
+  std::int64_t lines_;
+};
 
 // ---- payloads -----------------------------------------------------------------------------------
 
@@ -210,9 +245,12 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
   const Real largest = largest_finite(values, count);
   Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, 0);
   PartFront front{};
+  Ahead ahead(in, tiling, part + 1);
   front.grid = static_cast<std::uint8_t>(likely_grid(job.dtype, largest, grid));
   grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, front.grid);
   if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return keep();
+
+  ahead.step();
 
   // A few rows tell which predictor suits the part.
   Choice choice(job.dtype, grid);
@@ -224,19 +262,18 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
   });
   front.predictor = static_cast<std::uint8_t>(choice.best());
 
+  ahead.step();
   std::memset(kept, 0, static_cast<std::size_t>(count));
   std::int32_t before = 0;
   at = 0;
   bool any_kept = false;
-  for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
-    for (std::int64_t t = tile; t < tile + band.tiles; ++t) {
-      fetch_tile(in, tiling, t + last - first);
-    }
+  for_each_band(tiling, first, last, [&](std::int64_t, const Band& band) {
     any_kept |= predict_band(static_cast<Predictor>(front.predictor), job.dtype, grid, band,
                              values + at, before, codes + at, kept + at);
     at += band.elems();
   });
 
+  ahead.step();
   // Escapes are dear; a few are worth codes of half the width.
   auto* narrow = reinterpret_cast<std::uint8_t*>(values);
   const auto [past_half, past_byte] = narrow_codes(codes, count, narrow);
@@ -245,12 +282,12 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
                                                          : kTwoBytes;
   const std::int64_t plane = plane_bytes(width_of_codes, count);
   front.width = width_of_codes;
-  front.escapes = static_cast<std::uint32_t>(
-      past_byte == 0            ? 0
-      : width_of_codes == kHalf ? count_from(codes, count, kPastMore)
-      : width_of_codes == kByte ? past_byte
-                                : count_from(codes, count, kEscapes[kTwoBytes]));
+  const std::uint32_t least = width_of_codes == kHalf ? kPastMore : kEscapes[width_of_codes];
+  if (past_byte > 0) {
+    front.escapes = static_cast<std::uint32_t>(count_from(codes, count, least));
+  }
   split_codes(codes, count, width_of_codes, narrow, planes);
+  if (width_of_codes == kHalf && past_half > 0) split_more(codes, count, planes.more);
   std::size_t size =
       sizeof(PartFront) + stored_bytes(planes.low, plane) + 4 * std::size_t{front.escapes};
   if (width_of_codes == kHalf) size += static_cast<std::size_t>(past_half);
@@ -261,6 +298,7 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
       size += sizeof(Run) + run.count * width;
     });
   }
+  ahead.step();
   if (size + kBehind > static_cast<std::size_t>(count) * width) return keep();
 
   std::memcpy(out, &front, sizeof(front));
@@ -271,12 +309,7 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
     to += past_half;
   }
   if (front.escapes > 0) {
-    const std::uint32_t least = width_of_codes == kHalf ? kPastMore : 0;
-    for_each_escape(planes, width_of_codes, count, [&](std::int64_t i) {
-      if (coded_of(codes[i]) < least) return;
-      std::memcpy(to, &codes[i], 4);
-      to += 4;
-    });
+    to = store_escapes(codes, count, least, to);
   }
   if (any_kept) {
     for_each_kept(kept, count, [&](Run run) {
@@ -298,7 +331,7 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
 
 template <class Real>
 bool unpack_part_as(const Job& job, const Tiling& tiling, std::span<const std::byte> from,
-                    const FlatWriter& out, std::int64_t part) {
+                    const FlatWriter& out, std::int64_t part, bool stream) {
   alignas(64) Real values[kPartValues + kSlack];
   alignas(64) std::int32_t codes[kPartValues + kSlack];
   Planes planes;
@@ -338,9 +371,10 @@ bool unpack_part_as(const Job& job, const Tiling& tiling, std::span<const std::b
   std::int64_t at = 0;
   for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
     restore_band(static_cast<Predictor>(front.predictor), grid, band, codes + at, before, values);
-    store_band(out, tiling, tile, band, values);
+    store_band(out, tiling, tile, band, stream, values);
     at += band.elems();
   });
+  if (stream) stream_fence();
   if (from.size() / sizeof(Run) < front.kept_runs) return false;
   std::span<const std::byte> runs = from.first(front.kept_runs * sizeof(Run));
   from = from.subspan(runs.size());
@@ -363,9 +397,9 @@ std::size_t pack_part_target(const Job& job, const Tiling& tiling, const FlatRea
 }
 
 bool unpack_part_target(const Job& job, const Tiling& tiling, std::span<const std::byte> payload,
-                        const FlatWriter& out, std::int64_t part) {
-  return job.dtype == DType::F64 ? unpack_part_as<double>(job, tiling, payload, out, part)
-                                 : unpack_part_as<float>(job, tiling, payload, out, part);
+                        const FlatWriter& out, std::int64_t part, bool stream) {
+  return job.dtype == DType::F64 ? unpack_part_as<double>(job, tiling, payload, out, part, stream)
+                                 : unpack_part_as<float>(job, tiling, payload, out, part, stream);
 }
 
 }  // namespace tuckfold::bounded::HWY_NAMESPACE
@@ -383,8 +417,8 @@ std::size_t pack_part(const Job& job, const Tiling& tiling, const FlatReader& in
 }
 
 bool unpack_part(const Job& job, const Tiling& tiling, std::span<const std::byte> payload,
-                 const FlatWriter& out, std::int64_t part) {
-  return HWY_DYNAMIC_DISPATCH(unpack_part_target)(job, tiling, payload, out, part);
+                 const FlatWriter& out, std::int64_t part, bool stream) {
+  return HWY_DYNAMIC_DISPATCH(unpack_part_target)(job, tiling, payload, out, part, stream);
 }
 
 }  // namespace tuckfold::bounded

@@ -52,33 +52,26 @@ struct Counts {
   std::int64_t past_half, past_byte;
 };
 HWY_ATTR inline Counts narrow_codes(const std::int32_t* codes, std::int64_t count,
-                                    std::uint8_t* narrow) {
-  const hn::ScalableTag<std::uint32_t> d;
-  const hn::RebindToSigned<decltype(d)> di;
-  const hn::Rebind<std::uint8_t, decltype(d)> d8;
+                                    std::uint8_t* __restrict narrow) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    narrow[i] = static_cast<std::uint8_t>(std::min(coded_of(codes[i]), kEscapes[kByte]));
+  }
+  const hn::ScalableTag<std::uint8_t> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto half = hn::Set(di, static_cast<std::int32_t>(kEscapes[kHalf]) - 1);
-  const auto byte = hn::Set(d, kEscapes[kByte]);
-  auto past_half = hn::Zero(di), past_byte = hn::Zero(di);
+  const auto half = hn::Set(d, std::uint8_t{kEscapes[kHalf]});
+  const auto byte = hn::Set(d, std::uint8_t{kEscapes[kByte]});
+  std::size_t past_half = 0, past_byte = 0;
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const auto code = hn::LoadU(di, codes + i);
-    const auto coded =
-        hn::Xor(hn::BitCast(d, hn::ShiftLeft<1>(code)), hn::BitCast(d, hn::BroadcastSignBit(code)));
-    const auto least = hn::Min(coded, byte);
-    hn::StoreU(hn::TruncateTo(d8, least), d8, narrow + i);
-    past_half = hn::Sub(past_half, hn::VecFromMask(di, hn::Gt(hn::BitCast(di, least), half)));
-    past_byte = hn::Sub(past_byte, hn::BitCast(di, hn::VecFromMask(d, hn::Eq(least, byte))));
+    const auto coded = hn::LoadU(d, narrow + i);
+    past_half += hn::CountTrue(d, hn::Eq(hn::Max(coded, half), coded));
+    past_byte += hn::CountTrue(d, hn::Eq(coded, byte));
   }
-  Counts counts{.past_half = hn::GetLane(hn::SumOfLanes(di, past_half)),
-                .past_byte = hn::GetLane(hn::SumOfLanes(di, past_byte))};
   for (; i < count; ++i) {
-    const std::uint32_t coded = std::min(coded_of(codes[i]), kEscapes[kByte]);
-    narrow[i] = static_cast<std::uint8_t>(coded);
-    counts.past_half += coded >= kEscapes[kHalf] ? 1 : 0;
-    counts.past_byte += coded == kEscapes[kByte] ? 1 : 0;
+    past_half += narrow[i] >= kEscapes[kHalf] ? 1 : 0;
+    past_byte += narrow[i] == kEscapes[kByte] ? 1 : 0;
   }
-  return counts;
+  return {static_cast<std::int64_t>(past_half), static_cast<std::int64_t>(past_byte)};
 }
 
 inline std::int64_t count_from(const std::int32_t* codes, std::int64_t count, std::uint32_t least) {
@@ -149,11 +142,46 @@ inline void split_codes(const std::int32_t* codes, std::int64_t count, Width wid
     for (std::int64_t i = bytes; i % kWord != 0; ++i) planes.high[i] = 0;
   }
   for (std::int64_t i = bytes; i % kWord != 0; ++i) planes.low[i] = 0;
-  if (width != kHalf) return;
-  std::uint8_t* more = planes.more;
-  for_each_escape(planes, width, count, [&](std::int64_t i) {
-    *more++ = static_cast<std::uint8_t>(std::min(coded_of(codes[i]) - kEscapes[kHalf], 0xffu));
-  });
+}
+
+template <class D>
+HWY_ATTR hn::Vec<D> coded_at(D d, const std::int32_t* codes) {
+  const auto code = hn::LoadU(hn::RebindToSigned<D>(), codes);
+  return hn::Xor(hn::BitCast(d, hn::ShiftLeft<1>(code)),
+                 hn::BitCast(d, hn::BroadcastSignBit(code)));
+}
+
+// What escapes of 4 bits have beside. Codes have kBehind bytes more behind them.
+HWY_ATTR inline void split_more(const std::int32_t* codes, std::int64_t count, std::uint8_t* more) {
+  const hn::ScalableTag<std::uint32_t> d;
+  const hn::Rebind<std::uint8_t, decltype(d)> d8;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto escape = hn::Set(d, kEscapes[kHalf]), most = hn::Set(d, 0xffu);
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    const auto coded = coded_at(d, codes + i);
+    const auto is_escape = hn::Eq(hn::Max(coded, escape), coded);
+    const auto beyond = hn::Min(hn::Sub(coded, escape), most);
+    hn::StoreU(hn::TruncateTo(d8, hn::Compress(beyond, is_escape)), d8, more);
+    more += hn::CountTrue(d, is_escape);
+  }
+}
+
+// Writes the codes whose zigzag numbers are at least that; few are.
+HWY_ATTR inline std::byte* store_escapes(const std::int32_t* codes, std::int64_t count,
+                                         std::uint32_t least, std::byte* to) {
+  const hn::ScalableTag<std::uint32_t> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto from = hn::Set(d, least);
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    const auto coded = coded_at(d, codes + i);
+    if (HWY_LIKELY(hn::AllFalse(d, hn::Eq(hn::Max(coded, from), coded)))) continue;
+    for (std::int64_t j = i; j < std::min(i + lanes, count); ++j) {
+      if (coded_of(codes[j]) < least) continue;
+      std::memcpy(to, &codes[j], 4);
+      to += 4;
+    }
+  }
+  return to;
 }
 
 // Codes from their planes but for escapes.

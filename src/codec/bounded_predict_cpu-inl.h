@@ -149,11 +149,11 @@ class Choice {
   template <class Real>
   Choice(DType dtype, const Grid<Real>& grid) : smooth_(dtype != DType::U8 && !grid.exact_zero) {}
 
+  // Values have kSlack more behind them.
   template <class Real>
   void look_at(const Real* values, const Band& band, const Grid<Real>& grid) {
-    std::int32_t row[kColumns], above[kColumns];
-    std::int32_t step[kColumns], bend[kColumns], off[kColumns];
-    Real missed[kColumns];
+    std::int32_t row[kRoom], above[kRoom] = {}, step[kRoom], bend[kRoom], off[kRoom] = {};
+    Real missed[kRoom] = {};
     const std::int64_t width = band.width(), count = std::min(width, kColumns);
     const bool flat = band.rows < 3;
     for (std::int64_t r = flat             ? 0
@@ -162,95 +162,122 @@ class Choice {
          flat ? r < 1 : r + 1 < band.rows; r += 16) {
       const Real* v = values + r * width;
       codes_in(v, count, grid, row);
-      if (flat) {
-        std::fill_n(above, count, 0);
-      } else {
-        codes_in(v - width, count, grid, above);
-      }
-      std::fill_n(missed, count, Real{0});
-      if (smooth_ && flat) {
-        for (std::int64_t i = 1; i + 1 < count; ++i) missed[i] = v[i] - between(v[i - 1], v[i + 1]);
-      } else if (smooth_ && r >= 3 && r + 3 < band.rows) {
-        for (std::int64_t i = 0; i < count; ++i) {
-          missed[i] =
-              v[i] - between(v[i - 3 * width], v[i - width], v[i + width], v[i + 3 * width]);
-        }
-      } else if (smooth_) {
-        for (std::int64_t i = 0; i < count; ++i)
-          missed[i] = v[i] - between(v[i - width], v[i + width]);
-      }
+      if (!flat) codes_in(v - width, count, grid, above);
+      for (std::int64_t i = 1; i < count; ++i) step[i] = less(row[i], row[i - 1]);
       for (std::int64_t i = 1; i < count; ++i) {
-        step[i] = less(row[i], row[i - 1]);
         bend[i] = less(step[i], less(above[i], above[i - 1]));
       }
-      for (std::int64_t i = 0; i < count; i += band.cols) {
-        missed[i] = 0;
-        step[i] = bend[i] = 0;
+      if (smooth_) {
+        miss(v, count, r, band, missed);
+        codes_in(missed, count, grid, off);
       }
-      std::fill_n(off, count, 0);
-      if (smooth_) codes_in(missed, count, grid, off);
+      // The first of a tile has no neighbour, and what is behind the last is nothing.
+      for (std::int64_t i = 0; i < count; i += band.cols) step[i] = bend[i] = off[i] = 0;
+      for (std::int64_t i = count; i < count + kSlack; ++i) step[i] = bend[i] = off[i] = 0;
       count_codes(step, bend, off, count);
     }
   }
 
   Predictor best() const {
-    Predictor best = kRowsPredictor;
-    for (const Predictor other : {kLorenzo, kBetween}) {
-      if ((other != kBetween || smooth_) && bits(other) < bits(best)) best = other;
-    }
-    return best;
+    const std::uint32_t rows = bits(kRowsPredictor), lorenzo = bits(kLorenzo);
+    const bool smooth = smooth_ && bits(kBetween) < std::min(rows, lorenzo);
+    return smooth ? kBetween : lorenzo < rows ? kLorenzo : kRowsPredictor;
   }
 
  private:
+  static constexpr std::int64_t kColumns = 256;  // of a row, at most
+  static constexpr std::int64_t kRoom = kColumns + kSlack;
+
+  // What values are away from those half way between their neighbours above and below, or to the
+  // left and right.
+  template <class Real>
+  static void miss(const Real* v, std::int64_t count, std::int64_t r, const Band& band,
+                   Real* __restrict missed) {
+    const std::int64_t width = band.width();
+    if (band.rows < 3) {
+      for (std::int64_t i = 1; i + 1 < count; ++i) missed[i] = v[i] - between(v[i - 1], v[i + 1]);
+    } else if (r >= 3 && r + 3 < band.rows) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        missed[i] = v[i] - between(v[i - 3 * width], v[i - width], v[i + width], v[i + 3 * width]);
+      }
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) {
+        missed[i] = v[i] - between(v[i - width], v[i + width]);
+      }
+    }
+  }
+
   // Codes, and one that no coder likes for what is not finite.
   template <class Real>
-  static void codes_in(const Real* values, std::int64_t count, const Grid<Real>& grid,
-                       std::int32_t* __restrict codes) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const Real scaled = values[i] * grid.inverse;
-      codes[i] = (scaled < 0 ? -scaled : scaled) <= kMaxCode<Real> ? nearest(scaled) : 1 << 30;
+  HWY_ATTR static void codes_in(const Real* values, std::int64_t count, const Grid<Real>& grid,
+                                std::int32_t* codes) {
+    const hn::ScalableTag<Real> d;
+    const hn::Rebind<std::int32_t, decltype(d)> di;
+    const auto inverse = hn::Set(d, grid.inverse), most = hn::Set(d, kMaxCode<Real>);
+    const auto bad = hn::Set(di, 1 << 30);
+    for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+      const auto scaled = hn::Mul(hn::LoadU(d, values + i), inverse);
+      const auto good = bits_where(d, hn::Le(hn::Abs(scaled), most));
+      const auto code = hn::And(good, nearest_of(d, scaled));
+      hn::StoreU(hn::Or(code, hn::AndNot(good, bad)), di, codes + i);
     }
   }
+
   // 256 * log2 with a line between powers of two, as the bits of a float have it.
-  static std::uint32_t log2_of(std::uint32_t number) {
-    const auto real = static_cast<float>(static_cast<std::int32_t>(number));
-    return (std::bit_cast<std::uint32_t>(real) >> 15) - (127 << 8);
+  template <class D, class V>
+  HWY_ATTR static V log2_of(D d, V number) {
+    const hn::RebindToFloat<D> df;
+    const hn::RebindToSigned<D> di;
+    const auto bits = hn::BitCast(d, hn::ConvertTo(df, hn::BitCast(di, number)));
+    return hn::Sub(hn::ShiftRight<15>(bits), hn::Set(d, 127u << 8));
   }
-  std::uint32_t to_bytes(const std::int32_t* codes, std::int64_t count, std::uint8_t* bytes) {
-    std::uint32_t extra = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::uint32_t coded = zigzag(unsigned_of(codes[i]));
-      bytes[i] = static_cast<std::uint8_t>(std::min(coded, 255u));
-      extra += coded < 255 ? 0 : log2_of(std::min(coded, 1u << 20));
+  // Zigzag numbers, at most 255, and what escapes cost beside.
+  HWY_ATTR static std::uint32_t to_bytes(const std::int32_t* codes, std::int64_t count,
+                                         std::uint8_t* bytes) {
+    const hn::ScalableTag<std::uint32_t> d;
+    const hn::RebindToSigned<decltype(d)> di;
+    const hn::Rebind<std::uint8_t, decltype(d)> d8;
+    const auto escape = hn::Set(d, 255u), most = hn::Set(d, 1u << 20);
+    auto extra = hn::Zero(d);
+    for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+      const auto code = hn::LoadU(di, codes + i);
+      const auto coded = hn::Xor(hn::BitCast(d, hn::ShiftLeft<1>(code)),
+                                 hn::BitCast(d, hn::BroadcastSignBit(code)));
+      const auto byte = hn::Min(coded, escape);
+      hn::StoreU(hn::TruncateTo(d8, byte), d8, bytes + i);
+      const auto cost = log2_of(d, hn::Min(coded, most));
+      extra = hn::Add(extra, hn::IfThenElseZero(hn::Eq(byte, escape), cost));
     }
-    return extra;
+    return hn::GetLane(hn::SumOfLanes(d, extra));
   }
   // Equal codes follow each other, and a counter takes a while until it can be read again: there
   // are two of each.
   void count_codes(const std::int32_t* rows, const std::int32_t* lorenzo,
                    const std::int32_t* between, std::int64_t count) {
-    std::uint8_t bytes[3][kColumns + 1] = {};
+    std::uint8_t bytes[3][kRoom];
     extra_[kRowsPredictor] += to_bytes(rows, count, bytes[kRowsPredictor]);
     extra_[kLorenzo] += to_bytes(lorenzo, count, bytes[kLorenzo]);
     extra_[kBetween] += to_bytes(between, count, bytes[kBetween]);
-    for (std::int64_t i = 0; i < count; i += 2) {
+    for (std::int64_t i = 0; i + 1 < count; i += 2) {
       for (int p = 0; p < 3; ++p) {
         ++counts_[p][0][bytes[p][i]];
         ++counts_[p][1][bytes[p][i + 1]];
       }
     }
   }
-  std::uint32_t bits(Predictor predictor) const {
-    std::uint32_t bits = extra_[predictor], total = 0;
-    for (int i = 0; i < 256; ++i) {
-      const std::uint32_t number = counts_[predictor][0][i] + counts_[predictor][1][i];
-      bits -= number * log2_of(std::max(number, 1u));
-      total += number;
+  HWY_ATTR std::uint32_t bits(Predictor predictor) const {
+    const hn::ScalableTag<std::uint32_t> d;
+    auto spent = hn::Zero(d), total = hn::Zero(d);
+    for (std::size_t i = 0; i < 256; i += hn::Lanes(d)) {
+      const auto number =
+          hn::Add(hn::LoadU(d, counts_[predictor][0] + i), hn::LoadU(d, counts_[predictor][1] + i));
+      total = hn::Add(total, number);
+      spent = hn::Add(spent, hn::Mul(number, log2_of(d, hn::Max(number, hn::Set(d, 1u)))));
     }
-    return bits + total * log2_of(std::max(total, 1u));
+    const auto all = hn::SumOfLanes(d, total);
+    const auto at_most = hn::Mul(all, log2_of(d, hn::Max(all, hn::Set(d, 1u))));
+    return extra_[predictor] + hn::GetLane(hn::Sub(at_most, hn::SumOfLanes(d, spent)));
   }
-
-  static constexpr std::int64_t kColumns = 256;  // of a row, at most
 
   bool smooth_;
   std::uint32_t counts_[3][2][256] = {}, extra_[3] = {};
