@@ -100,7 +100,7 @@ class Along {
     for (std::int64_t i = cols; i < cols + kSlack; ++i) kinds_[i] = kinds_[i - cols];
   }
 
-  // coder.code(count, predict): predict(i) gives a vector of predictions, for rising i.
+  // Has a coder code `count` values, with predictions asked for in rising order.
   template <class Coder>
   HWY_ATTR void run(const Real* known, std::int64_t count, const Stretch& where, Real* values,
                     Coder& coder) const {
@@ -190,7 +190,7 @@ void code_levels(Pyramid<Real>& tile, Coder& coder) {
           row[2 * i] = known[i];
           row[2 * i + 1] = odd[i];
         }
-        if (pieces > 1 || fine.cols % 2 != 0) row[2 * between] = known[between];
+        if (fine.cols % 2 != 0) row[2 * between] = known[between];
       }
     }
     for (std::int64_t r = 1; r < fine.rows; r += 2) code_across(tile, l, r, coder);

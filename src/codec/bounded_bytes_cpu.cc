@@ -245,14 +245,13 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
   const Real largest = largest_finite(values, count);
   Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, 0);
   PartFront front{};
-  Ahead ahead(in, tiling, part + 1);
   front.grid = static_cast<std::uint8_t>(likely_grid(job.dtype, largest, grid));
   grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, front.grid);
   if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return keep();
 
-  ahead.step();
-
   // A few rows tell which predictor suits the part.
+  Ahead ahead(in, tiling, part + 1);
+  ahead.step();
   Choice choice(job.dtype, grid);
   const std::int64_t step = std::max<std::int64_t>((last - first + 3) / 4, 1);
   at = 0;
@@ -273,8 +272,8 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
     at += band.elems();
   });
 
-  ahead.step();
   // Escapes are dear; a few are worth codes of half the width.
+  ahead.step();
   auto* narrow = reinterpret_cast<std::uint8_t*>(values);
   const auto [past_half, past_byte] = narrow_codes(codes, count, narrow);
   const Width width_of_codes = past_half * 8 <= count    ? kHalf
@@ -308,9 +307,7 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
     std::memcpy(to, planes.more, static_cast<std::size_t>(past_half));
     to += past_half;
   }
-  if (front.escapes > 0) {
-    to = store_escapes(codes, count, least, to);
-  }
+  if (front.escapes > 0) to = store_escapes(codes, count, least, to);
   if (any_kept) {
     for_each_kept(kept, count, [&](Run run) {
       std::memcpy(to, &run, sizeof(run));
