@@ -409,6 +409,19 @@ TEST(Bounded, LargeTensorsHaveEqualBytesOnAnyThreadsAndTargets) {
   }
 }
 
+TEST(Bounded, LargeOutputsThatAreStreamedHaveTheSameValues) {
+  for (const Shape& shape : {Shape{1100, 32, 64}, Shape{33, 257, 270}}) {
+    Tensor in(DType::F32, shape);
+    in.fill(mixture(DType::F32, shape[0], shape[1], shape[2]));
+    for (const char* codes : kCodes) {
+      const Packed packed = pack_tensor(spec_text("abs", 1e-3, codes), in);
+      const Tensor apart(DType::F32, shape, ref::Order::Gapped);
+      tuckfold::unpack(packed.spec, packed.bytes, apart.view());
+      EXPECT_EQ(packed.unpack(in).bytes(), apart.bytes()) << codes << ' ' << to_string(shape);
+    }
+  }
+}
+
 // Under ThreadSanitizer too, whose tests are those named Parallel.
 TEST(ParallelBounded, ThreadsPackAndUnpackTheSame) {
   Tensor in(DType::F32, {12, 64, 65});
