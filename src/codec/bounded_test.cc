@@ -238,8 +238,8 @@ TEST(Bounded, PackedBytesDecodeFromTheDocumentation) {
     std::int64_t planes, rows, cols;
   };
   for (const DType dtype : ref::kLossyDTypes) {
-    for (const Size& size :
-         {Size{7, 64, 100}, Size{2, 33, 514}, Size{60, 9, 7}, Size{1, 1, 3000}}) {
+    for (const Size& size : {Size{7, 64, 100}, Size{2, 33, 514}, Size{60, 9, 7}, Size{1, 1, 3000},
+                             Size{300, 8, 8}, Size{40, 2, 26}}) {
       const Shape shape{size.planes, size.rows, size.cols};
       Tensor in(dtype, shape);
       in.fill(mixture(dtype, size.planes, size.rows, size.cols));
@@ -429,6 +429,19 @@ TEST(Bounded, LargeTensorsHaveEqualBytesOnAnyThreadsAndTargets) {
         }
         use_cpu_target(target);
       }
+    }
+  }
+}
+
+TEST(Bounded, LargeOutputsThatAreStreamedHaveTheSameValues) {
+  for (const Shape& shape : {Shape{1100, 32, 64}, Shape{33, 257, 270}}) {
+    Tensor in(DType::F32, shape);
+    in.fill(mixture(DType::F32, shape[0], shape[1], shape[2]));
+    for (const char* codes : kCodes) {
+      const Packed packed = pack_tensor(spec_text("abs", 1e-3, codes), in);
+      const Tensor apart(DType::F32, shape, ref::Order::Gapped);
+      tuckfold::unpack(packed.spec, packed.bytes, apart.view());
+      EXPECT_EQ(packed.unpack(in).bytes(), apart.bytes()) << codes << ' ' << to_string(shape);
     }
   }
 }
