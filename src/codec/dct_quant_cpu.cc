@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "codec/dct_quant.h"
+#include "codec/dct_quant_lanes_pack_cpu-inl.h"
+#include "codec/dct_quant_lanes_unpack_cpu-inl.h"
 #include "codec/dct_quant_pack_cpu-inl.h"
 #include "codec/dct_quant_unpack_cpu-inl.h"
 
@@ -15,6 +17,7 @@ namespace tuckfold::dct_quant::HWY_NAMESPACE {
 
 // ---- batches by the normative functions ---------------------------------------------------------
 
+#if !TUCKFOLD_DCT_QUANT_LANES
 class PlainPacker {
  public:
   PlainPacker(const PackJob& job, std::uint8_t* out) : p_(job.params), out_(out) {}
@@ -43,6 +46,7 @@ HWY_ATTR void unpack_plain(const Params& p, bool, const std::uint8_t* in, const 
     }
   }
 }
+#endif  // TUCKFOLD_DCT_QUANT_LANES
 
 // ---- strips of a tensor -------------------------------------------------------------------------
 
@@ -191,7 +195,11 @@ void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end
                       [&]<int kTiles>() { pack_batches<Packer<kTiles>>(job, begin, end); });
   }
 #endif
+#if TUCKFOLD_DCT_QUANT_LANES
+  pack_batches<LanePacker>(job, begin, end);
+#else
   pack_batches<PlainPacker>(job, begin, end);
+#endif
 }
 
 void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
@@ -201,7 +209,11 @@ void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t
                       [&]<int kTiles>() { unpack_batches(job, begin, end, unpack_batch<kTiles>); });
   }
 #endif
+#if TUCKFOLD_DCT_QUANT_LANES
+  unpack_batches(job, begin, end, unpack_lanes);
+#else
   unpack_batches(job, begin, end, unpack_plain);
+#endif
 }
 
 }  // namespace tuckfold::dct_quant::HWY_NAMESPACE
