@@ -7,35 +7,46 @@
 #include <cstring>
 
 #include "codec/dct_quant.h"
+#include "codec/dct_quant_lanes_pack_cpu-inl.h"
+#include "codec/dct_quant_lanes_unpack_cpu-inl.h"
 #include "codec/dct_quant_pack_cpu-inl.h"
 #include "codec/dct_quant_unpack_cpu-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::dct_quant::HWY_NAMESPACE {
 
-// ---- one strip's part, f32 ----------------------------------------------------------------------
+// ---- batches by the normative functions ---------------------------------------------------------
 
-// By the normative functions.
-HWY_ATTR void pack_plain(const Params& p, const float* const* rows, std::int64_t blocks,
-                         std::uint8_t* out) {
-  float x[64];
-  for (std::int64_t b = 0; b < blocks; ++b, out += p.form.bytes) {
-    for (int i = 0; i < 64; ++i) x[i] = rows[i / 8][b * 8 + i % 8] - p.offset;
-    pack_block(p.form, x, out);
+#if !TUCKFOLD_DCT_QUANT_LANES
+class PlainPacker {
+ public:
+  PlainPacker(const PackJob& job, std::uint8_t* out) : p_(job.params), out_(out) {}
+
+  HWY_ATTR void add(const Batch<const float>& in, const char*) {
+    float x[64];
+    for (int b = 0; b < in.count; ++b, out_ += p_.form.bytes) {
+      for (int i = 0; i < 64; ++i) x[i] = in.at[b][i / 8 * in.row + i % 8] - p_.offset;
+      pack_block(p_.form, x, out_);
+    }
   }
-}
+  void finish() {}
 
-HWY_ATTR void unpack_plain(const Params& p, const std::uint8_t* in, std::int64_t blocks,
-                           float* const* rows) {
+ private:
+  const Params& p_;
+  std::uint8_t* out_;
+};
+
+HWY_ATTR void unpack_plain(const Params& p, bool, const std::uint8_t* in, const Batch<float>& out) {
   float x[64];
-  for (std::int64_t b = 0; b < blocks; ++b, in += p.form.bytes) {
+  for (int b = 0; b < out.count; ++b, in += p.form.bytes) {
     unpack_block(p.form, in, x);
     for (int i = 0; i < 64; ++i) {
       const float value = p.offset == 0 ? x[i] : x[i] + p.offset;
-      rows[i / 8][b * 8 + i % 8] = p.clamp && value < 0 ? 0.0f : value;
+      out.at[b][i / 8 * out.row + i % 8] = p.clamp && value < 0 ? 0.0f : value;
     }
   }
 }
+#endif  // TUCKFOLD_DCT_QUANT_LANES
 
 // ---- strips of a tensor -------------------------------------------------------------------------
 
@@ -47,9 +58,6 @@ bool evenly_spaced(Float* const* rows) {
   }
   return true;
 }
-
-#if TUCKFOLD_DCT_QUANT_WIDE
-bool takes_wide(const Form& form) { return form.bytes <= kMaxWideBytes; }
 
 // Collects blocks until a batch is full, which `run` then takes.
 template <class Float, class Run>
@@ -89,12 +97,13 @@ Float* direct_strips(const View& view, const Blocks& b, std::int64_t begin, std:
   return static_cast<Float*>(view.dense(begin * each, (end - begin) * each));
 }
 
-template <int kTiles>
-void pack_strips_wide(const PackJob& job, std::int64_t begin, std::int64_t end) {
+// A BatchPacker takes batches one after the other.
+template <class BatchPacker>
+void pack_batches(const PackJob& job, std::int64_t begin, std::int64_t end) {
   const Blocks& b = job.blocks;
   const Params& p = job.params;
   auto* out = reinterpret_cast<std::uint8_t*>(job.out) + begin * b.block_cols * p.form.bytes;
-  Packer<kTiles> packer(job, out);
+  BatchPacker packer(job, out);
   const auto* all = direct_strips<const float>(*job.in, b, begin, end);
   // What is to be read soon, a strip and some ahead, in the order of addresses.
   constexpr std::int64_t kAheadBytes = 8192;
@@ -126,14 +135,15 @@ void pack_strips_wide(const PackJob& job, std::int64_t begin, std::int64_t end) 
   packer.finish();
 }
 
-template <int kTiles>
-void unpack_strips_wide(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+// unpack(params, stream, bytes, batch) does one batch.
+template <class Unpack>
+void unpack_batches(const UnpackJob& job, std::int64_t begin, std::int64_t end, Unpack&& unpack) {
   const Blocks& b = job.blocks;
   const Params& p = job.params;
   const auto* in =
       reinterpret_cast<const std::uint8_t*>(job.in) + begin * b.block_cols * p.form.bytes;
   const auto run = [&](const Batch<float>& batch) {
-    unpack_batch<kTiles>(p, job.stream, in, batch);
+    unpack(p, job.stream, in, batch);
     in += batch.count * p.form.bytes;
   };
   Batcher<float, decltype(run)> batcher(run);
@@ -161,6 +171,9 @@ void unpack_strips_wide(const UnpackJob& job, std::int64_t begin, std::int64_t e
   batcher.flush();
 }
 
+#if TUCKFOLD_DCT_QUANT_WIDE
+bool takes_wide(const Form& form) { return form.bytes <= kMaxWideBytes; }
+
 // Calls visit with the number of coded tiles as a template argument.
 template <class Visit>
 void with_tiles(const Form& form, Visit&& visit) {
@@ -179,46 +192,28 @@ void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end
 #if TUCKFOLD_DCT_QUANT_WIDE
   if (takes_wide(job.params.form)) {
     return with_tiles(job.params.form,
-                      [&]<int kTiles>() { pack_strips_wide<kTiles>(job, begin, end); });
+                      [&]<int kTiles>() { pack_batches<Packer<kTiles>>(job, begin, end); });
   }
 #endif
-  const Blocks& b = job.blocks;
-  const int bytes = job.params.form.bytes;
-  auto* out = reinterpret_cast<std::uint8_t*>(job.out) + begin * b.block_cols * bytes;
-  alignas(64) float gathered[kStripFloats];
-  for (std::int64_t strip = begin; strip < end; ++strip) {
-    for_each_part(b, strip, [&](const Part& part) {
-      const float* rows[8];
-      if (!direct_rows(*job.in, b, part, rows)) gather_rows(*job.in, b, part, gathered, rows);
-      pack_plain(job.params, rows, part.cols / 8, out);
-      out += part.cols / 8 * bytes;
-    });
-  }
+#if TUCKFOLD_DCT_QUANT_LANES
+  pack_batches<LanePacker>(job, begin, end);
+#else
+  pack_batches<PlainPacker>(job, begin, end);
+#endif
 }
 
 void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
 #if TUCKFOLD_DCT_QUANT_WIDE
   if (takes_wide(job.params.form) && can_unpack_wide()) {
     return with_tiles(job.params.form,
-                      [&]<int kTiles>() { unpack_strips_wide<kTiles>(job, begin, end); });
+                      [&]<int kTiles>() { unpack_batches(job, begin, end, unpack_batch<kTiles>); });
   }
 #endif
-  const Blocks& b = job.blocks;
-  const int bytes = job.params.form.bytes;
-  const auto* in = reinterpret_cast<const std::uint8_t*>(job.in) + begin * b.block_cols * bytes;
-  alignas(64) float buffer[kStripFloats];
-  for (std::int64_t strip = begin; strip < end; ++strip) {
-    for_each_part(b, strip, [&](const Part& part) {
-      float* rows[8];
-      const bool direct = direct_rows(*job.out, b, part, rows);
-      if (!direct) {
-        for (int r = 0; r < 8; ++r) rows[r] = buffer + r * part.cols;
-      }
-      unpack_plain(job.params, in, part.cols / 8, rows);
-      in += part.cols / 8 * bytes;
-      if (!direct) scatter_rows(*job.out, b, part, rows);
-    });
-  }
+#if TUCKFOLD_DCT_QUANT_LANES
+  unpack_batches(job, begin, end, unpack_lanes);
+#else
+  unpack_batches(job, begin, end, unpack_plain);
+#endif
 }
 
 }  // namespace tuckfold::dct_quant::HWY_NAMESPACE

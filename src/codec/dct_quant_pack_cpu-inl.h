@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/stream_cpu-inl.h"
 #include "codec/dct_quant_wide_cpu-inl.h"
 
 #if TUCKFOLD_DCT_QUANT_WIDE
@@ -62,7 +61,7 @@ HWY_INLINE void transform_down(const float* left, const float* right, std::int64
                                  _mm256_loadu_ps(right + r * row), 1);
     x[r] = kOffset ? hn::Sub(V{both}, shift) : V{both};
   }
-  forward_pass(x, y);
+  forward_pass(d, x, y);
   store_squares(y, half);
 }
 
@@ -72,7 +71,7 @@ HWY_INLINE void transform_along(int block, PackBuffers& io) {
   float(*z)[16] = io.z[block / 2];
   V x[8], y[8];
   load_transposed(z, x);
-  forward_pass(x, y);
+  forward_pass(d, x, y);
   __m512i magnitude[8];
   for (int v = 0; v < 8; ++v) {
     y[v] = hn::Mul(y[v], hn::Load(d, kScaleOfColumn[v].data()));
@@ -396,18 +395,9 @@ class Packer {
   HWY_INLINE void release() {
     const auto size = static_cast<std::size_t>(p_.form.bytes);
     for (int b = 0; HWY_UNLIKELY(marked_ != 0) && b < count_; ++b) {
-      if ((marked_ >> lane_of(b) & 1) == 0) continue;
-      std::memset(bytes_ + b * p_.form.bytes, 0, size);
-      const std::uint16_t mark = kNotFinite;
-      std::memcpy(bytes_ + b * p_.form.bytes, &mark, sizeof(mark));
+      if ((marked_ >> lane_of(b) & 1) != 0) put_mark(p_.form, bytes_ + b * p_.form.bytes);
     }
-    if (stream_) {
-      tuckfold::HWY_NAMESPACE::stream_lines(reinterpret_cast<char*>(out_),
-                                            reinterpret_cast<const char*>(bytes_),
-                                            static_cast<std::size_t>(count_) * size);
-    } else {
-      std::memcpy(out_, bytes_, static_cast<std::size_t>(count_) * size);
-    }
+    put_bytes(out_, bytes_, static_cast<std::size_t>(count_) * size, stream_);
     std::memset(bytes_, 0, kBatch * size);
     out_ += count_ * p_.form.bytes;
     count_ = 0;

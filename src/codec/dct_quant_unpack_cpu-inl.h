@@ -253,7 +253,7 @@ HWY_INLINE void restore_along(const UnpackBuffers& from, const std::uint16_t (*w
       y[2 * j + i] = V{_mm512_mul_ps(z, _mm512_load_ps(kScaleOfColumn[2 * j + i].data()))};
     }
   }
-  inverse_pass(y, x);
+  inverse_pass(DF(), y, x);
   store_squares(x, half);
 }
 
@@ -264,7 +264,7 @@ HWY_INLINE void restore_down(const Params& p, const float (*half)[16], float* le
   const DF d;
   V x[8], y[8];
   load_transposed(half, y);
-  inverse_pass(y, x);
+  inverse_pass(d, y, x);
   const V shift = hn::Set(d, p.offset);
   for (int r = 0; r < 8; ++r) {
     V value = kPlain ? x[r] : hn::Add(x[r], shift);
