@@ -5,6 +5,7 @@ import importlib
 
 import numpy as np
 import pytest
+
 import tuckfold
 
 MODULES = ["tuckfold", "tuckfold._codec", "tuckfold._spec", "tuckfold._library"]

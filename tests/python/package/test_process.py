@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+
 import tuckfold
 
 IMPORT = """

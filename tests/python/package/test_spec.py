@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 import tuckfold
 
 TUCKFOLD = Path(__file__).parents[3] / "build/release/tuckfold"
