@@ -37,6 +37,14 @@ tuckfold_test(example_c $<TARGET_FILE:tuckfold_example_c>)
 tuckfold_test(exports_c ${Python3_EXECUTABLE} tools/check_exports.py $<TARGET_FILE:tuckfold_c>
               --header include/tuckfold/tuckfold.h)
 
+# The one file of the tests that includes all of a tensor: torch's headers take a while.
+if(TARGET Torch::FromPip)
+  add_executable(tuckfold_example_torch examples/pack_tensor.cc)
+  tuckfold_compile(tuckfold_example_torch)
+  target_link_libraries(tuckfold_example_torch PRIVATE tuckfold Torch::FromPip)
+  tuckfold_test(example_torch $<TARGET_FILE:tuckfold_example_torch>)
+endif()
+
 # An outside project would have to be built with the same sanitizer; it tests the installation only.
 if(NOT TUCKFOLD_SANITIZE)
   tuckfold_test(consumer ${CMAKE_COMMAND} -D build=${CMAKE_CURRENT_BINARY_DIR}

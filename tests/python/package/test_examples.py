@@ -8,11 +8,21 @@ import pytest
 
 import tuckfold
 
-MODULES = ["tuckfold", "tuckfold._codec", "tuckfold._spec", "tuckfold._library"]
+MODULES = [
+    "tuckfold",
+    "tuckfold._codec",
+    "tuckfold._spec",
+    "tuckfold._library",
+    "tuckfold.torch",
+    "tuckfold.torch._functions",
+    "tuckfold.torch._module",
+]
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples_run(name: str) -> None:
-    module = importlib.import_module(name)
-    result = doctest.testmod(module, extraglobs={"np": np, "tuckfold": tuckfold})
+    names = {"np": np, "tuckfold": tuckfold}
+    if name.startswith("tuckfold.torch"):
+        names["torch"] = pytest.importorskip("torch")
+    result = doctest.testmod(importlib.import_module(name), extraglobs=names)
     assert result.failed == 0

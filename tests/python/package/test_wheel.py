@@ -59,6 +59,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("scikit_build_core")
     folder = tmp_path_factory.mktemp("wheel")
     settings = {
+        "build-dir": ROOT / "build/wheel-test",  # CMake forgets a build whose compiler changes
         "cmake.define.CMAKE_CXX_COMPILER": cached("CMAKE_CXX_COMPILER"),
         "cmake.define.TUCKFOLD_WERROR": cached("TUCKFOLD_WERROR"),
     }
