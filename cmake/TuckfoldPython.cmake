@@ -27,8 +27,7 @@ if(SKBUILD)
   endforeach()
   # Debian's static archives are not position independent, so its shared ones go along.
   foreach(target hwy::hwy fmt::fmt zstd::libzstd_shared)
-    get_target_property(file ${target} IMPORTED_LOCATION_NONE)
-    get_target_property(soname ${target} IMPORTED_SONAME_NONE)
-    install(FILES ${file} DESTINATION . RENAME ${soname} COMPONENT python)
+    install(FILES $<TARGET_FILE:${target}> RENAME $<TARGET_SONAME_FILE_NAME:${target}>
+            DESTINATION . COMPONENT python)
   endforeach()
 endif()

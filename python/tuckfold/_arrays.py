@@ -58,7 +58,13 @@ def array_of(what: str, source: object) -> np.ndarray:
             raise NotImplementedError(
                 f"[{what}] the tensor is not in the memory of the CPU; copy it there first"
             )
-        return np.from_dlpack(source)
+        try:
+            return np.from_dlpack(source)
+        except (BufferError, RuntimeError, TypeError) as error:
+            raise ValueError(
+                f"[{what}] numpy cannot look at this {type(source).__name__}: {error}; bf16 can be "
+                'viewed as uint16, with dtype="bf16"'
+            ) from None
     try:
         return np.asarray(memoryview(source))
     except TypeError:

@@ -53,6 +53,8 @@ def pack(x: Tensor, spec: str | CodecSpec, *, seed: int = 0) -> Tensor:
     """
     if torch.compiler.is_compiling():
         return torch.ops.tuckfold.pack(x, str(spec), seed)
+    if not -(2**63) <= seed < 2**63:  # operators take 64 bits
+        seed = (seed + 2**63) % 2**64 - 2**63
     try:
         return torch.ops.tuckfold.pack(x, str(spec), seed)
     except (RuntimeError, ValueError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +40,15 @@ def matrices(spec: str, device: torch.device | None = None) -> tuple[Tensor, Ten
     """F and S of one block, K × N, in f32. New ones, since tracing takes no tensors from outside."""
     forward, back = _rows(spec)
     return torch.tensor(forward, device=device), torch.tensor(back, device=device)
+
+
+def _both_sides(blocks: Tensor, matrix: Tensor) -> Tensor:
+    """Mᵀ B M of blocks B on axes 2 and 4, in full precision whatever autocast says."""
+    device = blocks.device.type
+    exact = nullcontext() if device == "meta" else torch.autocast(device, enabled=False)
+    with exact:
+        half = blocks @ matrix
+        return (half.transpose(2, 4) @ matrix).transpose(2, 4)
 
 
 @dataclass(frozen=True)
@@ -99,8 +109,7 @@ class Geometry:
         if self.padded and not repeat_edges:
             more = (0, across * n - self.cols, 0, down * n - self.rows)
             plane = torch.nn.functional.pad(plane, more)
-        half = plane.reshape(-1, down, n, across, n) @ matrix.t()
-        coefs = (half.transpose(2, 4) @ matrix.t()).transpose(2, 4)
+        coefs = _both_sides(plane.reshape(-1, down, n, across, n), matrix.t())
         if self.triangle:
             coefs = coefs.transpose(2, 3).reshape(-1, down * across, self.keep**2)
             coefs = coefs.index_select(2, self._kept(x.device))
@@ -114,8 +123,7 @@ class Geometry:
             full = coefs.new_zeros(coefs.numel() // coefs.shape[-1], k * k)
             full = full.index_copy(1, self._kept(coefs.device), coefs.reshape(len(full), -1))
             coefs = full.reshape(-1, down, across, k, k).transpose(2, 3)
-        half = coefs.reshape(-1, down, k, across, k) @ matrix
-        plane = (half.transpose(2, 4) @ matrix).transpose(2, 4)
+        plane = _both_sides(coefs.reshape(-1, down, k, across, k), matrix)
         plane = plane.reshape(-1, down * n, across * n)
         for axis, side in ((1, self.rows), (2, self.cols)):
             if plane.shape[axis] == side:

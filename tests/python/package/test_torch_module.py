@@ -166,6 +166,14 @@ def test_half_does_not_round_the_matrices() -> None:
     assert codec.to("meta").compress(x.to("meta")).shape == (8, 8)
 
 
+def test_autocast_does_not_round_the_products() -> None:
+    codec, x = tft.Codec("dct_chop(keep=4)"), make((2, 16, 16))
+    expected = torch.vmap(codec.compress)(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(torch.vmap(codec.compress)(x), expected)
+        torch.testing.assert_close(codec.compress(x), expected)
+
+
 REFUSED = [
     (lambda: tft.Codec("block_quant(bits=8)"), "needs one dct_chop"),
     (lambda: tft.Codec("dct_chop(keep=4) | zstd"), "needs one dct_chop"),
