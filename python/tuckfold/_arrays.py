@@ -6,6 +6,7 @@ Imported when the first array arrives, since numpy takes longer to load than all
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ _NAMES = {np.dtype(code): name for name, code in _NUMPY.items()}
 _DLPACK_HOST = (1, 3)  # CPU, and memory of the CPU that CUDA has pinned
 
 
-def dtype_name(what: str, dtype: object) -> str:
+def dtype_name(what: str, dtype: Any) -> str:
     """Our name of a dtype: of "f32", "float32", numpy.float32, ml_dtypes.bfloat16 …"""
     if isinstance(dtype, str) and dtype in lib.DTYPES:
         return dtype
@@ -46,7 +47,7 @@ def empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.empty(shape, bfloat16)
 
 
-def array_of(what: str, source: object) -> np.ndarray:
+def array_of(what: str, source: Any) -> np.ndarray:
     """A numpy view of the source's own memory; what cannot be viewed is refused, never copied."""
     if isinstance(source, np.ndarray):
         return source
@@ -74,7 +75,7 @@ def array_of(what: str, source: object) -> np.ndarray:
         ) from None
 
 
-def bytes_of(what: str, source: object) -> np.ndarray:
+def bytes_of(what: str, source: Any) -> np.ndarray:
     """Packed bytes in one piece, whatever they are kept in."""
     array = array_of(what, source)
     if not array.flags.c_contiguous:
@@ -109,7 +110,7 @@ class Tensor:
         )
 
 
-def stored_dtype(what: str, array: np.ndarray, dtype: object) -> str:
+def stored_dtype(what: str, array: np.ndarray, dtype: Any) -> str:
     """The dtype of an array; a given one may only say that 16 bits are those of bf16."""
     if dtype is None:
         return dtype_name(what, array.dtype)

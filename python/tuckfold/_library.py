@@ -9,6 +9,7 @@ import ctypes
 import os
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
+from typing import Any
 
 from tuckfold._errors import error_of
 
@@ -86,7 +87,7 @@ _FUNCTIONS = {
 }
 
 
-def _load() -> dict[str, ctypes._CFuncPtr]:
+def _load() -> dict[str, Any]:
     path = library_path("libtuckfold_c.so")
     try:
         library = ctypes.CDLL(str(path))

@@ -3,6 +3,8 @@ and vmap."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -49,7 +51,7 @@ def dtype_name(what: str, dtype: torch.dtype) -> str:
     return name
 
 
-def layout_of(what: str, spec: str, dtype: torch.dtype, shape: torch.Size) -> Layout:
+def layout_of(what: str, spec: str, dtype: torch.dtype, shape: Sequence[int]) -> Layout:
     """The layout for a tensor. Symbolic sizes become numbers, so that programs specialise on them."""
     return layout_of_name(spec, dtype_name(what, dtype), tuple(int(n) for n in shape))
 

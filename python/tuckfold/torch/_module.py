@@ -40,6 +40,9 @@ class Codec(torch.nn.Module):
     torch.Size([8, 3, 32, 32])
     """
 
+    _forward: Tensor
+    _back: Tensor
+
     def __init__(self, spec: str | CodecSpec) -> None:
         super().__init__()
         self._params = _linear.dct_chop_params("Codec", str(spec_of(spec)))
