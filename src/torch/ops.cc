@@ -235,11 +235,11 @@ Tensor pack(const Tensor& x, std::string_view text, std::int64_t seed) {
   const tuckfold_tensor in = view_of("pack", x, const_cast<void*>(x.const_data_ptr()));
   const tuckfold_layout fit = layout_of(spec, in);
   const auto room = static_cast<std::int64_t>(fit.max_bytes);
-  const Tensor out = empty({&room, 1}, ScalarType::Byte);
+  Tensor out = empty({&room, 1}, ScalarType::Byte);
   const auto written = static_cast<std::int64_t>(pack_into(spec, in, out, fit.max_bytes, seed));
   if (written == room) return out;
   // A view of a few bytes would keep all the room for the worst case.
-  return torch::stable::clone(torch::stable::narrow(const_cast<Tensor&>(out), 0, 0, written));
+  return torch::stable::clone(torch::stable::narrow(out, 0, 0, written));
 }
 
 // Refuses a shape that the packed bytes cannot be of before memory is taken for it.
@@ -259,7 +259,7 @@ Tensor unpack(const Tensor& packed, std::string_view text, const Axes& shape, Sc
   check_bytes(packed);
   const tuckfold_spec* spec = spec_of(text);
   if (!shape.small()) check_size(spec, packed, shape, dtype_of("unpack", dtype));
-  const Tensor out = empty(shape.all(), dtype);
+  Tensor out = empty(shape.all(), dtype);
   unpack_from("unpack", packed, spec, out);
   return out;
 }
@@ -278,7 +278,7 @@ Tensor compress(const Tensor& x, std::string_view text) {
     throw std::invalid_argument("[compress] needs a codec of a fixed size; use pack, got " +
                                 std::string(text));
   }
-  const Tensor out = empty({fit.shape, static_cast<std::size_t>(fit.rank)}, torch_dtype(fit.dtype));
+  Tensor out = empty({fit.shape, static_cast<std::size_t>(fit.rank)}, torch_dtype(fit.dtype));
   pack_into(spec, in, out, fit.max_bytes, 0);
   return out;
 }
@@ -293,7 +293,7 @@ Tensor decompress(const Tensor& coefs, std::string_view text, const Axes& shape,
   if (dtype_of("decompress", coefs.scalar_type()) != fit.dtype) {
     throw std::invalid_argument("[decompress] the tensor is not of the dtype that compress gives");
   }
-  const Tensor out = empty(shape.all(), dtype);
+  Tensor out = empty(shape.all(), dtype);
   unpack_from("decompress", coefs, spec, out);
   return out;
 }
