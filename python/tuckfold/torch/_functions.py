@@ -7,18 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tuckfold import _library as lib
 from tuckfold._codec import Layout
-from tuckfold._errors import error_of
 from tuckfold._spec import CodecSpec
 from tuckfold.torch import _library as ops
-
-
-def _exact(error: Exception) -> Exception:
-    """torch raises what the operators throw as ValueError or RuntimeError; this thread's last error
-    of the C API tells which it was."""
-    message = lib.last_error().decode()
-    return error_of(lib.last_status(), message) if message and message in str(error) else error
 
 
 def layout(spec: str | CodecSpec, dtype: torch.dtype, shape: Sequence[int]) -> Layout:
@@ -55,10 +46,7 @@ def pack(x: Tensor, spec: str | CodecSpec, *, seed: int = 0) -> Tensor:
         return torch.ops.tuckfold.pack(x, str(spec), seed)
     if not -(2**63) <= seed < 2**63:  # operators take 64 bits
         seed = (seed + 2**63) % 2**64 - 2**63
-    try:
-        return torch.ops.tuckfold.pack(x, str(spec), seed)
-    except (RuntimeError, ValueError) as error:
-        raise _exact(error) from None
+    return ops.call(torch.ops.tuckfold.pack, x, str(spec), seed)
 
 
 def unpack(
@@ -93,18 +81,7 @@ def unpack(
         raise ValueError("[unpack] needs the shape of the tensor, or out= to fill")
     if out is not None and shape is not None and tuple(shape) != tuple(out.shape):
         raise ValueError(f"[unpack] out has shape {tuple(out.shape)}, not {tuple(shape)}")
-    if torch.compiler.is_compiling():
-        return _unpack(packed, str(spec), shape, dtype, out)
-    try:
-        return _unpack(packed, str(spec), shape, dtype, out)
-    except (RuntimeError, ValueError) as error:
-        raise _exact(error) from None
-
-
-def _unpack(
-    packed: Tensor, spec: str, shape: Sequence[int] | None, dtype: torch.dtype, out: Tensor | None
-) -> Tensor:
     if out is None:
-        return torch.ops.tuckfold.unpack(packed, spec, shape, dtype)
-    torch.ops.tuckfold.unpack_into(packed, spec, out)
+        return ops.call(torch.ops.tuckfold.unpack, packed, str(spec), shape, dtype)
+    ops.call(torch.ops.tuckfold.unpack_into, packed, str(spec), out)
     return out

@@ -3,7 +3,9 @@ and vmap."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ from torch import Tensor
 from tuckfold import _library as lib
 from tuckfold._codec import Layout
 from tuckfold._codec import layout as layout_of_name
+from tuckfold._errors import error_of
 from tuckfold.torch import _linear
 
 _NEEDS = (2, 10)  # TORCH_TARGET_VERSION of the operators
@@ -23,6 +26,7 @@ _NAMES = {
     torch.int32: "i32",
     torch.int64: "i64",
 }
+_OURS = re.compile(r"\[(pack|unpack|compress|decompress|codec)\] ")
 DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 
@@ -39,6 +43,25 @@ def _load() -> None:
 
 
 _load()
+
+
+def call(op: Callable[..., Any], *arguments: object) -> Any:
+    """Calls an operator; what it throws is raised as the class that the C API's status stands for.
+
+    torch makes ValueError or RuntimeError of it, by version. This thread's last error of the C API
+    tells more; what the operators refuse themselves is always an argument.
+    """
+    if torch.compiler.is_compiling():
+        return op(*arguments)
+    try:
+        return op(*arguments)
+    except (RuntimeError, ValueError) as error:
+        text, message = str(error), lib.last_error().decode()
+        if message and message in text:
+            raise error_of(lib.last_status(), message) from None
+        if type(error) is RuntimeError and _OURS.match(text):
+            raise ValueError(text) from None
+        raise
 
 
 def dtype_name(what: str, dtype: torch.dtype) -> str:

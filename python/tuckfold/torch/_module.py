@@ -64,7 +64,7 @@ class Codec(torch.nn.Module):
             keep (keep + 1) / 2]. Of the dtype ``coef`` says, but of f64 for f64.
         """
         if self._by_kernel(x):
-            return torch.ops.tuckfold.compress(x, self._text)
+            return ops.call(torch.ops.tuckfold.compress, x, self._text)
         dtype = ops.DTYPES[self._params["coef"]]
         geometry = _linear.Geometry.of(self._params, x.shape)
         values, matrix = self._arithmetic(x, self._forward)
@@ -87,7 +87,7 @@ class Codec(torch.nn.Module):
             dtype = torch.float64 if coefs.dtype == torch.float64 else torch.float32
         if coefs.dtype != torch.float64 and self._by_kernel(coefs):
             stored = coefs.to(ops.DTYPES[self._params["coef"]]).contiguous()
-            return torch.ops.tuckfold.decompress(stored, self._text, shape, dtype)
+            return ops.call(torch.ops.tuckfold.decompress, stored, self._text, shape, dtype)
         geometry = _linear.Geometry.of(self._params, shape)
         values, matrix = self._arithmetic(coefs, self._back)
         return geometry.from_coefs(values, matrix, fold=False).to(dtype)

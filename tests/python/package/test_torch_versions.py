@@ -21,6 +21,12 @@ for spec in ("dct_chop(keep=4)", "block_quant(bits=8)", "zstd"):
     torch.library.opcheck(torch.ops.tuckfold.pack.default, (x, spec, 0))
     args = (packed, spec, list(x.shape), x.dtype)
     torch.library.opcheck(torch.ops.tuckfold.unpack.default, args)
+for wrong, error in ((bytes(9), tuckfold.CorruptDataError), (bytes(8), None)):
+    try:
+        tuckfold.torch.unpack(torch.frombuffer(bytearray(wrong), dtype=torch.uint8), "raw", (2,))
+        assert error is None
+    except ValueError as raised:
+        assert type(raised) is error
 codec = tuckfold.torch.Codec("dct_chop(keep=4)")
 x.requires_grad_()
 torch.compile(lambda t: codec(t).sum(), fullgraph=True, backend="aot_eager")(x).backward()
