@@ -51,7 +51,7 @@ def op(runner: Runner) -> Record:
             rows = [r for r in record.rows if r["call"] == call and r["side"] == side]
             ratios = [r["clone_s"] / r["call_s"] for r in rows]
             of = {"call": call, "bytes": side * side * 4}
-            floor = FLOOR if side == FLOOR_SIDE and call.startswith("ops.") else None
+            floor = FLOOR if side == FLOOR_SIDE else None
             more = {"min": min(ratios), "max": max(ratios)}
             value = geometric_mean(ratios)
             record.figures.append(Figure(of, "clone_of_call", value, floor, more))

@@ -11,6 +11,10 @@ from tuckfold._codec import Layout
 from tuckfold._spec import CodecSpec
 from tuckfold.torch import _library as ops
 
+_pack = torch.ops.tuckfold.pack.default
+_unpack = torch.ops.tuckfold.unpack.default
+_unpack_into = torch.ops.tuckfold.unpack_into.default
+
 
 def layout(spec: str | CodecSpec, dtype: torch.dtype, shape: Sequence[int]) -> Layout:
     """What :func:`tuckfold.layout` says, for a dtype of torch.
@@ -42,11 +46,9 @@ def pack(x: Tensor, spec: str | CodecSpec, *, seed: int = 0) -> Tensor:
     >>> tuckfold.torch.pack(torch.zeros(8, 32, 32), "dct_chop(keep=2)").shape
     torch.Size([2048])
     """
-    if torch.compiler.is_compiling():
-        return torch.ops.tuckfold.pack(x, str(spec), seed)
     if not -(2**63) <= seed < 2**63:  # operators take 64 bits
         seed = (seed + 2**63) % 2**64 - 2**63
-    return ops.call(torch.ops.tuckfold.pack, x, str(spec), seed)
+    return ops.call(_pack, x, str(spec), seed)
 
 
 def unpack(
@@ -82,6 +84,6 @@ def unpack(
     if out is not None and shape is not None and tuple(shape) != tuple(out.shape):
         raise ValueError(f"[unpack] out has shape {tuple(out.shape)}, not {tuple(shape)}")
     if out is None:
-        return ops.call(torch.ops.tuckfold.unpack, packed, str(spec), shape, dtype)
-    ops.call(torch.ops.tuckfold.unpack_into, packed, str(spec), out)
+        return ops.call(_unpack, packed, str(spec), shape, dtype)
+    ops.call(_unpack_into, packed, str(spec), out)
     return out

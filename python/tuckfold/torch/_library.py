@@ -51,8 +51,6 @@ def call(op: Callable[..., Any], *arguments: object) -> Any:
     torch makes ValueError or RuntimeError of it, by version. This thread's last error of the C API
     tells more; what the operators refuse themselves is always an argument.
     """
-    if torch.compiler.is_compiling():
-        return op(*arguments)
     try:
         return op(*arguments)
     except (RuntimeError, ValueError) as error:
