@@ -54,6 +54,8 @@ def call(op: Callable[..., Any], *arguments: object) -> Any:
     try:
         return op(*arguments)
     except (RuntimeError, ValueError) as error:
+        if torch.compiler.is_compiling():  # which follows Python, but not into C
+            raise
         text, message = str(error), lib.last_error().decode()
         if message and message in text:
             raise error_of(lib.last_status(), message) from None
