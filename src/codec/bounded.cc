@@ -298,7 +298,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
     if (parts.params.bytes) {
       for (std::int64_t i = begin; i < end; ++i) {
         const auto payload = packed.subspan(places[i].begin, places[i].bytes);
-        fine &= unpack_part(job, parts.tiling, payload, writer, i);
+        fine &= unpack_part(job, parts.tiling, payload, writer, i, stream);
       }
     } else {
       fine = unpack_chunks(job, headers, packed.data() + places[begin].begin, writer,

@@ -109,6 +109,6 @@ std::size_t pack_part(const Job& job, const Tiling& tiling, const FlatReader& in
                       std::byte* out);
 // False if the payload contradicts itself.
 bool unpack_part(const Job& job, const Tiling& tiling, std::span<const std::byte> payload,
-                 const FlatWriter& out, std::int64_t part);
+                 const FlatWriter& out, std::int64_t part, bool stream);
 
 }  // namespace tuckfold::bounded

@@ -9,6 +9,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/stream.h"
+#include "base/stream_cpu-inl.h"
 #include "codec/bounded.h"
 #include "codec/bounded_planes_cpu-inl.h"
 #include "codec/bounded_predict_cpu-inl.h"
@@ -32,42 +34,130 @@ Tile tile_at(const Tiling& tiling, std::int64_t tile) {
           .cols = tiling.col(x + 1) - tiling.col(x)};
 }
 
+// Calls visit(first tile, tiles side by side) for tiles [first, last): those that follow each other
+// and are of one size.
+template <class Visit>
+void for_each_band(const Tiling& tiling, std::int64_t first, std::int64_t last, Visit&& visit) {
+  while (first < last) {
+    const Tile tile = tile_at(tiling, first);
+    std::int64_t end = tiling.down * tiling.across == 1 ? last : first + 1;
+    for (; end < last; ++end) {
+      const Tile next = tile_at(tiling, end);
+      if (next.rows != tile.rows || next.cols != tile.cols) break;
+    }
+    visit(first, Band{end - first, tile.rows, tile.cols});
+    first = end;
+  }
+}
+
+// The rows of tiles from one after the other to side by side, or back; short ones in whole vectors
+// where that fits.
+template <bool kSideBySide, class Real>
+HWY_ATTR void move_rows(const Band& band, const Real* from, Real* to) {
+  const hn::CappedTag<Real, 8> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const bool in_vectors = band.cols % lanes == 0 && band.cols <= 64;
+  for (std::int64_t t = 0; t < band.tiles; ++t) {
+    for (std::int64_t r = 0; r < band.rows; ++r) {
+      const std::int64_t apart = (t * band.rows + r) * band.cols;
+      const std::int64_t beside = r * band.width() + t * band.cols;
+      const Real* source = from + (kSideBySide ? apart : beside);
+      Real* target = to + (kSideBySide ? beside : apart);
+      if (in_vectors) {
+        for (std::int64_t i = 0; i < band.cols; i += lanes) {
+          hn::StoreU(hn::LoadU(d, source + i), d, target + i);
+        }
+      } else {
+        std::memcpy(target, source, static_cast<std::size_t>(band.cols) * sizeof(Real));
+      }
+    }
+  }
+}
+
+// Where a band lies in one piece it has the width of the tensor's planes.
 template <class Real>
-void load_tile(const FlatReader& in, const Tiling& tiling, const Tile& tile, Real* values) {
+void load_band(const FlatReader& in, const Tiling& tiling, std::int64_t first, const Band& band,
+               Real* values) {
+  const std::int64_t begin = tiling.before(first);
+  const void* bits = tiling.across == 1 ? in.dense(begin, band.elems()) : nullptr;
+  if (bits != nullptr) {
+    alignas(64) Real buffer[kPartValues];
+    const Real* reals = as_reals(in.dtype(), bits, band.elems(), buffer);
+    if (band.tiles > 1) {
+      move_rows<true>(band, reals, values);
+    } else {
+      std::memcpy(values, reals, static_cast<std::size_t>(band.elems()) * sizeof(Real));
+    }
+    return;
+  }
   alignas(64) std::byte gathered[kTileCols * 8];
-  for (std::int64_t r = 0; r < tile.rows; ++r, values += tile.cols) {
-    const std::int64_t begin = tile.first + r * tiling.cols;
-    const void* bits = in.dense(begin, tile.cols);
-    if (bits == nullptr) {
-      in.gather_bytes(begin, tile.cols, gathered);
-      bits = gathered;
-    }
-    const Real* row = as_reals(in.dtype(), bits, tile.cols, values);
-    if (row != values) std::memcpy(values, row, static_cast<std::size_t>(tile.cols) * sizeof(Real));
-  }
-}
-
-// While this part is worked on memory would idle: fetch the next.
-void fetch_tile(const FlatReader& in, const Tiling& tiling, std::int64_t which) {
-  if (which >= tiling.tiles()) return;
-  const Tile tile = tile_at(tiling, which);
-  const auto bytes = tile.cols * static_cast<std::int64_t>(size_bytes(in.dtype()));
-  for (std::int64_t r = 0; r < tile.rows; ++r) {
-    const auto* row = static_cast<const char*>(in.dense(tile.first + r * tiling.cols, tile.cols));
-    for (std::int64_t i = 0; row != nullptr && i < bytes; i += 64) {
-      __builtin_prefetch(row + i, 0, 2);
+  for (std::int64_t t = 0; t < band.tiles; ++t) {
+    const Tile tile = tile_at(tiling, first + t);
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const std::int64_t at = tile.first + r * tiling.cols;
+      bits = in.dense(at, tile.cols);
+      if (bits == nullptr) {
+        in.gather_bytes(at, tile.cols, gathered);
+        bits = gathered;
+      }
+      Real* to = values + r * band.width() + t * band.cols;
+      const Real* row = as_reals(in.dtype(), bits, tile.cols, to);
+      if (row != to) std::memcpy(to, row, static_cast<std::size_t>(tile.cols) * sizeof(Real));
     }
   }
 }
 
 template <class Real>
-void store_tile(const FlatWriter& out, const Tiling& tiling, const Tile& tile, const Real* values) {
-  alignas(64) std::byte narrowed[kTileCols * 8];
-  for (std::int64_t r = 0; r < tile.rows; ++r, values += tile.cols) {
-    const std::int64_t begin = tile.first + r * tiling.cols;
-    out.scatter_bytes(begin, tile.cols, as_elements(out.dtype(), values, tile.cols, narrowed));
+void store_band(const FlatWriter& out, const Tiling& tiling, std::int64_t first, const Band& band,
+                bool stream, const Real* values) {
+  alignas(64) std::byte narrowed[kPartValues * 2];
+  void* bits = tiling.across == 1 ? out.dense(tiling.before(first), band.elems()) : nullptr;
+  if (bits != nullptr) {
+    alignas(64) Real buffer[kPartValues];
+    if (band.tiles > 1) {
+      move_rows<false>(band, values, buffer);
+      values = buffer;
+    }
+    const auto* from =
+        static_cast<const char*>(as_elements(out.dtype(), values, band.elems(), narrowed));
+    const std::size_t bytes = static_cast<std::size_t>(band.elems()) * size_bytes(out.dtype());
+    if (stream) {
+      tuckfold::HWY_NAMESPACE::stream_lines(static_cast<char*>(bits), from, bytes);
+    } else {
+      std::memcpy(bits, from, bytes);
+    }
+    return;
+  }
+  for (std::int64_t t = 0; t < band.tiles; ++t) {
+    const Tile tile = tile_at(tiling, first + t);
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const Real* row = values + r * band.width() + t * band.cols;
+      out.scatter_bytes(tile.first + r * tiling.cols, tile.cols,
+                        as_elements(out.dtype(), row, tile.cols, narrowed));
+    }
   }
 }
+
+// While a part is worked on memory would idle: asks for the next where it lies in one piece, some
+// of it at every step, since what is asked for all at once waits in a queue.
+class Ahead {
+ public:
+  Ahead(const FlatReader& in, const Tiling& tiling, std::int64_t part) {
+    const std::int64_t begin = tiling.before_part(part);
+    const std::int64_t count = tiling.before_part(part + 1) - begin;
+    if (count > 0) next_ = static_cast<const char*>(in.dense(begin, count));
+    lines_ = count * static_cast<std::int64_t>(size_bytes(in.dtype())) / (64 * kSteps);
+  }
+  void step() {
+    if (next_ == nullptr) return;
+    for (std::int64_t i = 0; i < lines_; ++i, next_ += 64) __builtin_prefetch(next_, 0, 2);
+  }
+
+ private:
+  static constexpr std::int64_t kSteps = 4;
+  const char* next_ = nullptr;
+  std::int64_t lines_;
+};
 
 // ---- payloads -----------------------------------------------------------------------------------
 
@@ -148,11 +238,10 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
   const auto keep = [&] { return keep_part(tiling, in, first, count, out); };
 
   std::int64_t at = 0;
-  for (std::int64_t t = first; t < last; ++t) {
-    const Tile tile = tile_at(tiling, t);
-    load_tile(in, tiling, tile, values + at);
-    at += tile.elems();
-  }
+  for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
+    load_band(in, tiling, tile, band, values + at);
+    at += band.elems();
+  });
   const Real largest = largest_finite(values, count);
   Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, 0);
   PartFront front{};
@@ -160,43 +249,44 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
   grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, front.grid);
   if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return keep();
 
-  // A few tiles tell which predictor suits the part.
+  // A few rows tell which predictor suits the part.
+  Ahead ahead(in, tiling, part + 1);
+  ahead.step();
   Choice choice(job.dtype, grid);
   const std::int64_t step = std::max<std::int64_t>((last - first + 3) / 4, 1);
   at = 0;
-  for (std::int64_t t = first; t < last; ++t) {
-    const Tile tile = tile_at(tiling, t);
-    if ((t - first) % step == 0) choice.look_at(values + at, tile.rows, tile.cols, grid);
-    at += tile.elems();
-  }
+  for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
+    if (band.tiles > 1 || (tile - first) % step == 0) choice.look_at(values + at, band, grid);
+    at += band.elems();
+  });
   front.predictor = static_cast<std::uint8_t>(choice.best());
 
+  ahead.step();
   std::memset(kept, 0, static_cast<std::size_t>(count));
   std::int32_t before = 0;
   at = 0;
   bool any_kept = false;
-  for (std::int64_t t = first; t < last; ++t) {
-    const Tile tile = tile_at(tiling, t);
-    fetch_tile(in, tiling, t + last - first);
-    any_kept |= predict_tile(static_cast<Predictor>(front.predictor), job.dtype, grid, tile.rows,
-                             tile.cols, values + at, before, codes + at, kept + at);
-    at += tile.elems();
-  }
+  for_each_band(tiling, first, last, [&](std::int64_t, const Band& band) {
+    any_kept |= predict_band(static_cast<Predictor>(front.predictor), job.dtype, grid, band,
+                             values + at, before, codes + at, kept + at);
+    at += band.elems();
+  });
 
   // Escapes are dear; a few are worth codes of half the width.
-  const std::int64_t past_half = count_from(codes, count, kEscapes[kHalf]);
-  const std::int64_t past_byte = count_from(codes, count, kEscapes[kByte]);
+  ahead.step();
+  auto* narrow = reinterpret_cast<std::uint8_t*>(values);
+  const auto [past_half, past_byte] = narrow_codes(codes, count, narrow);
   const Width width_of_codes = past_half * 8 <= count    ? kHalf
                                : past_byte * 64 <= count ? kByte
                                                          : kTwoBytes;
   const std::int64_t plane = plane_bytes(width_of_codes, count);
   front.width = width_of_codes;
-  front.escapes = static_cast<std::uint32_t>(
-      past_byte == 0            ? 0
-      : width_of_codes == kHalf ? count_from(codes, count, kPastMore)
-      : width_of_codes == kByte ? past_byte
-                                : count_from(codes, count, kEscapes[kTwoBytes]));
-  split_codes(codes, count, width_of_codes, planes);
+  const std::uint32_t least = width_of_codes == kHalf ? kPastMore : kEscapes[width_of_codes];
+  if (past_byte > 0) {
+    front.escapes = static_cast<std::uint32_t>(count_from(codes, count, least));
+  }
+  split_codes(codes, count, width_of_codes, narrow, planes);
+  if (width_of_codes == kHalf && past_half > 0) split_more(codes, count, planes.more);
   std::size_t size =
       sizeof(PartFront) + stored_bytes(planes.low, plane) + 4 * std::size_t{front.escapes};
   if (width_of_codes == kHalf) size += static_cast<std::size_t>(past_half);
@@ -207,7 +297,8 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
       size += sizeof(Run) + run.count * width;
     });
   }
-  if (size + kGroup > static_cast<std::size_t>(count) * width) return keep();
+  ahead.step();
+  if (size + kBehind > static_cast<std::size_t>(count) * width) return keep();
 
   std::memcpy(out, &front, sizeof(front));
   std::byte* to = store_plane(planes.low, plane, out + sizeof(front));
@@ -216,14 +307,7 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
     std::memcpy(to, planes.more, static_cast<std::size_t>(past_half));
     to += past_half;
   }
-  if (front.escapes > 0) {
-    const std::uint32_t least = width_of_codes == kHalf ? kPastMore : 0;
-    for_each_escape(planes, width_of_codes, count, [&](std::int64_t i) {
-      if (coded_of(codes[i]) < least) return;
-      std::memcpy(to, &codes[i], 4);
-      to += 4;
-    });
-  }
+  if (front.escapes > 0) to = store_escapes(codes, count, least, to);
   if (any_kept) {
     for_each_kept(kept, count, [&](Run run) {
       std::memcpy(to, &run, sizeof(run));
@@ -244,9 +328,9 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
 
 template <class Real>
 bool unpack_part_as(const Job& job, const Tiling& tiling, std::span<const std::byte> from,
-                    const FlatWriter& out, std::int64_t part) {
-  alignas(64) Real values[kTileRows * kTileCols];
-  alignas(64) std::int32_t codes[kPartValues];
+                    const FlatWriter& out, std::int64_t part, bool stream) {
+  alignas(64) Real values[kPartValues + kSlack];
+  alignas(64) std::int32_t codes[kPartValues + kSlack];
   Planes planes;
   const std::size_t width = size_bytes(job.dtype);
   const std::int64_t first = tiling.first_tile(part), last = tiling.first_tile(part + 1);
@@ -282,13 +366,12 @@ bool unpack_part_as(const Job& job, const Tiling& tiling, std::span<const std::b
   const Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, front.grid);
   std::int32_t before = 0;
   std::int64_t at = 0;
-  for (std::int64_t t = first; t < last; ++t) {
-    const Tile tile = tile_at(tiling, t);
-    restore_tile(static_cast<Predictor>(front.predictor), grid, tile.rows, tile.cols, codes + at,
-                 before, values);
-    store_tile(out, tiling, tile, values);
-    at += tile.elems();
-  }
+  for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
+    restore_band(static_cast<Predictor>(front.predictor), grid, band, codes + at, before, values);
+    store_band(out, tiling, tile, band, stream, values);
+    at += band.elems();
+  });
+  if (stream) stream_fence();
   if (from.size() / sizeof(Run) < front.kept_runs) return false;
   std::span<const std::byte> runs = from.first(front.kept_runs * sizeof(Run));
   from = from.subspan(runs.size());
@@ -311,9 +394,9 @@ std::size_t pack_part_target(const Job& job, const Tiling& tiling, const FlatRea
 }
 
 bool unpack_part_target(const Job& job, const Tiling& tiling, std::span<const std::byte> payload,
-                        const FlatWriter& out, std::int64_t part) {
-  return job.dtype == DType::F64 ? unpack_part_as<double>(job, tiling, payload, out, part)
-                                 : unpack_part_as<float>(job, tiling, payload, out, part);
+                        const FlatWriter& out, std::int64_t part, bool stream) {
+  return job.dtype == DType::F64 ? unpack_part_as<double>(job, tiling, payload, out, part, stream)
+                                 : unpack_part_as<float>(job, tiling, payload, out, part, stream);
 }
 
 }  // namespace tuckfold::bounded::HWY_NAMESPACE
@@ -331,8 +414,8 @@ std::size_t pack_part(const Job& job, const Tiling& tiling, const FlatReader& in
 }
 
 bool unpack_part(const Job& job, const Tiling& tiling, std::span<const std::byte> payload,
-                 const FlatWriter& out, std::int64_t part) {
-  return HWY_DYNAMIC_DISPATCH(unpack_part_target)(job, tiling, payload, out, part);
+                 const FlatWriter& out, std::int64_t part, bool stream) {
+  return HWY_DYNAMIC_DISPATCH(unpack_part_target)(job, tiling, payload, out, part, stream);
 }
 
 }  // namespace tuckfold::bounded

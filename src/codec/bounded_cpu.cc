@@ -1,6 +1,6 @@
 // bounded on the CPU, codes=bits. A chunk passes through buffers in the first cache: values to
-// codes with their check, codes to differences and the width of the widest, differences to planes
-// of one bit of 16 values each.
+// codes with their check, codes to differences and the width of the widest, those, or the codes
+// where they are narrower, to planes of one bit of 16 values each.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/bounded_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -89,6 +89,27 @@ HWY_ATTR std::uint32_t differences(const std::int32_t* codes, std::uint32_t* cod
   return bits;
 }
 
+// What bits codes have together, if they take fewer than their differences, as after ReLU, where
+// most are 0; else 0. A few rows tell, and if they say so, some more. None may be negative.
+std::uint32_t narrower_alone(const std::int32_t* codes, const std::uint32_t* coded) {
+  const auto saved = [&](int step) {
+    int bits = 0;
+    for (int row = 0; row < kRows; row += step) {
+      std::uint32_t alone = 0, steps = 0;
+      for (std::int64_t i = row * kRow; i < (row + 1) * kRow; ++i) {
+        alone |= static_cast<std::uint32_t>(codes[i]);
+        steps |= coded[i];
+      }
+      bits += std::bit_width(steps) - std::bit_width(alone);
+    }
+    return bits;
+  };
+  if (saved(16) <= 0 || saved(4) <= 0) return 0;
+  std::uint32_t together = 0;
+  for (std::int64_t i = 0; i < kChunk; ++i) together |= static_cast<std::uint32_t>(codes[i]);
+  return together >> 31 == 0 ? together : 0;
+}
+
 // Byte k of every number.
 template <int K>
 HWY_ATTR void split_bytes(const std::uint32_t* coded, std::uint8_t (*bytes)[kChunk]) {
@@ -103,10 +124,10 @@ HWY_ATTR void split_bytes(const std::uint32_t* coded, std::uint8_t (*bytes)[kChu
     if constexpr (K > 3) hn::StoreU(hn::TruncateTo(d8, hn::ShiftRight<24>(v)), d8, bytes[3] + i);
   }
 }
-// Differences from their bytes, summed up within kSummed of them.
+// Numbers from their bytes; those of differences are summed up within kSummed of them.
 constexpr int kSummed = HWY_TARGET == HWY_SCALAR ? 1 : 4;
-template <int K>
-HWY_ATTR void join_bytes(const std::uint8_t (*bytes)[kChunk], std::uint32_t* steps) {
+template <int K, bool kAlone>
+HWY_ATTR void join_bytes(const std::uint8_t (*bytes)[kChunk], std::uint32_t* numbers) {
   const hn::ScalableTag<std::uint32_t> d;
   const hn::Rebind<std::uint8_t, decltype(d)> d8;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -118,12 +139,14 @@ HWY_ATTR void join_bytes(const std::uint8_t (*bytes)[kChunk], std::uint32_t* ste
     if constexpr (K > 1) v = hn::Or(v, hn::ShiftLeft<8>(load(1, i)));
     if constexpr (K > 2) v = hn::Or(v, hn::ShiftLeft<16>(load(2, i)));
     if constexpr (K > 3) v = hn::Or(v, hn::ShiftLeft<24>(load(3, i)));
-    v = hn::Xor(hn::ShiftRight<1>(v), hn::Sub(hn::Zero(d), hn::And(v, one)));
+    if constexpr (!kAlone) {
+      v = hn::Xor(hn::ShiftRight<1>(v), hn::Sub(hn::Zero(d), hn::And(v, one)));
 #if HWY_TARGET != HWY_SCALAR
-    v = hn::Add(v, hn::ShiftLeftLanes<1>(d, v));
-    v = hn::Add(v, hn::ShiftLeftLanes<2>(d, v));
+      v = hn::Add(v, hn::ShiftLeftLanes<1>(d, v));
+      v = hn::Add(v, hn::ShiftLeftLanes<2>(d, v));
 #endif
-    hn::Store(v, d, steps + i);
+    }
+    hn::Store(v, d, numbers + i);
   }
 }
 
@@ -138,13 +161,14 @@ inline int planes_used(const std::uint8_t* planes) {
 
 // Numbers that K bytes hold, to a payload; returns its bytes.
 template <int K>
-std::size_t store_rows(const std::uint32_t* coded, int widest, std::uint8_t* payload) {
+std::size_t store_rows(const std::uint32_t* numbers, bool alone, int widest,
+                       std::uint8_t* payload) {
   alignas(64) std::uint8_t planes[K][kChunk];
-  split_bytes<K>(coded, planes);
+  split_bytes<K>(numbers, planes);
   for (auto& eight : planes) transpose_rows<true>(eight);
   const int least = std::max(widest - 15, 0);
   payload[0] = static_cast<std::uint8_t>(least);
-  payload[1] = 0;
+  payload[1] = alone ? 1 : 0;
   std::uint8_t* to = payload + 2 * kWidthWords;
   const auto store_row = [&](int row) {
     int width = 0;
@@ -176,9 +200,9 @@ inline int row_width(const std::uint8_t* payload, int row) {
   return payload[0] + ((payload[2 + row / 2] >> (row % 2 * 4)) & 15);
 }
 
-// A payload of differences that K bytes hold; it may be read 64 bytes past its end.
-template <int K>
-void load_rows(const std::uint8_t* payload, std::uint32_t* steps) {
+// A payload of numbers that K bytes hold; it may be read 64 bytes past its end.
+template <int K, bool kAlone>
+void load_rows(const std::uint8_t* payload, std::uint32_t* numbers) {
   alignas(64) std::uint8_t planes[K][kChunk];
   const std::uint8_t* from = payload + 2 * kWidthWords;
   for (int row = 0; row < kRows; ++row) {
@@ -197,11 +221,11 @@ void load_rows(const std::uint8_t* payload, std::uint32_t* steps) {
     from += 2 * width;
   }
   for (auto& eight : planes) transpose_rows<false>(eight);
-  join_bytes<K>(planes, steps);
+  join_bytes<K, kAlone>(planes, numbers);
 }
 
 // Sums of kSummed to sums of all, which are codes, in place.
-HWY_ATTR void sum_up(std::int32_t base, std::uint32_t* sums) {
+HWY_ATTR HWY_NOINLINE void sum_up(std::int32_t base, std::uint32_t* sums) {
   const hn::CappedTag<std::uint32_t, kSummed> d;
   auto before = hn::Set(d, static_cast<std::uint32_t>(base));
   for (int i = 0; i < kChunk; i += kSummed) {
@@ -255,20 +279,24 @@ std::size_t pack_chunk(const Job& job, const void* bits, std::int64_t count, std
   if (number < 0) return keep_chunk(bits, count, width, header, out);
   for (std::int64_t i = count; i < kChunk; ++i) codes[i] = codes[count - 1];
   codes[-1] = codes[0];
-  const int widest = std::bit_width(differences(codes, coded));
+  const std::uint32_t steps = differences(codes, coded);
+  const std::uint32_t alone = steps != 0 ? narrower_alone(codes, coded) : 0;
+  const auto* numbers = alone != 0 ? reinterpret_cast<const std::uint32_t*>(codes) : coded;
+  const int widest = std::bit_width(alone != 0 ? alone : steps);
   std::size_t size = 0;
   if (widest > 0) {
-    size = with_bytes(widest, [&]<int K>() { return store_rows<K>(coded, widest, payload); });
+    size = with_bytes(widest,
+                      [&]<int K>() { return store_rows<K>(numbers, alone != 0, widest, payload); });
   }
   if (size >= static_cast<std::size_t>(count) * width) {
     return keep_chunk(bits, count, width, header, out);
   }
   std::memcpy(out, payload, size);
-  store_header(codes[0], number, size, header);
+  store_header(alone != 0 ? 0 : codes[0], number, size, header);
   return size;
 }
 
-// The widest row of a payload; -1 if its widths do not add up to its words.
+// The widest row of a payload; -1 if it says what none says, or has not the words for its widths.
 int widest_row(const std::uint8_t* payload, int words) {
   int sum = 0, widest = 0;
   for (int i = 0; i < kRows / 2; ++i) {
@@ -278,7 +306,7 @@ int widest_row(const std::uint8_t* payload, int words) {
   }
   sum += static_cast<int>(kRows) * payload[0];
   widest += payload[0];
-  return widest <= 32 && words == kWidthWords + sum ? widest : -1;
+  return payload[1] <= 1 && widest <= 32 && words == kWidthWords + sum ? widest : -1;
 }
 
 template <class Real>
@@ -303,8 +331,13 @@ bool unpack_chunk(const Job& job, const ChunkHeader& header, const std::byte* fr
     std::memcpy(payload, from, 2 * static_cast<std::size_t>(header.words));
     const int widest = widest_row(payload, header.words);
     if (widest < 0) return false;
-    with_bytes(widest, [&]<int K>() { load_rows<K>(payload, codes); });
-    sum_up(header.base, codes);
+    if (payload[1] == 0) {
+      with_bytes(widest, [&]<int K>() { load_rows<K, false>(payload, codes); });
+      sum_up(header.base, codes);
+    } else {
+      with_bytes(widest, [&]<int K>() { load_rows<K, true>(payload, codes); });
+      for (std::uint32_t& code : codes) code += static_cast<std::uint32_t>(header.base);
+    }
   }
   const Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, header.kind);
   store_values(job.dtype, grid, codes, count, stream, bits);

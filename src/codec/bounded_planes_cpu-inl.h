@@ -32,19 +32,47 @@ enum Width : std::uint8_t { kHalf, kByte, kTwoBytes, kLastWidth = kTwoBytes };
 constexpr std::uint32_t kEscapes[] = {0xf, 0xff, 0xffff};
 constexpr std::uint32_t kPastMore = kEscapes[kHalf] + 0xff;
 
-constexpr std::int64_t kGroup = 4;  // bytes that are left out together where all are 0
-constexpr std::int64_t kWord = 8;   // bytes that are looked at together
+constexpr std::int64_t kGroup = 4;    // bytes that are left out together where all are 0
+constexpr std::int64_t kWord = 8;     // bytes that are looked at together
+constexpr std::int64_t kBehind = 64;  // bytes behind a plane that writing it may change
 inline std::int64_t plane_bytes(Width width, std::int64_t count) {
   return width == kHalf ? (count + 1) / 2 : count;
 }
 
 // A part's codes, in bytes.
 struct Planes {
-  static constexpr std::int64_t kRoom = (kPartValues + 64) / kWord * kWord;
+  static constexpr std::int64_t kRoom = (kPartValues + 96) / kWord * kWord;
   alignas(64) std::uint8_t low[kRoom];   // two codes of 4 bits, the first lowest, or one of 8
   alignas(64) std::uint8_t high[kRoom];  // what codes of 16 bits have beside
   alignas(64) std::uint8_t more[kRoom];  // of escapes of 4 bits, in the order of their places
 };
+
+// Zigzag numbers as bytes, and how many of them are from an escape on.
+struct Counts {
+  std::int64_t past_half, past_byte;
+};
+HWY_ATTR inline Counts narrow_codes(const std::int32_t* codes, std::int64_t count,
+                                    std::uint8_t* __restrict narrow) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    narrow[i] = static_cast<std::uint8_t>(std::min(coded_of(codes[i]), kEscapes[kByte]));
+  }
+  const hn::ScalableTag<std::uint8_t> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto half = hn::Set(d, std::uint8_t{kEscapes[kHalf]});
+  const auto byte = hn::Set(d, std::uint8_t{kEscapes[kByte]});
+  std::size_t past_half = 0, past_byte = 0;
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto coded = hn::LoadU(d, narrow + i);
+    past_half += hn::CountTrue(d, hn::Eq(hn::Max(coded, half), coded));
+    past_byte += hn::CountTrue(d, hn::Eq(coded, byte));
+  }
+  for (; i < count; ++i) {
+    past_half += narrow[i] >= kEscapes[kHalf] ? 1 : 0;
+    past_byte += narrow[i] == kEscapes[kByte] ? 1 : 0;
+  }
+  return {static_cast<std::int64_t>(past_half), static_cast<std::int64_t>(past_byte)};
+}
 
 inline std::int64_t count_from(const std::int32_t* codes, std::int64_t count, std::uint32_t least) {
   std::uint32_t found = 0;
@@ -52,77 +80,108 @@ inline std::int64_t count_from(const std::int32_t* codes, std::int64_t count, st
   return found;
 }
 
+// The lowest bit of every escape in the eight bytes at i.
+inline std::uint64_t escapes_at(const Planes& planes, Width width, std::int64_t i) {
+  std::uint64_t bytes, beside;
+  std::memcpy(&bytes, planes.low + i, kWord);
+  if (width == kTwoBytes) {
+    std::memcpy(&beside, planes.high + i, kWord);
+    bytes &= beside;
+  }
+  bytes &= bytes >> 1;
+  bytes &= bytes >> 2;
+  if (width != kHalf) bytes &= bytes >> 4;
+  return bytes & (width == kHalf ? 0x1111111111111111u : 0x0101010101010101u);
+}
+
+inline std::size_t count_escapes(const Planes& planes, Width width, std::int64_t count) {
+  std::size_t found = 0;
+  for (std::int64_t i = 0; i < plane_bytes(width, count); i += kWord) {
+    found += static_cast<std::size_t>(std::popcount(escapes_at(planes, width, i)));
+  }
+  return found;
+}
+
 // Calls visit(place of a code) for the escapes.
 template <class Visit>
 void for_each_escape(const Planes& planes, Width width, std::int64_t count, Visit&& visit) {
   for (std::int64_t i = 0; i < plane_bytes(width, count); i += kWord) {
-    std::uint64_t bytes, beside;
-    std::memcpy(&bytes, planes.low + i, kWord);
-    if (width == kTwoBytes) {
-      std::memcpy(&beside, planes.high + i, kWord);
-      bytes &= beside;
-    }
-    // The lowest bit of every four, or eight, that are all 1.
-    bytes &= bytes >> 1;
-    bytes &= bytes >> 2;
-    if (width != kHalf) bytes &= bytes >> 4;
-    bytes &= width == kHalf ? 0x1111111111111111u : 0x0101010101010101u;
-    for (; bytes != 0; bytes &= bytes - 1) {
-      const int bit = std::countr_zero(bytes);
+    for (std::uint64_t bits = escapes_at(planes, width, i); bits != 0; bits &= bits - 1) {
+      const int bit = std::countr_zero(bits);
       visit(width == kHalf ? 2 * i + bit / 4 : i + bit / 8);
     }
   }
 }
 
-// Halves, and what escapes have beside. The first `count` of `narrow` change.
-HWY_ATTR inline void split_halves(const std::int32_t* codes, std::int64_t count,
-                                  std::uint8_t* narrow, Planes& planes) {
+// Two in one; `bytes` of more than 15 become 15.
+inline void join_halves(std::uint8_t* bytes, std::int64_t count, std::uint8_t* __restrict halves) {
+  for (std::int64_t i = 0; i < count; ++i) bytes[i] = std::min<std::uint8_t>(bytes[i], 15);
+  for (std::int64_t i = 0; i < count / 2; ++i) {
+    std::uint16_t pair;
+    std::memcpy(&pair, bytes + 2 * i, 2);
+    halves[i] = static_cast<std::uint8_t>(pair | pair >> 4);
+  }
+  if (count % 2 != 0) halves[count / 2] = bytes[count - 1];
+}
+
+// Codes, whose zigzag numbers `narrow` has, into planes, with 0 up to a whole word. `narrow` may
+// change.
+inline void split_codes(const std::int32_t* codes, std::int64_t count, Width width,
+                        std::uint8_t* narrow, Planes& planes) {
+  const std::int64_t bytes = plane_bytes(width, count);
+  if (width == kHalf) {
+    join_halves(narrow, count, planes.low);
+  } else if (width == kByte) {
+    std::memcpy(planes.low, narrow, static_cast<std::size_t>(count));
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::uint32_t coded = std::min(coded_of(codes[i]), kEscapes[kTwoBytes]);
+      planes.low[i] = static_cast<std::uint8_t>(coded);
+      planes.high[i] = static_cast<std::uint8_t>(coded >> 8);
+    }
+    for (std::int64_t i = bytes; i % kWord != 0; ++i) planes.high[i] = 0;
+  }
+  for (std::int64_t i = bytes; i % kWord != 0; ++i) planes.low[i] = 0;
+}
+
+template <class D>
+HWY_ATTR hn::Vec<D> coded_at(D d, const std::int32_t* codes) {
+  const auto code = hn::LoadU(hn::RebindToSigned<D>(), codes);
+  return hn::Xor(hn::BitCast(d, hn::ShiftLeft<1>(code)),
+                 hn::BitCast(d, hn::BroadcastSignBit(code)));
+}
+
+// What escapes of 4 bits have beside. Codes have kBehind bytes more behind them.
+HWY_ATTR inline void split_more(const std::int32_t* codes, std::int64_t count, std::uint8_t* more) {
   const hn::ScalableTag<std::uint32_t> d;
-  const hn::RebindToSigned<decltype(d)> di;
   const hn::Rebind<std::uint8_t, decltype(d)> d8;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto escape = hn::Set(d, kEscapes[kHalf]), most = hn::Set(d, 0xffu);
-  std::int64_t i = 0, found = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto code = hn::LoadU(di, codes + i);
-    const auto coded =
-        hn::Xor(hn::BitCast(d, hn::ShiftLeft<1>(code)), hn::BitCast(d, hn::BroadcastSignBit(code)));
-    const auto half = hn::Min(coded, escape);
-    hn::StoreU(hn::TruncateTo(d8, half), d8, narrow + i);
-    const auto is_escape = hn::Eq(half, escape);
-    const auto more = hn::Min(hn::Sub(coded, escape), most);
-    hn::StoreU(hn::TruncateTo(d8, hn::Compress(more, is_escape)), d8, planes.more + found);
-    found += static_cast<std::int64_t>(hn::CountTrue(d, is_escape));
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    const auto coded = coded_at(d, codes + i);
+    const auto is_escape = hn::Eq(hn::Max(coded, escape), coded);
+    const auto beyond = hn::Min(hn::Sub(coded, escape), most);
+    hn::StoreU(hn::TruncateTo(d8, hn::Compress(beyond, is_escape)), d8, more);
+    more += hn::CountTrue(d, is_escape);
   }
-  for (; i < count; ++i) {
-    const std::uint32_t coded = coded_of(codes[i]);
-    narrow[i] = static_cast<std::uint8_t>(std::min(coded, kEscapes[kHalf]));
-    if (coded < kEscapes[kHalf]) continue;
-    planes.more[found++] = static_cast<std::uint8_t>(std::min(coded - kEscapes[kHalf], 0xffu));
-  }
-  for (i = 0; i < count / 2; ++i) {
-    std::uint16_t pair;
-    std::memcpy(&pair, narrow + 2 * i, 2);
-    planes.low[i] = static_cast<std::uint8_t>(pair | pair >> 4);
-  }
-  if (count % 2 != 0) planes.low[count / 2] = narrow[count - 1];
 }
 
-// With 0 up to a whole word.
-inline void split_codes(const std::int32_t* codes, std::int64_t count, Width width,
-                        Planes& planes) {
-  const std::int64_t bytes = plane_bytes(width, count);
-  for (std::int64_t i = bytes; i % kWord != 0; ++i) planes.low[i] = 0;
-  if (width == kHalf) {
-    split_halves(codes, count, planes.high, planes);
-    return;
+// Writes the codes whose zigzag numbers are at least that; few are.
+HWY_ATTR inline std::byte* store_escapes(const std::int32_t* codes, std::int64_t count,
+                                         std::uint32_t least, std::byte* to) {
+  const hn::ScalableTag<std::uint32_t> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto from = hn::Set(d, least);
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    const auto coded = coded_at(d, codes + i);
+    if (HWY_LIKELY(hn::AllFalse(d, hn::Eq(hn::Max(coded, from), coded)))) continue;
+    for (std::int64_t j = i; j < std::min(i + lanes, count); ++j) {
+      if (coded_of(codes[j]) < least) continue;
+      std::memcpy(to, &codes[j], 4);
+      to += 4;
+    }
   }
-  const auto coded = [&](std::int64_t i) { return std::min(coded_of(codes[i]), kEscapes[width]); };
-  for (std::int64_t i = 0; i < count; ++i) planes.low[i] = static_cast<std::uint8_t>(coded(i));
-  if (width == kByte) return;
-  for (std::int64_t i = bytes; i % kWord != 0; ++i) planes.high[i] = 0;
-  for (std::int64_t i = 0; i < count; ++i)
-    planes.high[i] = static_cast<std::uint8_t>(coded(i) >> 8);
+  return to;
 }
 
 // Codes from their planes but for escapes.
@@ -162,13 +221,33 @@ inline std::size_t stored_bytes(const std::uint8_t* plane, std::int64_t bytes) {
 }
 
 // Writes a bit for every group and the bytes of those that are not 0; returns the end, behind which
-// kGroup bytes may have changed.
-inline std::byte* store_plane(const std::uint8_t* plane, std::int64_t bytes, std::byte* to) {
+// kBehind bytes may have changed.
+HWY_ATTR inline std::byte* store_plane(const std::uint8_t* plane, std::int64_t bytes,
+                                       std::byte* to) {
+  const hn::CappedTag<std::uint32_t, kBehind / kGroup> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t groups = groups_of(bytes);
   std::byte* mask = to;
   to += mask_bytes(bytes);
-  for (std::int64_t g = 0; g < groups_of(bytes); g += 8) {
+  std::int64_t g = 0;
+  for (; g + kBehind / kGroup <= groups; g += kBehind / kGroup) {
+    std::uint16_t bits = 0;
+    for (std::int64_t i = 0; i < kBehind / kGroup; i += lanes) {
+      const auto some = hn::LoadU(d, reinterpret_cast<const std::uint32_t*>(plane) + g + i);
+      const auto present = hn::Ne(some, hn::Zero(d));
+      std::uint8_t stored[8] = {};
+      hn::StoreMaskBits(d, present, stored);
+      std::uint16_t part;
+      std::memcpy(&part, stored, 2);
+      bits = static_cast<std::uint16_t>(bits | part << i);
+      hn::StoreU(hn::Compress(some, present), d, reinterpret_cast<std::uint32_t*>(to));
+      to += std::popcount(part) * kGroup;
+    }
+    std::memcpy(mask + g / 8, &bits, 2);
+  }
+  for (; g < groups; g += 8) {
     unsigned bits = 0;
-    const std::int64_t some = std::min<std::int64_t>(8, groups_of(bytes) - g);
+    const std::int64_t some = std::min<std::int64_t>(8, groups - g);
     for (std::int64_t i = 0; i < some; ++i) {
       std::uint32_t group;
       std::memcpy(&group, plane + (g + i) * kGroup, kGroup);
@@ -195,15 +274,23 @@ inline bool load_plane(std::span<const std::byte>& from, std::int64_t bytes, std
   if (from.size() - front < size || size > Planes::kRoom) return false;
   std::memcpy(present, from.data() + front, size);
   const std::byte* next = present;
-  for (std::int64_t g = 0; g < groups_of(bytes); ++g) {
-    const std::uint32_t bit = static_cast<unsigned>(mask[g / 8]) >> (g % 8) & 1u;
-    std::uint32_t group;
-    std::memcpy(&group, next, kGroup);
-    group &= 0 - bit;
-    std::memcpy(plane + g * kGroup, &group, kGroup);
-    next += bit * kGroup;
+  for (std::size_t i = 0; i < front; ++i, plane += 8 * kGroup) {
+    const auto bits = static_cast<unsigned>(mask[i]);
+    if (bits == 0) {
+      std::memset(plane, 0, 8 * kGroup);
+    } else if (bits == 0xff) {
+      std::memcpy(plane, next, 8 * kGroup);
+      next += 8 * kGroup;
+    } else {
+      for (int g = 0; g < 8; ++g) {
+        std::uint32_t group;
+        std::memcpy(&group, next, kGroup);
+        group &= 0 - (bits >> g & 1u);
+        std::memcpy(plane + g * kGroup, &group, kGroup);
+        next += (bits >> g & 1u) * kGroup;
+      }
+    }
   }
-  for (std::int64_t i = groups_of(bytes) * kGroup; i % kWord != 0; ++i) plane[i] = 0;
   from = from.subspan(front + size);
   return true;
 }
@@ -214,15 +301,13 @@ inline bool load_codes(std::span<const std::byte>& from, Width width, std::size_
   const std::int64_t bytes = plane_bytes(width, count);
   if (!load_plane(from, bytes, planes.low)) return false;
   if (width == kTwoBytes && !load_plane(from, bytes, planes.high)) return false;
+  // What damaged bytes have behind the last code is no code.
+  if (width == kHalf && count % 2 != 0) planes.low[bytes - 1] &= 15;
+  for (std::int64_t i = bytes; i % kWord != 0; ++i) planes.low[i] = 0;
   join_codes(planes, width, count, codes);
-  std::size_t places = 0;
+  const std::size_t more = width == kHalf ? count_escapes(planes, width, count) : 0;
+  if (from.size() < more || (from.size() - more) / 4 < escapes) return false;
   bool good = true;
-  for_each_escape(planes, width, count, [&](std::int64_t i) {
-    good = good && i < count;
-    ++places;
-  });
-  const std::size_t more = width == kHalf ? places : 0;
-  if (!good || from.size() < more || (from.size() - more) / 4 < escapes) return false;
   const std::byte *next_more = from.data(), *next = from.data() + more;
   std::size_t left = escapes;
   for_each_escape(planes, width, count, [&](std::int64_t i) {

@@ -75,8 +75,12 @@ inline std::vector<double> unpack_bits(DType dtype, std::int64_t elems, bool rel
         for (int j = 0; j < planes; ++j) {
           coded |= ((load<std::uint16_t>(row + 2 * j) >> (i % 16)) & 1u) << j;
         }
-        code += coded % 2 == 0 ? static_cast<std::int32_t>(coded / 2)
-                               : -static_cast<std::int32_t>(coded / 2) - 1;
+        const bool alone = at[1] != std::byte{0};
+        if (alone) code = load<std::int32_t>(headers) + static_cast<std::int32_t>(coded);
+        if (!alone) {
+          code += coded % 2 == 0 ? static_cast<std::int32_t>(coded / 2)
+                                 : -static_cast<std::int32_t>(coded / 2) - 1;
+        }
         if (i % 16 == 15) row += 2 * planes;
       }
       const double half = half_step(dtype, bound, exact, kind);
@@ -156,42 +160,39 @@ inline std::vector<std::int32_t> codes_of(Source& from, int width, std::size_t e
   return codes;
 }
 
-// A tile's values from its codes; `first` is the first code of the tile before.
+// The values of tiles side by side from their codes, one tile after the other; `first` is the first
+// code of the tile before.
 template <class Real>
-std::vector<Real> tile_values(int predictor, Real half, bool inward, std::int64_t rows,
-                              std::int64_t cols, const std::int32_t*& code, std::int32_t& first) {
-  std::vector<Real> values(static_cast<std::size_t>(rows * cols));
+std::vector<Real> band_values(int predictor, Real half, bool inward, std::int64_t tiles,
+                              std::int64_t rows, std::int64_t cols, const std::int32_t*& code,
+                              std::int32_t& first) {
+  std::vector<Real> values(static_cast<std::size_t>(tiles * rows * cols));
   std::vector<std::int32_t> whole(values.size());
-  const auto at = [&](auto& all, std::int64_t r, std::int64_t c) -> auto& {
-    return all[static_cast<std::size_t>(r * cols + c)];
+  const auto at = [&](auto& all, std::int64_t t, std::int64_t r, std::int64_t c) -> auto& {
+    return all[static_cast<std::size_t>((t * rows + r) * cols + c)];
   };
   // Differences, of every step-th row and column.
-  const auto sum_up = [&](std::int64_t step) {
-    for (std::int64_t r = 0; r < rows; r += step) {
-      for (std::int64_t c = 0; c < cols; c += step) {
-        std::int32_t sum = *code++;
-        if (c == 0) {
-          sum += r == 0 ? first : at(whole, r - step, 0);
-        } else {
-          sum += at(whole, r, c - step);
-          if (predictor == 1 && r > 0) sum += at(whole, r - 1, c) - at(whole, r - 1, c - 1);
-        }
-        at(whole, r, c) = sum;
-        const std::int32_t steps = 2 * sum - (inward ? (sum > 0) - (sum < 0) : 0);
-        at(values, r, c) = static_cast<Real>(steps) * half;
-      }
+  const auto sum_up = [&](std::int64_t t, std::int64_t r, std::int64_t c, std::int64_t step) {
+    std::int32_t sum = *code++;
+    if (c == 0) {
+      sum += r == 0 ? first : at(whole, t, r - step, 0);
+      if (r == 0) first = sum;
+    } else {
+      sum += at(whole, t, r, c - step);
+      if (predictor == 1 && r > 0) sum += at(whole, t, r - 1, c) - at(whole, t, r - 1, c - 1);
     }
-    first = whole[0];
+    at(whole, t, r, c) = sum;
+    const std::int32_t steps = 2 * sum - (inward ? (sum > 0) - (sum < 0) : 0);
+    at(values, t, r, c) = static_cast<Real>(steps) * half;
   };
-  sum_up(predictor == 2 ? 32 : 1);
-  if (predictor != 2) return values;
-  const auto fill = [&](std::int64_t r, std::int64_t c, std::int64_t down, std::int64_t right) {
+  const auto fill = [&](std::int64_t t, std::int64_t r, std::int64_t c, std::int64_t down,
+                        std::int64_t right) {
     const auto there = [&](std::int64_t steps) {
       const std::int64_t y = r + steps * down, x = c + steps * right;
       return y >= 0 && y < rows && x >= 0 && x < cols;
     };
     const auto value = [&](std::int64_t steps) {
-      return at(values, r + steps * down, c + steps * right);
+      return at(values, t, r + steps * down, c + steps * right);
     };
     Real predicted = value(-1);
     if (there(1) && there(-3) && there(3)) {
@@ -201,14 +202,24 @@ std::vector<Real> tile_values(int predictor, Real half, bool inward, std::int64_
     } else if (there(-3)) {
       predicted = value(-1) * Real{1.5} - value(-3) * Real{0.5};
     }
-    at(values, r, c) = predicted + static_cast<Real>(2 * *code++) * half;
+    at(values, t, r, c) = predicted + static_cast<Real>(2 * *code++) * half;
   };
-  for (std::int64_t h = 16; h >= 1; h /= 2) {
+  // Through a row of all tiles.
+  const auto along = [&](std::int64_t r, std::int64_t begin, std::int64_t step, auto&& visit) {
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      for (std::int64_t c = begin; c < cols; c += step) visit(t, r, c);
+    }
+  };
+  const std::int64_t coarse = predictor == 2 ? 32 : 1;
+  for (std::int64_t r = 0; r < rows; r += coarse) {
+    along(r, 0, coarse, [&](auto t, auto y, auto c) { sum_up(t, y, c, coarse); });
+  }
+  for (std::int64_t h = coarse / 2; h >= 1; h /= 2) {
     for (std::int64_t r = 0; r < rows; r += 2 * h) {
-      for (std::int64_t c = h; c < cols; c += 2 * h) fill(r, c, 0, h);
+      along(r, h, 2 * h, [&](auto t, auto y, auto c) { fill(t, y, c, 0, h); });
     }
     for (std::int64_t r = h; r < rows; r += 2 * h) {
-      for (std::int64_t c = 0; c < cols; c += h) fill(r, c, h, 0);
+      along(r, 0, h, [&](auto t, auto y, auto c) { fill(t, y, c, h, 0); });
     }
   }
   return values;
@@ -279,9 +290,15 @@ std::vector<double> unpack_bytes(DType dtype, std::int64_t planes, std::int64_t 
     const std::int32_t* code = codes.data();
     std::int32_t first = 0;
     std::size_t at = 0;
-    for (const Tile& tile : shapes) {
+    for (std::size_t begin = 0, end = 0; begin < shapes.size(); begin = end) {
+      const Tile& tile = shapes[begin];
+      while (end < shapes.size() && shapes[end].rows == tile.rows &&
+             shapes[end].cols == tile.cols) {
+        ++end;
+      }
       for (const Real value :
-           tile_values<Real>(predictor, half, inward, tile.rows, tile.cols, code, first)) {
+           band_values<Real>(predictor, half, inward, static_cast<std::int64_t>(end - begin),
+                             tile.rows, tile.cols, code, first)) {
         alignas(8) std::byte element[8];
         ref::set(dtype, element, 0, value);
         result[places[at++]] = ref::get(dtype, element, 0);

@@ -188,6 +188,30 @@ TEST(Bounded, PackedBitsDecodeFromTheDocumentation) {
   }
 }
 
+TEST(Bounded, SparseValuesCostTheirOwnBitsNotThoseOfJumps) {
+  Tensor in(DType::F32, {8192});
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal;
+  std::vector<double> values(8192);
+  for (double& value : values) value = std::max(normal(random), 0.0);
+  in.fill(values);
+  const double bound = 0.5e-3;
+  const Packed packed = pack_tensor(spec_text("abs", bound, "bits", false), in);
+  // Codes to about 2^11 in most rows of 16; their differences have a sign as well.
+  const double bits = 8.0 * static_cast<double>(packed.bytes.size()) / 8192;
+  EXPECT_GT(bits, 11.0);
+  EXPECT_LT(bits, 11.6);
+  EXPECT_EQ(bounded_ref::unpack_bits(DType::F32, 8192, false, bound, false, packed.bytes),
+            packed.unpack(in).values());
+  values[5000] = -1e-3;  // one chunk cannot, the others still can
+  in.fill(values);
+  const Packed other = pack_tensor(spec_text("abs", bound, "bits", false), in);
+  EXPECT_GT(other.bytes.size(), packed.bytes.size() + 64);
+  EXPECT_LT(other.bytes.size(), packed.bytes.size() + 256);
+  EXPECT_EQ(bounded_ref::unpack_bits(DType::F32, 8192, false, bound, false, other.bytes),
+            other.unpack(in).values());
+}
+
 // Smooth here, noisy there, with zeros and values that must be kept.
 std::vector<double> mixture(DType dtype, std::int64_t planes, std::int64_t rows,
                             std::int64_t cols) {
@@ -214,8 +238,8 @@ TEST(Bounded, PackedBytesDecodeFromTheDocumentation) {
     std::int64_t planes, rows, cols;
   };
   for (const DType dtype : ref::kLossyDTypes) {
-    for (const Size& size :
-         {Size{7, 64, 100}, Size{2, 33, 514}, Size{60, 9, 7}, Size{1, 1, 3000}}) {
+    for (const Size& size : {Size{7, 64, 100}, Size{2, 33, 514}, Size{60, 9, 7}, Size{1, 1, 3000},
+                             Size{300, 8, 8}, Size{40, 2, 26}}) {
       const Shape shape{size.planes, size.rows, size.cols};
       Tensor in(dtype, shape);
       in.fill(mixture(dtype, size.planes, size.rows, size.cols));
@@ -405,6 +429,19 @@ TEST(Bounded, LargeTensorsHaveEqualBytesOnAnyThreadsAndTargets) {
         }
         use_cpu_target(target);
       }
+    }
+  }
+}
+
+TEST(Bounded, LargeOutputsThatAreStreamedHaveTheSameValues) {
+  for (const Shape& shape : {Shape{1100, 32, 64}, Shape{33, 257, 270}}) {
+    Tensor in(DType::F32, shape);
+    in.fill(mixture(DType::F32, shape[0], shape[1], shape[2]));
+    for (const char* codes : kCodes) {
+      const Packed packed = pack_tensor(spec_text("abs", 1e-3, codes), in);
+      const Tensor apart(DType::F32, shape, ref::Order::Gapped);
+      tuckfold::unpack(packed.spec, packed.bytes, apart.view());
+      EXPECT_EQ(packed.unpack(in).bytes(), apart.bytes()) << codes << ' ' << to_string(shape);
     }
   }
 }

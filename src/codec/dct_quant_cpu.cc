@@ -57,12 +57,11 @@ class Batcher {
  public:
   explicit Batcher(Run run) : run_(run) {}
 
-  // The blocks of eight rows, which must stay in place until the next flush.
-  void add(Float* const* rows, std::int64_t blocks) {
-    const std::int64_t row = rows[1] - rows[0];
+  // Blocks side by side from `at` on, of rows that far apart. They must stay in place until the
+  // next flush.
+  void add(Float* at, std::int64_t row, std::int64_t blocks) {
     if (row != batch_.row) flush();
     batch_.row = row;
-    Float* at = rows[0];
     while (blocks > 0) {
       const auto some = static_cast<int>(std::min<std::int64_t>(blocks, kBatch - batch_.count));
       for (int i = 0; i < some; ++i) batch_.at[batch_.count + i] = at + 8 * i;
@@ -82,14 +81,12 @@ class Batcher {
   Batch<Float> batch_;
 };
 
-// Where what is to be read soon begins: a strip and some ahead, in the order of addresses. Null if
-// they are not in order.
-const char* ahead_of(const PackJob& job, std::int64_t begin, std::int64_t end) {
-  constexpr std::int64_t kAheadBytes = 8192;
-  const Blocks& b = job.blocks;
-  if (job.in->dtype() != DType::F32 || b.rows % 8 != 0) return nullptr;
-  const void* all = job.in->dense(begin * 8 * b.cols, (end - begin) * 8 * b.cols);
-  return all == nullptr ? nullptr : static_cast<const char*>(all) + 8 * b.cols * 4 + kAheadBytes;
+// Where strips [begin, end) lie as whole blocks of f32, one behind the other; else null.
+template <class Float, class View>
+Float* direct_strips(const View& view, const Blocks& b, std::int64_t begin, std::int64_t end) {
+  if (view.dtype() != DType::F32 || b.rows % 8 != 0 || b.cols % 8 != 0) return nullptr;
+  const std::int64_t each = 8 * b.cols;
+  return static_cast<Float*>(view.dense(begin * each, (end - begin) * each));
 }
 
 template <int kTiles>
@@ -98,19 +95,30 @@ void pack_strips_wide(const PackJob& job, std::int64_t begin, std::int64_t end) 
   const Params& p = job.params;
   auto* out = reinterpret_cast<std::uint8_t*>(job.out) + begin * b.block_cols * p.form.bytes;
   Packer<kTiles> packer(job, out);
-  const char* ahead = ahead_of(job, begin, end);
+  const auto* all = direct_strips<const float>(*job.in, b, begin, end);
+  // What is to be read soon, a strip and some ahead, in the order of addresses.
+  constexpr std::int64_t kAheadBytes = 8192;
+  const char* ahead =
+      all == nullptr ? nullptr : reinterpret_cast<const char*>(all + 8 * b.cols) + kAheadBytes;
   const auto run = [&](const Batch<const float>& batch) {
     packer.add(batch, ahead);
     if (ahead != nullptr) ahead += batch.count * 256;
   };
   Batcher<const float, decltype(run)> batcher(run);
+  if (all != nullptr) {
+    for (std::int64_t strip = begin; strip < end; ++strip, all += 8 * b.cols) {
+      batcher.add(all, b.cols, b.block_cols);
+    }
+    batcher.flush();
+    return packer.finish();
+  }
   alignas(64) float gathered[kStripFloats];
   for (std::int64_t strip = begin; strip < end; ++strip) {
     for_each_part(b, strip, [&](const Part& part) {
       const float* rows[8];
       const bool direct = direct_rows(*job.in, b, part, rows) && evenly_spaced(rows);
       if (!direct) gather_rows(*job.in, b, part, gathered, rows);
-      batcher.add(rows, part.cols / 8);
+      batcher.add(rows[0], rows[1] - rows[0], part.cols / 8);
       if (!direct) batcher.flush();
     });
   }
@@ -129,6 +137,12 @@ void unpack_strips_wide(const UnpackJob& job, std::int64_t begin, std::int64_t e
     in += batch.count * p.form.bytes;
   };
   Batcher<float, decltype(run)> batcher(run);
+  if (auto* all = direct_strips<float>(*job.out, b, begin, end); all != nullptr) {
+    for (std::int64_t strip = begin; strip < end; ++strip, all += 8 * b.cols) {
+      batcher.add(all, b.cols, b.block_cols);
+    }
+    return batcher.flush();
+  }
   alignas(64) float buffer[kStripFloats];
   for (std::int64_t strip = begin; strip < end; ++strip) {
     for_each_part(b, strip, [&](const Part& part) {
@@ -137,7 +151,7 @@ void unpack_strips_wide(const UnpackJob& job, std::int64_t begin, std::int64_t e
       if (!direct) {
         for (int r = 0; r < 8; ++r) rows[r] = buffer + r * part.cols;
       }
-      batcher.add(rows, part.cols / 8);
+      batcher.add(rows[0], rows[1] - rows[0], part.cols / 8);
       if (!direct) {
         batcher.flush();
         scatter_rows(*job.out, b, part, rows);

@@ -27,20 +27,21 @@ inline bool can_unpack_wide() { return __builtin_cpu_supports("avx512vbmi") != 0
 struct alignas(64) UnpackBuffers {
   std::uint8_t bytes[kBatch * kMaxWideBytes + 64];  // a copy that may be read beyond its end
   std::uint8_t given[kBatch][16], width[kBatch][16];
-  std::uint8_t begin[kBatch][16];      // of a tile's bytes, in the block
-  std::uint16_t odd[kBatch];           // bit i: tile kTileAt[i] has an odd width
-  std::uint16_t lowest[2][kBatch][8];  // the place of a code's lowest bit, of tiles as kTileAt
-  float first[kBatch];                 // the first coefficient
-  std::uint32_t step[kBatch];
+  std::uint8_t begin[kBatch][16], end[kBatch][16];  // of a tile's bytes, in the block
+  std::uint16_t odd[kBatch];                        // bit i: tile kTileAt[i] has an odd width
   std::uint64_t low_bits[kBatch];
+  std::uint64_t header[kBatch];  // above its fields the first coefficient's bits from the tail
+  std::uint32_t code[kBatch];    // what the first tile's bytes begin with
+  std::uint16_t first_width[kBatch], first_given[kBatch];  // in the lower byte
+  float first[kBatch];                                     // the first coefficient
+  std::uint32_t step[kBatch];
 };
 
-// In each 16 bytes the sums of all up to a place.
+// In each 16 bytes the sums of all up to a place, which must be below 256.
 HWY_INLINE __m512i running_sums(__m512i v) {
-  v = _mm512_add_epi8(v, _mm512_bslli_epi128(v, 1));
-  v = _mm512_add_epi8(v, _mm512_bslli_epi128(v, 2));
-  v = _mm512_add_epi8(v, _mm512_bslli_epi128(v, 4));
-  return _mm512_add_epi8(v, _mm512_bslli_epi128(v, 8));
+  const __m512i sums = _mm512_mullo_epi64(v, _mm512_set1_epi64(0x0101010101010101));
+  const __m512i first_half = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0707070707070707, -1));
+  return _mm512_add_epi8(sums, _mm512_shuffle_epi8(sums, first_half));
 }
 
 // Widths and places of four blocks from `block` on. Bit i of the result: those of the i-th do not
@@ -49,11 +50,8 @@ template <int kTiles>
 HWY_INLINE unsigned read_widths(const Form& form, int block, UnpackBuffers& io) {
   const auto bytes = [](int value)
                          TUCKFOLD_VBMI_ATTR { return _mm512_set1_epi8(static_cast<char>(value)); };
-  const auto words = [](int value) TUCKFOLD_VBMI_ATTR {
-    return _mm512_set1_epi16(static_cast<short>(value));
-  };
   constexpr std::uint64_t kEach = 0x0001000100010001u;
-  constexpr __mmask64 kCoded = ((1u << kTiles) - 1) * kEach, kFollowing = kCoded & ~kEach;
+  constexpr __mmask64 kCoded = ((1u << kTiles) - 1) * kEach;
   const __m512i zero = _mm512_setzero_si512();
   const __m512i places =
       _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
@@ -73,8 +71,8 @@ HWY_INLINE unsigned read_widths(const Form& form, int block, UnpackBuffers& io) 
       _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kFields.data()))),
       given);
   given = _mm512_and_si512(given, _mm512_mask_mov_epi8(bytes(3), kEach, bytes(15)));
-  given = _mm512_mask_sub_epi8(given, kFollowing, given, bytes(2));
-  given = _mm512_maskz_mov_epi8(kCoded, running_sums(given));
+  given = running_sums(_mm512_maskz_mov_epi8(kCoded, given));
+  given = _mm512_maskz_sub_epi8(kCoded, given, _mm512_add_epi8(places, places));
   // Both halves' sums, in both halves.
   __m512i sum = _mm512_sad_epu8(given, zero);
   sum = _mm512_add_epi64(sum, _mm512_shuffle_epi32(sum, _MM_PERM_BADC));
@@ -99,55 +97,86 @@ HWY_INLINE unsigned read_widths(const Form& form, int block, UnpackBuffers& io) 
   _mm512_store_si512(io.given[block], given);
   _mm512_store_si512(io.width[block], width);
   _mm512_store_si512(io.begin[block], _mm512_sub_epi8(ends, pairs));
+  _mm512_store_si512(io.end[block], ends);
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(io.first_width + block), _mm512_cvtepi64_epi8(width));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(io.first_given + block), _mm512_cvtepi64_epi8(given));
   const __m512i by_columns =
       _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTileAt.data())));
   const __m512i ordered = _mm512_shuffle_epi8(width, by_columns);
-  for (int h = 0; h < 2; ++h) {
-    const __m512i w =
-        h == 0 ? _mm512_unpacklo_epi8(ordered, zero) : _mm512_unpackhi_epi8(ordered, zero);
-    _mm512_store_si512(io.lowest[h][block],
-                       _mm512_sllv_epi16(words(1), _mm512_sub_epi16(words(16), w)));
-  }
   const __mmask64 odd = _mm512_test_epi8_mask(ordered, bytes(1));
   std::memcpy(io.odd + block, &odd, 8);
   return misfits;
 }
 
-// Low bits and the first coefficient of one block.
-template <int kTiles>
-HWY_INLINE void read_rest(const Form& form, int block, bool nothing, UnpackBuffers& io) {
+// What lies apart from the tiles' bytes, of one block.
+HWY_INLINE void read_rest(const Form& form, int block, UnpackBuffers& io) {
   const std::uint8_t* in = io.bytes + block * form.bytes;
-  const std::uint64_t header = get64(in);
-  const int low_dc = form.header_bits() % 8;
-  const std::uint8_t* at = in + io.begin[block][15] + (io.width[block][15] >> 1);
-  std::uint64_t tail = get64(at);
-  std::uint64_t dc = header >> (12 + 2 * kTiles) & ((std::uint64_t{1} << (form.dc - low_dc)) - 1);
-  if (low_dc != 0) {
-    dc = dc << 4 | (tail & 15);
+  const std::uint8_t* at = in + io.end[block][15];
+  std::uint64_t header = get64(in), tail = get64(at);
+  if (form.header_bits() % 8 != 0) {
+    header = header << 4 >> 4 | tail << 60;
     tail = tail >> 4 | static_cast<std::uint64_t>(at[8]) << 60;
   }
-  const std::uint64_t low = _pdep_u64(tail, _pdep_u64(io.odd[block], kNibbles) * 15);
-  io.low_bits[block] = low;
-  const std::uint32_t q = header & 1023;
-  const int width = io.width[block][0], odd = width % 2;
-  std::uint64_t code = get64(in + io.begin[block][0]) & ((std::uint64_t{1} << (width - odd)) - 1);
-  code = odd != 0 ? code << 1 | (low & 1) : code;
-  const auto number = static_cast<std::int32_t>(sign_extended(dc << width | code, width + form.dc));
-  const float step = step_of(static_cast<int>(q)) * (width > io.given[block][0] ? 0.5f : 1.0f);
-  io.step[block] = q << kStepShift;
-  io.first[block] = nothing || q < kLeastStep || q >= kNoStep ? float_of(kQuietNan)
-                                                              : static_cast<float>(number) * step;
+  io.header[block] = header;
+  std::memcpy(io.code + block, in + form.header_bits() / 8, 4);
+  io.low_bits[block] = _pdep_u64(tail, _pdep_u64(io.odd[block], kNibbles) * 15);
+}
+
+// Steps and first coefficients of 16 blocks; NaN where nothing can be read.
+template <int kTiles>
+HWY_INLINE void read_first(const Form& form, int block, __mmask16 nothing, UnpackBuffers& io) {
+  const auto ints = [](int value) TUCKFOLD_VBMI_ATTR { return _mm512_set1_epi32(value); };
+  const auto joined = [](__m512i low, __m512i high) TUCKFOLD_VBMI_ATTR {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(low)),
+                              _mm512_cvtepi64_epi32(high), 1);
+  };
+  const auto low_bytes = [](const std::uint16_t* from) TUCKFOLD_VBMI_ATTR {
+    return _mm512_cvtepu8_epi32(
+        _mm256_cvtepi16_epi8(_mm256_load_si256(reinterpret_cast<const __m256i*>(from))));
+  };
+  const __m512i header[2] = {_mm512_load_si512(io.header + block),
+                             _mm512_load_si512(io.header + block + 8)};
+  const __m512i q = _mm512_and_si512(joined(header[0], header[1]), ints(1023));
+  const int low_dc = form.header_bits() % 8;
+  __m512i dc = _mm512_and_si512(joined(_mm512_srli_epi64(header[0], 12 + 2 * kTiles),
+                                       _mm512_srli_epi64(header[1], 12 + 2 * kTiles)),
+                                ints((1 << (form.dc - low_dc)) - 1));
+  if (low_dc != 0) {
+    dc = _mm512_or_si512(_mm512_slli_epi32(dc, 4), joined(_mm512_srli_epi64(header[0], 60),
+                                                          _mm512_srli_epi64(header[1], 60)));
+  }
+  const __m512i width = low_bytes(io.first_width + block);
+  const __m512i odd = _mm512_and_si512(width, ints(1));
+  const __m512i even_bits = _mm512_sllv_epi32(ints(-1), _mm512_sub_epi32(width, odd));
+  const __m512i low =
+      joined(_mm512_load_si512(io.low_bits + block), _mm512_load_si512(io.low_bits + block + 8));
+  const __m512i code = _mm512_or_si512(
+      _mm512_sllv_epi32(_mm512_andnot_si512(even_bits, _mm512_load_si512(io.code + block)), odd),
+      _mm512_and_si512(low, odd));
+  const __m512i shift = _mm512_sub_epi32(ints(32 - form.dc), width);
+  const __m512i number = _mm512_srav_epi32(
+      _mm512_sllv_epi32(_mm512_or_si512(_mm512_sllv_epi32(dc, width), code), shift), shift);
+  const __m512i step_bits = _mm512_slli_epi32(q, kStepShift);
+  const __m512 step = _mm512_castsi512_ps(step_bits);
+  const __mmask16 halved = _mm512_cmpgt_epi32_mask(width, low_bytes(io.first_given + block));
+  const __mmask16 none = nothing | _mm512_cmplt_epi32_mask(q, ints(kLeastStep)) |
+                         _mm512_cmpge_epi32_mask(q, ints(kNoStep));
+  const __m512 first = _mm512_mul_ps(_mm512_cvtepi32_ps(number),
+                                     _mm512_mask_mul_ps(step, halved, step, _mm512_set1_ps(0.5f)));
+  _mm512_store_ps(io.first + block,
+                  _mm512_mask_mov_ps(first, none, _mm512_set1_ps(float_of(kQuietNan))));
+  _mm512_store_si512(io.step + block, step_bits);
 }
 
 // A block's codes at the top of a word, followed by a bit for the half that is added, the sign bit
 // turned; by columns of tiles: a vector has two.
-HWY_INLINE void read_words(const Form& form, const UnpackBuffers& from, int block, __m512i* words) {
+HWY_INLINE void read_words(const Form& form, const UnpackBuffers& from, int block,
+                           std::uint16_t* words) {
   struct alignas(64) Tables {
     std::uint8_t tile[2][64];  // of a byte
     std::uint8_t word[2][64];  // of a word, in its lower byte
     std::uint8_t next[64];     // bytes of a tile
     std::uint16_t value[32];   // the place of a value in its tile, twice
-    std::uint8_t expand[64];   // each word of a tile: the tile's
   };
   alignas(64) static constexpr Tables kTables = [] {
     Tables tables{};
@@ -157,7 +186,6 @@ HWY_INLINE void read_words(const Form& form, const UnpackBuffers& from, int bloc
         tables.word[h][i] = i % 2 == 0 ? kTileAt[8 * h + i / 8] : 0x80;
       }
       tables.next[i] = static_cast<std::uint8_t>(i % 8);
-      tables.expand[i] = static_cast<std::uint8_t>(i / 8 * 2 + i % 2);
     }
     for (int i = 0; i < 32; ++i) tables.value[i] = static_cast<std::uint16_t>(i % 4 * 0x0101);
     return tables;
@@ -168,23 +196,23 @@ HWY_INLINE void read_words(const Form& form, const UnpackBuffers& from, int bloc
   };
   const __m512i bytes = _mm512_loadu_si512(from.bytes + block * form.bytes);
   const __m512i begin = four_times(from.begin[block]);
-  const __m512i even = _mm512_and_si512(four_times(from.width[block]), _mm512_set1_epi8(~1));
+  const __m512i width = four_times(from.width[block]);
   for (int h = 0; h < 2; ++h) {
     // A tile's bytes to 64 bits, its values' to 16 each.
     const __m512i at =
         _mm512_add_epi8(_mm512_shuffle_epi8(begin, load(kTables.tile[h])), load(kTables.next));
-    const __m512i widths = _mm512_shuffle_epi8(even, load(kTables.word[h]));
-    const __m512i bits = _mm512_add_epi16(_mm512_mullo_epi16(widths, load(kTables.value)),
-                                          _mm512_set1_epi16(0x0800));
+    const __m512i widths = _mm512_shuffle_epi8(width, load(kTables.word[h]));
+    const __m512i even = _mm512_and_si512(widths, _mm512_set1_epi16(~1));
+    const __m512i bits =
+        _mm512_add_epi16(_mm512_mullo_epi16(even, load(kTables.value)), _mm512_set1_epi16(0x0800));
     const __m512i codes = _mm512_multishift_epi64_epi8(bits, _mm512_permutexvar_epi8(at, bytes));
-    const __m512i top = _mm512_sllv_epi16(codes, _mm512_sub_epi16(_mm512_set1_epi16(16), widths));
-    const __m512i lowest =
-        _mm512_shuffle_epi8(four_times(from.lowest[h][block]), load(kTables.expand));
-    constexpr int kXor = 0x96;
-    const __m512i whole = _mm512_ternarylogic_epi32(top, _mm512_srli_epi16(lowest, 1),
-                                                    _mm512_set1_epi16(-0x8000), kXor);
+    const __m512i top = _mm512_sllv_epi16(codes, _mm512_sub_epi16(_mm512_set1_epi16(16), even));
+    const __m512i sign = _mm512_set1_epi16(-0x8000), half = _mm512_srlv_epi16(sign, widths);
+    constexpr int kWithSign = 0x1e;  // sign ? ~top : top ^ half; of width 0 nothing is left
+    const __m512i whole = _mm512_ternarylogic_epi32(top, half, sign, kWithSign);
+    const __m512i lowest = _mm512_add_epi16(half, half);
     const auto low = static_cast<__mmask32>(from.low_bits[block] >> (32 * h));
-    words[h] = _mm512_mask_add_epi16(whole, low, whole, lowest);
+    _mm512_store_si512(words + 32 * h, _mm512_mask_add_epi16(whole, low, whole, lowest));
   }
 }
 
@@ -197,39 +225,21 @@ HWY_INLINE __m512 scale_of(const UnpackBuffers& from, int block) {
                        _mm512_set1_epi32(static_cast<int>(from.step[block] - (16u << 23)))));
 }
 
-// Two blocks back to values.
-template <bool kStream, bool kPlain>
-HWY_INLINE void restore_two(const Params& p, const UnpackBuffers& from, int block, float* left,
-                            float* right, std::int64_t row) {
-  // Halves of eight lanes: block 0's rows of a column, block 1's.
-  alignas(64) static constexpr auto kTileOfHalves = [] {
-    std::array<std::array<std::int32_t, 16>, 4> table{};
-    for (int j = 0; j < 4; ++j) {
-      for (int i = 0; i < 16; ++i) table[j][i] = kTileAt[j * 4 + i % 8 / 2] + i / 8 * 16;
-    }
-    return table;
-  }();
-  alignas(64) static constexpr auto kScaleOfHalves = [] {
-    std::array<std::array<float, 16>, 8> table{};
-    for (int v = 0; v < 8; ++v) {
-      for (int i = 0; i < 16; ++i) table[v][i] = kScale[i % 8 * 8 + v];
-    }
-    return table;
-  }();
-  const DF d;
-  __m512i a[2], b[2];
-  read_words(p.form, from, block, a);
-  read_words(p.form, from, block + 1, b);
+// The first pass back of two blocks.
+HWY_INLINE void restore_along(const UnpackBuffers& from, const std::uint16_t (*words)[64],
+                              int block, float (*half)[16]) {
   const __m512 scale_a = scale_of(from, block), scale_b = scale_of(from, block + 1);
   // 2^23 and a word without sign, as bits of an f32.
   const __m512i upper = _mm512_set1_epi32(0x4b000000), lower = _mm512_set1_epi32(0xffff);
   const __m512 zero_point = _mm512_set1_ps(0x1p23f + 0x1p15f);
   V x[8], y[8];
   for (int j = 0; j < 4; ++j) {
-    const __m512i two = j % 2 == 0 ? _mm512_shuffle_i64x2(a[j / 2], b[j / 2], 0x44)
-                                   : _mm512_shuffle_i64x2(a[j / 2], b[j / 2], 0xEE);
+    const __m512i two = _mm512_inserti64x4(
+        _mm512_castsi256_si512(
+            _mm256_load_si256(reinterpret_cast<const __m256i*>(words[0] + 16 * j))),
+        _mm256_load_si256(reinterpret_cast<const __m256i*>(words[1] + 16 * j)), 1);
     const __m512 scale =
-        _mm512_permutex2var_ps(scale_a, _mm512_load_si512(kTileOfHalves[j].data()), scale_b);
+        _mm512_permutex2var_ps(scale_a, _mm512_load_si512(kTileOfLane[j].data()), scale_b);
     const __m512i bits[2] = {
         _mm512_ternarylogic_epi32(two, lower, upper, 0xEA),  // (two & lower) | upper
         _mm512_or_si512(_mm512_srli_epi32(two, 16), upper)};
@@ -240,19 +250,20 @@ HWY_INLINE void restore_two(const Params& p, const UnpackBuffers& from, int bloc
         z = _mm512_mask_mov_ps(z, 0x0001, _mm512_set1_ps(from.first[block]));
         z = _mm512_mask_mov_ps(z, 0x0100, _mm512_set1_ps(from.first[block + 1]));
       }
-      y[2 * j + i] = V{_mm512_mul_ps(z, _mm512_load_ps(kScaleOfHalves[2 * j + i].data()))};
+      y[2 * j + i] = V{_mm512_mul_ps(z, _mm512_load_ps(kScaleOfColumn[2 * j + i].data()))};
     }
   }
   inverse_pass(y, x);
-  __m512 t[8];
-  transpose_quarters(x, t);
-  const __m512i even = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
-  const __m512i odd = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
-  for (int i = 0; i < 4; ++i) {
-    const __m512d low = _mm512_castps_pd(t[i]), high = _mm512_castps_pd(t[i + 4]);
-    y[i] = V{_mm512_castpd_ps(_mm512_permutex2var_pd(low, even, high))};
-    y[i + 4] = V{_mm512_castpd_ps(_mm512_permutex2var_pd(low, odd, high))};
-  }
+  store_squares(x, half);
+}
+
+// The second, to values.
+template <bool kStream, bool kPlain>
+HWY_INLINE void restore_down(const Params& p, const float (*half)[16], float* left, float* right,
+                             std::int64_t row) {
+  const DF d;
+  V x[8], y[8];
+  load_transposed(half, y);
   inverse_pass(y, x);
   const V shift = hn::Set(d, p.offset);
   for (int r = 0; r < 8; ++r) {
@@ -272,35 +283,49 @@ HWY_INLINE void restore_two(const Params& p, const UnpackBuffers& from, int bloc
 template <int kTiles>
 TUCKFOLD_VBMI_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream,
                                                   const std::uint8_t* in, const Batch<float>& out) {
-  const Form& form = p.form;
+  const Form form = p.form;  // a copy: what is written might else be it
   UnpackBuffers buffers;
-  // The next batch's bytes, most likely.
-  for (int i = 0; i < out.count * form.bytes; i += 64) {
-    __builtin_prefetch(in + out.count * form.bytes + i, 0, 2);
-  }
-  std::memcpy(buffers.bytes, in, static_cast<std::size_t>(out.count * form.bytes));
+  // The bytes of the batch after the next, most likely.
+  const int size = out.count * form.bytes;
+  for (int i = 0; i < size; i += 64) __builtin_prefetch(in + 2 * size + i, 0, 2);
+  std::memcpy(buffers.bytes, in, static_cast<std::size_t>(size));
   const int count = (out.count + 3) / 4 * 4;
-  std::memset(buffers.bytes + out.count * form.bytes, 0,
-              static_cast<std::size_t>((count - out.count) * form.bytes));
+  std::memset(buffers.bytes + size, 0, static_cast<std::size_t>((count - out.count) * form.bytes));
   unsigned misfits = 0;
   for (int b = 0; b < count; b += 4) misfits |= read_widths<kTiles>(form, b, buffers) << b;
-  for (int b = 0; b < count; ++b) {
-    read_rest<kTiles>(form, b, (misfits >> b & 1) != 0, buffers);
+  for (int b = 0; b < count; ++b) read_rest(form, b, buffers);
+  for (int b = 0; b < count; b += 16) {
+    read_first<kTiles>(form, b, static_cast<__mmask16>(misfits >> b), buffers);
   }
-  for (int b = 0; b < out.count; b += 2) {
+  // Three steps, each of them one behind the one before: a block's results wait for each other in a
+  // long chain, so that several blocks must be under way.
+  alignas(64) std::uint16_t words[2][2][64];
+  alignas(64) float half[2][8][16];
+  const bool plain = p.offset == 0 && !p.clamp;
+  const int pairs = (out.count + 1) / 2;
+  for (int i = 0; i < pairs + 2; ++i) {
+    if (i < pairs) {
+      read_words(form, buffers, 2 * i, words[i % 2][0]);
+      read_words(form, buffers, 2 * i + 1, words[i % 2][1]);
+    }
+    if (i > 0 && i <= pairs) {
+      restore_along(buffers, words[(i + 1) % 2], 2 * i - 2, half[(i + 1) % 2]);
+    }
+    if (i < 2) continue;
+    const float(*done)[16] = half[i % 2];
+    const int b = 2 * i - 4;
     float* left = out.at[b];
     float* right = b + 1 < out.count ? out.at[b + 1] : nullptr;
-    const bool line =
-        right == left + 8 && reinterpret_cast<std::uintptr_t>(left) % 64 == 0 && out.row % 16 == 0;
-    const bool plain = p.offset == 0 && !p.clamp, whole = stream && line;
+    const bool whole = stream && right == left + 8 && out.row % 16 == 0 &&
+                       reinterpret_cast<std::uintptr_t>(left) % 64 == 0;
     if (plain && whole) {
-      restore_two<true, true>(p, buffers, b, left, right, out.row);
+      restore_down<true, true>(p, done, left, right, out.row);
     } else if (plain) {
-      restore_two<false, true>(p, buffers, b, left, right, out.row);
+      restore_down<false, true>(p, done, left, right, out.row);
     } else if (whole) {
-      restore_two<true, false>(p, buffers, b, left, right, out.row);
+      restore_down<true, false>(p, done, left, right, out.row);
     } else {
-      restore_two<false, false>(p, buffers, b, left, right, out.row);
+      restore_down<false, false>(p, done, left, right, out.row);
     }
   }
 }

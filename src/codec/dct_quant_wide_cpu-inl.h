@@ -10,6 +10,7 @@
 
 #include <hwy/highway.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -46,6 +47,23 @@ HWY_INLINE std::uint64_t get64(const std::uint8_t* from) {
 }
 
 HWY_INLINE void put64(std::uint8_t* to, std::uint64_t value) { std::memcpy(to, &value, 8); }
+
+// Where a vector has a column of two blocks: which tile of columns 2j, 2j + 1 a lane belongs to, 16
+// more in the second block; and kScale of column v.
+alignas(64) constexpr auto kTileOfLane = [] {
+  std::array<std::array<std::int32_t, 16>, 4> table{};
+  for (int j = 0; j < 4; ++j) {
+    for (int i = 0; i < 16; ++i) table[j][i] = kTileAt[j * 4 + i % 8 / 2] + i / 8 * 16;
+  }
+  return table;
+}();
+alignas(64) constexpr auto kScaleOfColumn = [] {
+  std::array<std::array<float, 16>, 8> table{};
+  for (int v = 0; v < 8; ++v) {
+    for (int i = 0; i < 16; ++i) table[v][i] = kScale[i % 8 * 8 + v];
+  }
+  return table;
+}();
 
 // ---- transform ----------------------------------------------------------------------------------
 
@@ -88,9 +106,10 @@ HWY_INLINE void inverse_pass(const V* y, V* x) {
   }
 }
 
-// Eight vectors, each two rows of four lanes' quarters, transposed within quarters: what remains is
-// to bring the quarters of `out[i]` and `out[i + 4]` together.
-HWY_INLINE void transpose_quarters(const V* in, __m512* out) {
+// Eight vectors have a row, or a column, of two blocks; the next pass needs them transposed. Within
+// squares of four that is done before they are stored, and the squares change places when they are
+// loaded: passes of different blocks can then be under way together.
+HWY_INLINE void store_squares(const V* in, float (*squares)[16]) {
   __m512 t[8];
   for (int i = 0; i < 4; ++i) {
     t[2 * i] = _mm512_unpacklo_ps(in[2 * i].raw, in[2 * i + 1].raw);
@@ -100,9 +119,19 @@ HWY_INLINE void transpose_quarters(const V* in, __m512* out) {
     for (int i = 0; i < 2; ++i) {
       const __m512d a = _mm512_castps_pd(t[4 * half + i]),
                     b = _mm512_castps_pd(t[4 * half + 2 + i]);
-      out[4 * half + 2 * i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
-      out[4 * half + 2 * i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+      _mm512_store_pd(squares[4 * half + 2 * i], _mm512_unpacklo_pd(a, b));
+      _mm512_store_pd(squares[4 * half + 2 * i + 1], _mm512_unpackhi_pd(a, b));
     }
+  }
+}
+
+HWY_INLINE void load_transposed(const float (*squares)[16], V* out) {
+  const __m512i upper = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
+  const __m512i lower = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+  for (int i = 0; i < 4; ++i) {
+    const __m512d above = _mm512_load_pd(squares[i]), below = _mm512_load_pd(squares[i + 4]);
+    out[i] = V{_mm512_castpd_ps(_mm512_permutex2var_pd(above, upper, below))};
+    out[i + 4] = V{_mm512_castpd_ps(_mm512_permutex2var_pd(above, lower, below))};
   }
 }
 
