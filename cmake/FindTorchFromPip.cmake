@@ -17,7 +17,8 @@ spec = importlib.util.find_spec("torch")
 if spec and spec.origin:
     print(pathlib.Path(spec.origin).parent.as_posix(), importlib.metadata.version("torch"), sep=";")
 ]])
-execute_process(COMMAND ${TUCKFOLD_TORCH_PYTHON} -c "${script}" RESULT_VARIABLE status
+# -I leaves the isolation that pip builds in, and sees what is installed.
+execute_process(COMMAND ${TUCKFOLD_TORCH_PYTHON} -I -c "${script}" RESULT_VARIABLE status
                 OUTPUT_VARIABLE found ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(NOT EXISTS ${TUCKFOLD_TORCH_PYTHON})
   set(TorchFromPip_REASON "no ${TUCKFOLD_TORCH_PYTHON} (TUCKFOLD_TORCH_PYTHON names it)")

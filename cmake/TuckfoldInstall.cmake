@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tuckfold)
 
-install(TARGETS tuckfold EXPORT tuckfold)
+install(TARGETS tuckfold tuckfold_c EXPORT tuckfold)
 install(DIRECTORY include/tuckfold DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET tuckfold_cli)
   install(TARGETS tuckfold_cli)

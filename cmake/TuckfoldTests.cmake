@@ -26,6 +26,25 @@ if(TARGET tuckfold_cli AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/tests/cli/run.py)
   tuckfold_test(cli ${Python3_EXECUTABLE} tests/cli/run.py $<TARGET_FILE:tuckfold_cli>)
 endif()
 
+# The C API by a C compiler, as strict as it goes, and nothing else exported.
+enable_language(C)
+add_executable(tuckfold_example_c examples/pack.c)
+set_target_properties(tuckfold_example_c PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON
+                                                    C_EXTENSIONS OFF)
+target_compile_options(tuckfold_example_c PRIVATE -Wall -Wextra -Wpedantic -Werror)
+target_link_libraries(tuckfold_example_c PRIVATE tuckfold_c)
+tuckfold_test(example_c $<TARGET_FILE:tuckfold_example_c>)
+tuckfold_test(exports_c ${Python3_EXECUTABLE} tools/check_exports.py $<TARGET_FILE:tuckfold_c>
+              --header include/tuckfold/tuckfold.h)
+
+# The one file of the tests that includes all of a tensor: torch's headers take a while.
+if(TARGET Torch::FromPip)
+  add_executable(tuckfold_example_torch examples/pack_tensor.cc)
+  tuckfold_compile(tuckfold_example_torch)
+  target_link_libraries(tuckfold_example_torch PRIVATE tuckfold Torch::FromPip)
+  tuckfold_test(example_torch $<TARGET_FILE:tuckfold_example_torch>)
+endif()
+
 # An outside project would have to be built with the same sanitizer; it tests the installation only.
 if(NOT TUCKFOLD_SANITIZE)
   tuckfold_test(consumer ${CMAKE_COMMAND} -D build=${CMAKE_CURRENT_BINARY_DIR}

@@ -8,6 +8,7 @@
                                  for its activations the first time (installs torch)
   ./dev bench bounded            against SZ3 and SZx on real data
   ./dev bench torch              against PyTorch's ways to the same values (installs torch)
+  ./dev bench op                 what calling an operator of torch costs (installs torch)
   ./dev bench peers              against zfp on real data; SZ3 and SZx where TUCKFOLD_SZ3 and
                                  TUCKFOLD_SZX name their libraries
   ./dev bench --quick …          small arrays and few rounds, into a folder of its own
@@ -24,6 +25,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench_op import op
 from bench_quality import bounded, dct_quant
 from bench_record import ROOT, Figure, Record, figure_table, first_line, geometric_mean
 from bench_run import (
@@ -211,6 +213,7 @@ EXPERIMENTS = {
     "dct_quant": dct_quant,
     "bounded": bounded,
     "torch": torch,
+    "op": op,
     "peers": peers,
 }
 DEFAULT = ["dct_chop", "block_quant", "peers"]

@@ -14,7 +14,8 @@ LAYERS = [
     ["codec", "structured"],
     ["container", "compiler/ir"],
     ["compiler", "planner"],
-    ["runtime", "torch", "capi", "cli"],
+    ["capi"],
+    ["runtime", "torch", "cli"],
 ]
 # The module that implements a public header stands for it.
 PUBLIC = {

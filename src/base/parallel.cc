@@ -150,6 +150,7 @@ constinit Pool g_pool;
 [[maybe_unused]] const int g_after_fork =
     pthread_atfork(nullptr, nullptr, [] { new (&g_pool) Pool; });
 thread_local bool t_inside = false;
+thread_local Executor t_executor{};
 
 }  // namespace
 
@@ -160,10 +161,25 @@ int thread_count(int requested) {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
+UseExecutor::UseExecutor(const Executor& executor) : before_(t_executor) { t_executor = executor; }
+UseExecutor::~UseExecutor() { t_executor = before_; }
+
 void detail::parallel_ranges(std::int64_t parts, int threads, RangeFn run, void* context) {
   const int ranges = static_cast<int>(std::min<std::int64_t>(parts, threads));
   const Job job{run, context, parts, std::max(ranges, 1)};
   if (parts <= 0) return;
+  if (ranges > 1 && !t_inside && t_executor.run != nullptr) {
+    const auto body = [](void* of, std::int64_t begin, std::int64_t end) {
+      const FpEnv env;
+      const Job& whole = *static_cast<const Job*>(of);
+      whole.run(whole.context, begin, end);
+    };
+    t_inside = true;
+    Job whole = job;
+    t_executor.run(t_executor.data, parts, ranges, body, &whole);
+    t_inside = false;
+    return;
+  }
   if (ranges > 1 && !t_inside) {
     t_inside = true;
     const bool done = g_pool.try_run(job);

@@ -15,6 +15,26 @@ using RangeFn = void (*)(void* context, std::int64_t begin, std::int64_t end) no
 void parallel_ranges(std::int64_t parts, int threads, RangeFn run, void* context);
 }  // namespace detail
 
+// Threads of a caller's in place of the pool: run(data, parts, threads, body, context) calls body
+// over ranges that cover 0..parts once and returns when all are done.
+struct Executor {
+  void (*run)(void* data, std::int64_t parts, std::int32_t threads,
+              void (*body)(void* context, std::int64_t begin, std::int64_t end), void* context);
+  void* data;
+};
+
+// Loops that this thread starts while it lives run on the executor, if that has a run.
+class UseExecutor {
+ public:
+  explicit UseExecutor(const Executor& executor);
+  ~UseExecutor();
+  UseExecutor(const UseExecutor&) = delete;
+  UseExecutor& operator=(const UseExecutor&) = delete;
+
+ private:
+  Executor before_;
+};
+
 // Calls body(begin, end) over ranges that together cover 0..parts once, on at most `threads`
 // threads, the caller's among them; returns when all are done. Each call runs under FpEnv. A body
 // must not throw. A loop inside a loop, or beside one that another thread runs, runs on its caller

@@ -196,5 +196,28 @@ TEST(Parallel, ThreadCountIsWhatWasAskedOrEveryCore) {
   EXPECT_LE(thread_count(1 << 30), 256);
 }
 
+TEST(Parallel, AnExecutorRunsTheLoopsOfItsThreadWhileItIsInUse) {
+  std::int64_t calls = 0;
+  const Executor counting{[](void* data, std::int64_t parts, std::int32_t threads,
+                             void (*body)(void*, std::int64_t, std::int64_t), void* context) {
+                            ++*static_cast<std::int64_t*>(data);
+                            EXPECT_EQ(threads, 2);
+                            body(context, parts / 3, parts);
+                            body(context, 0, parts / 3);
+                          },
+                          &calls};
+  {
+    const UseExecutor on(counting);
+    EXPECT_TRUE(sums_right(1000, 2));
+    EXPECT_TRUE(sums_right(1000, 1));  // nothing to share
+    EXPECT_EQ(calls, 1);
+    const UseExecutor off({});
+    EXPECT_TRUE(sums_right(1000, 2));
+    EXPECT_EQ(calls, 1);
+  }
+  EXPECT_TRUE(sums_right(1000, 2));
+  EXPECT_EQ(calls, 1);
+}
+
 }  // namespace
 }  // namespace tuckfold

@@ -82,6 +82,21 @@ def test_quick_run_writes_a_complete_record(tmp_path: Path) -> None:
     assert "PASS" in done.stdout or "BELOW" in done.stdout
 
 
+def test_quick_run_of_op_judges_the_operators(tmp_path: Path) -> None:
+    library = ROOT / "build/release/python/libtuckfold_torch.so"
+    if not library.exists():
+        pytest.skip(f"no {library}; run ./dev test, which installs torch")
+    command = [sys.executable, ROOT / "tools/bench.py", "op", "--quick", "--json-dir", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "op_cpu.json").read_text())
+    assert record["torch"]
+    judged = [figure["call"] for figure in record["figures"] if "floor" in figure]
+    functions = ["tuckfold.torch.pack", "tuckfold.torch.unpack"]
+    assert judged == ["ops.pack", "ops.unpack", "ops.unpack_into", *functions]
+    assert all(row["call_s"] > 0 and row["clone_s"] > 0 for row in record["rows"])
+
+
 def test_an_unknown_experiment_is_named(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     monkeypatch.setattr(sys, "argv", ["bench.py", "dct"])
     with pytest.raises(SystemExit) as stop:

@@ -1,0 +1,33 @@
+# What the Python package is made of besides Python: libtuckfold_c.so, where there is a torch the
+# operators, and the libraries that a user's machine may lack, all in one folder.
+if(TARGET Torch::FromPip)
+  # One binary serves many versions of torch, so it takes headers of the stable ABI and the name of
+  # libtorch_cpu, nothing else. torch is loaded before it, and so found without a path.
+  get_target_property(torch_include Torch::FromPip INTERFACE_INCLUDE_DIRECTORIES)
+  get_target_property(torch_library Torch::FromPip IMPORTED_LOCATION)
+  add_library(tuckfold_torch MODULE src/torch/ops.cc)
+  tuckfold_compile(tuckfold_torch)
+  target_compile_definitions(tuckfold_torch PRIVATE TORCH_TARGET_VERSION=0x020a000000000000)
+  target_include_directories(tuckfold_torch PRIVATE include)
+  target_include_directories(tuckfold_torch SYSTEM PRIVATE ${torch_include})
+  target_link_libraries(tuckfold_torch PRIVATE tuckfold_c)
+  target_link_options(tuckfold_torch PRIVATE LINKER:--no-as-needed,${torch_library},--as-needed
+                                             LINKER:--allow-shlib-undefined)
+  set_target_properties(tuckfold_torch PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python
+                                                  BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN)
+endif()
+
+add_custom_target(tuckfold_python DEPENDS tuckfold_c $<TARGET_NAME_IF_EXISTS:tuckfold_torch>)
+
+if(SKBUILD)
+  foreach(target tuckfold_c tuckfold_torch)
+    if(TARGET ${target})
+      install(TARGETS ${target} LIBRARY DESTINATION . COMPONENT python)
+    endif()
+  endforeach()
+  # Debian's static archives are not position independent, so its shared ones go along.
+  foreach(target hwy::hwy fmt::fmt zstd::libzstd_shared)
+    install(FILES $<TARGET_FILE:${target}> RENAME $<TARGET_SONAME_FILE_NAME:${target}>
+            DESTINATION . COMPONENT python)
+  endforeach()
+endif()

@@ -1,0 +1,157 @@
+/* Tuckfold's C API: tensors into fewer bytes and back, for C and for whatever calls C.
+ *
+ *   const int64_t shape[] = {64, 3, 256, 256};
+ *   tuckfold_tensor images = {.data = pixels, .dtype = TUCKFOLD_F32, .rank = 4, .shape = shape};
+ *   tuckfold_spec* spec;
+ *   tuckfold_layout fit;
+ *   size_t bytes;
+ *   if (tuckfold_spec_parse("dct_chop(keep=4)", &spec) != TUCKFOLD_OK ||
+ *       tuckfold_layout_of(spec, images.dtype, images.rank, shape, &fit) != TUCKFOLD_OK) {
+ *     return puts(tuckfold_last_error());
+ *   }
+ *   void* packed = malloc(fit.max_bytes);
+ *   tuckfold_pack(spec, &images, packed, fit.max_bytes, NULL, &bytes);
+ *   tuckfold_unpack(spec, packed, bytes, &images, NULL);
+ *   tuckfold_spec_free(spec);
+ *
+ * The rules are those of tuckfold/codec.h. Functions return a status, never throw and never print;
+ * all may be called from any thread, and a spec may be used by several at once.
+ */
+#ifndef TUCKFOLD_TUCKFOLD_H_
+#define TUCKFOLD_TUCKFOLD_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TUCKFOLD_C_API __attribute__((visibility("default")))
+
+/* ---- what went wrong: the exit codes of the command line tool -------------------------------- */
+
+enum {
+  TUCKFOLD_OK = 0,
+  TUCKFOLD_INVALID_ARGUMENT = 2, /* the call cannot be satisfied */
+  TUCKFOLD_CORRUPT_DATA = 3,     /* bytes truncated, sizes that do not fit */
+  TUCKFOLD_UNSUPPORTED = 4,      /* valid, but not here */
+  TUCKFOLD_IO = 5,               /* the system refused, memory included */
+  TUCKFOLD_INTERNAL = 70         /* a bug of ours */
+};
+typedef int32_t tuckfold_status;
+
+/* Of the last call of this thread that failed: its message and its status. Success changes neither.
+   The message stays until the next failure; before the first it is empty, with TUCKFOLD_OK. */
+TUCKFOLD_C_API const char* tuckfold_last_error(void);
+TUCKFOLD_C_API tuckfold_status tuckfold_last_status(void);
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+enum {
+  TUCKFOLD_F32 = 0,
+  TUCKFOLD_F16 = 1,
+  TUCKFOLD_BF16 = 2,
+  TUCKFOLD_F64 = 3,
+  TUCKFOLD_U8 = 4,
+  TUCKFOLD_I32 = 5,
+  TUCKFOLD_I64 = 6
+};
+enum { TUCKFOLD_CPU = 0, TUCKFOLD_CUDA = 1 };
+enum { TUCKFOLD_MAX_RANK = 64 };
+
+/* Where a tensor lies and how to walk it. */
+typedef struct tuckfold_tensor {
+  void* data;             /* only read by tuckfold_pack */
+  int32_t dtype;          /* TUCKFOLD_F32 … */
+  int32_t rank;           /* 0 … TUCKFOLD_MAX_RANK */
+  const int64_t* shape;   /* of rank axes; may be NULL for rank 0 */
+  const int64_t* strides; /* in elements, zero and negative ones too; NULL: row-major */
+  int32_t device;         /* TUCKFOLD_CPU or TUCKFOLD_CUDA */
+} tuckfold_tensor;
+
+/* ---- naming a codec -------------------------------------------------------------------------- */
+
+/* A codec or a chain, parsed once and never changed. */
+typedef struct tuckfold_spec tuckfold_spec;
+
+TUCKFOLD_C_API tuckfold_status tuckfold_spec_parse(const char* text, tuckfold_spec** spec);
+TUCKFOLD_C_API void tuckfold_spec_free(tuckfold_spec* spec); /* NULL is allowed */
+
+/* The canonical text, as long as spec lives. Equal specs have equal texts. */
+TUCKFOLD_C_API const char* tuckfold_spec_text(const tuckfold_spec* spec);
+/* Its stages with every parameter, as long as spec lives:
+   [{"name": "dct_chop", "params": {"block": 8, "keep": 4, "shape": "square", …}}, …]. */
+TUCKFOLD_C_API const char* tuckfold_spec_json(const tuckfold_spec* spec);
+/* 1 where both name the same codec with the same parameters, else 0. */
+TUCKFOLD_C_API int32_t tuckfold_spec_equal(const tuckfold_spec* a, const tuckfold_spec* b);
+
+/* Every codec of this build with its parameters, as a JSON array; stays for good. */
+TUCKFOLD_C_API const char* tuckfold_codecs_json(void);
+
+/* ---- packing --------------------------------------------------------------------------------- */
+
+/* What packing a tensor of some dtype and shape takes. */
+typedef struct tuckfold_layout {
+  size_t max_bytes;                 /* room that tuckfold_pack needs in its output */
+  size_t workspace_bytes;           /* scratch that packing and unpacking each need */
+  int32_t fixed;                    /* 1 where exactly max_bytes are always written, else 0 */
+  int32_t dtype;                    /* the packed bytes, max_bytes of them, seen as a tensor: */
+  int32_t rank;                     /*   row-major, */
+  int64_t shape[TUCKFOLD_MAX_RANK]; /* of this shape */
+} tuckfold_layout;
+
+TUCKFOLD_C_API tuckfold_status tuckfold_layout_of(const tuckfold_spec* spec, int32_t dtype,
+                                                  int32_t rank, const int64_t* shape,
+                                                  tuckfold_layout* layout);
+
+/* Calls body over ranges that together cover 0 … parts, and returns when all are done. */
+typedef void (*tuckfold_range_body)(void* context, int64_t begin, int64_t end);
+typedef void (*tuckfold_executor)(void* executor_data, int64_t parts, int32_t threads,
+                                  tuckfold_range_body body, void* context);
+
+/* How to run; all zeros but struct_bytes means the defaults, as does NULL in its place. */
+typedef struct tuckfold_options {
+  size_t struct_bytes; /* sizeof(tuckfold_options), so that fields can be added */
+  uint64_t seed;       /* for stochastic rounding; give each tensor its own */
+  int32_t threads;     /* 0: every core */
+  void* workspace;     /* of layout.workspace_bytes; NULL: allocated for the call */
+  size_t workspace_bytes;
+  tuckfold_executor executor; /* threads of the caller's; NULL: the library's own pool */
+  void* executor_data;
+} tuckfold_options;
+
+/* Writes the packed bytes to the front of out, and how many there are to *written. */
+TUCKFOLD_C_API tuckfold_status tuckfold_pack(const tuckfold_spec* spec, const tuckfold_tensor* in,
+                                             void* out, size_t out_bytes,
+                                             const tuckfold_options* options, size_t* written);
+
+/* Fills out, which has the dtype and shape of what was packed. */
+TUCKFOLD_C_API tuckfold_status tuckfold_unpack(const tuckfold_spec* spec, const void* packed,
+                                               size_t packed_bytes, const tuckfold_tensor* out,
+                                               const tuckfold_options* options);
+
+/* ---- dct_chop as matrix products, see tuckfold/portable.h ------------------------------------ */
+
+/* Of each tile A of tile_rows x tile_cols: Y = lhs · A · rhs, and back A' = back_lhs · Y ·
+   back_rhs. Y has kept_rows x kept_cols. */
+typedef struct tuckfold_matmul_sizes {
+  int64_t tiles, tile_rows, tile_cols, kept_rows, kept_cols;
+} tuckfold_matmul_sizes;
+
+/* Sizes for a plane of rows x cols, and where they are not NULL the four row-major matrices. */
+TUCKFOLD_C_API tuckfold_status tuckfold_matmul_form(const tuckfold_spec* spec, int64_t rows,
+                                                    int64_t cols, tuckfold_matmul_sizes* sizes,
+                                                    float* lhs, float* rhs, float* back_lhs,
+                                                    float* back_rhs);
+
+/* ---- which Tuckfold this is ------------------------------------------------------------------ */
+
+TUCKFOLD_C_API const char* tuckfold_version(void);    /* "0.1.0" */
+TUCKFOLD_C_API const char* tuckfold_cpu_target(void); /* the SIMD target in use, "avx3" … */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TUCKFOLD_TUCKFOLD_H_ */

@@ -1,0 +1,124 @@
+"""Arrays of numpy, and whatever numpy can look at without copying, as tensors of the C API.
+
+Imported when the first array arrives, since numpy takes longer to load than all the rest.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from tuckfold import _library as lib
+
+_NUMPY = {"f32": "<f4", "f16": "<f2", "f64": "<f8", "u8": "|u1", "i32": "<i4", "i64": "<i8"}
+_NAMES = {np.dtype(code): name for name, code in _NUMPY.items()}
+_DLPACK_HOST = (1, 3)  # CPU, and memory of the CPU that CUDA has pinned
+
+
+def dtype_name(what: str, dtype: Any) -> str:
+    """Our name of a dtype: of "f32", "float32", numpy.float32, ml_dtypes.bfloat16 …"""
+    if isinstance(dtype, str) and dtype in lib.DTYPES:
+        return dtype
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    name = "bf16" if str(found) == "bfloat16" else _NAMES.get(found)
+    if name is None:
+        hint = "; pack the array's view(numpy.uint8)" if found == np.bool_ else ""
+        shown = found if found is not None else repr(dtype)
+        raise ValueError(
+            f"[{what}] dtype must be one of {', '.join(lib.DTYPES)}, got {shown}{hint}"
+        )
+    return name
+
+
+def empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """An array to unpack to. numpy has no bf16: it is ml_dtypes' where that is installed, else the
+    bits as uint16."""
+    if dtype != "bf16":
+        return np.empty(shape, _NUMPY[dtype])
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError:
+        return np.empty(shape, np.uint16)
+    return np.empty(shape, bfloat16)
+
+
+def array_of(what: str, source: Any) -> np.ndarray:
+    """A numpy view of the source's own memory; what cannot be viewed is refused, never copied."""
+    if isinstance(source, np.ndarray):
+        return source
+    if hasattr(source, "__array_interface__"):
+        return np.asarray(source)
+    if hasattr(source, "__dlpack__"):
+        device, _ = source.__dlpack_device__()
+        if device not in _DLPACK_HOST:
+            raise NotImplementedError(
+                f"[{what}] the tensor is not in the memory of the CPU; copy it there first"
+            )
+        try:
+            return np.from_dlpack(source)
+        except (BufferError, RuntimeError, TypeError) as error:
+            raise ValueError(
+                f"[{what}] numpy cannot look at this {type(source).__name__}: {error}; bf16 can be "
+                'viewed as uint16, with dtype="bf16"'
+            ) from None
+    try:
+        return np.asarray(memoryview(source))
+    except TypeError:
+        raise TypeError(
+            f"[{what}] needs a numpy array, or what has __array_interface__, __dlpack__ or a "
+            f"buffer, got {type(source).__name__}; numpy.asarray makes one"
+        ) from None
+
+
+def bytes_of(what: str, source: Any) -> np.ndarray:
+    """Packed bytes in one piece, whatever they are kept in."""
+    array = array_of(what, source)
+    if not array.flags.c_contiguous:
+        raise ValueError(f"[{what}] packed bytes must lie side by side; copy them first")
+    return array.reshape(-1).view(np.uint8)
+
+
+class Tensor:
+    """A tensor of the C API, and the array whose memory it is."""
+
+    def __init__(self, what: str, array: np.ndarray, dtype: str) -> None:
+        width = lib.DTYPE_BYTES[dtype]
+        if array.dtype.itemsize != width:
+            raise ValueError(
+                f"[{what}] {dtype} has {width} bytes a value, but the array is of {array.dtype}"
+            )
+        if any(step % width for step in array.strides):
+            raise ValueError(
+                f"[{what}] strides must be whole elements of {width} bytes, got {array.strides} "
+                "bytes; copy the array first"
+            )
+        self.array = array
+        self.view = lib.Tensor(
+            data=array.ctypes.data,
+            dtype=lib.DTYPES.index(dtype),
+            rank=array.ndim,
+            shape=ctypes.cast(lib.axes(array.shape), ctypes.POINTER(ctypes.c_int64)),
+            strides=ctypes.cast(
+                lib.axes(tuple(step // width for step in array.strides)),
+                ctypes.POINTER(ctypes.c_int64),
+            ),
+        )
+
+
+def stored_dtype(what: str, array: np.ndarray, dtype: Any) -> str:
+    """The dtype of an array; a given one may only say that 16 bits are those of bf16."""
+    if dtype is None:
+        return dtype_name(what, array.dtype)
+    name = dtype_name(what, dtype)
+    if name == "bf16" and array.dtype in (np.uint16, np.int16):
+        return name
+    if dtype_name(what, array.dtype) != name:
+        raise ValueError(
+            f"[{what}] the array is of {array.dtype}, not {name}; dtype= is for bf16 in uint16"
+        )
+    return name

@@ -1,0 +1,144 @@
+"""libtuckfold_c.so and its functions, by ctypes, which releases the GIL during each call.
+
+The library lies beside this file; TUCKFOLD_LIBRARIES names another folder, for those who build it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_size_t, c_void_p
+from pathlib import Path
+from typing import Any
+
+from tuckfold._errors import error_of
+
+MAX_RANK = 64
+DTYPES = ("f32", "f16", "bf16", "f64", "u8", "i32", "i64")  # in the order of the C API's numbers
+DTYPE_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8, "u8": 1, "i32": 4, "i64": 8}
+
+
+def library_path(name: str) -> Path:
+    """Where a library of the package is."""
+    return Path(os.environ.get("TUCKFOLD_LIBRARIES") or Path(__file__).parent) / name
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", c_void_p),
+        ("dtype", c_int32),
+        ("rank", c_int32),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("device", c_int32),
+    ]
+
+
+class Layout(ctypes.Structure):
+    _fields_ = [
+        ("max_bytes", c_size_t),
+        ("workspace_bytes", c_size_t),
+        ("fixed", c_int32),
+        ("dtype", c_int32),
+        ("rank", c_int32),
+        ("shape", c_int64 * MAX_RANK),
+    ]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("seed", ctypes.c_uint64),
+        ("threads", c_int32),
+        ("workspace", c_void_p),
+        ("workspace_bytes", c_size_t),
+        ("executor", c_void_p),
+        ("executor_data", c_void_p),
+    ]
+
+
+class MatmulSizes(ctypes.Structure):
+    _fields_ = [
+        (name, c_int64) for name in ("tiles", "tile_rows", "tile_cols", "kept_rows", "kept_cols")
+    ]
+
+
+_FUNCTIONS = {
+    "last_error": (c_char_p, []),
+    "last_status": (c_int32, []),
+    "spec_parse": (c_int32, [c_char_p, POINTER(c_void_p)]),
+    "spec_free": (None, [c_void_p]),
+    "spec_text": (c_char_p, [c_void_p]),
+    "spec_json": (c_char_p, [c_void_p]),
+    "spec_equal": (c_int32, [c_void_p, c_void_p]),
+    "codecs_json": (c_char_p, []),
+    "layout_of": (c_int32, [c_void_p, c_int32, c_int32, POINTER(c_int64), POINTER(Layout)]),
+    "pack": (
+        c_int32,
+        [c_void_p, POINTER(Tensor), c_void_p, c_size_t, POINTER(Options), POINTER(c_size_t)],
+    ),
+    "unpack": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(Tensor), POINTER(Options)]),
+    "matmul_form": (
+        c_int32,
+        [c_void_p, c_int64, c_int64, POINTER(MatmulSizes), *[POINTER(c_float)] * 4],
+    ),
+    "version": (c_char_p, []),
+    "cpu_target": (c_char_p, []),
+}
+
+
+def _load() -> dict[str, Any]:
+    path = library_path("libtuckfold_c.so")
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(
+            f"tuckfold needs {path}, which does not load: {error}; install the package with "
+            "pip, or build it and set TUCKFOLD_LIBRARIES to its folder"
+        ) from error
+    functions = {}
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(library, f"tuckfold_{name}")
+        function.restype, function.argtypes = result, arguments
+        functions[name] = function
+    return functions
+
+
+_c = _load()
+last_error, last_status = _c["last_error"], _c["last_status"]
+spec_free, spec_text, spec_json = _c["spec_free"], _c["spec_text"], _c["spec_json"]
+spec_equal, codecs_json = _c["spec_equal"], _c["codecs_json"]
+
+
+def call(name: str, *arguments: object) -> None:
+    """Calls a function that returns a status; a failure is raised as the class for it."""
+    status = _c[name](*arguments)
+    if status != 0:
+        raise error_of(status, last_error().decode())
+
+
+def axes(lengths: tuple[int, ...]) -> ctypes.Array[c_int64]:
+    """Axis lengths or strides as C wants them."""
+    if len(lengths) > MAX_RANK:
+        raise ValueError(f"[shape] a tensor has at most {MAX_RANK} axes, got {len(lengths)}")
+    return (c_int64 * len(lengths))(*lengths)
+
+
+def options(seed: int, threads: int) -> Options:
+    """Seeds count modulo 2**64, so that any integer will do."""
+    if not 0 <= threads < 2**31:
+        raise ValueError(f"[pack] threads must be 0 or more, got {threads}")
+    return Options(struct_bytes=ctypes.sizeof(Options), seed=seed & (2**64 - 1), threads=threads)
+
+
+def version() -> str:
+    """The library's version, as in ``"0.1.0"``."""
+    return _c["version"]().decode()
+
+
+def cpu_target() -> str:
+    """The SIMD target that kernels run on here: ``"avx3"``, ``"avx2"`` and so on.
+
+    ``TUCKFOLD_CPU`` in the environment forces one; packed bytes are equal on all of them.
+    """
+    return _c["cpu_target"]().decode()

@@ -1,0 +1,150 @@
+"""Codecs by name: one text, parsed once."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from tuckfold import _library as lib
+
+
+@dataclass(frozen=True)
+class ParamInfo:
+    """One parameter of a codec: a number in a range, or one of a few words."""
+
+    name: str
+    summary: str
+    default: float | str | None  #: None: not given
+    min: float | None = None  #: of numbers, inclusive
+    max: float | None = None
+    step: float | None = None  #: numbers are multiples of it; 0: any in the range
+    words: tuple[str, ...] = ()  #: of words; empty means a number
+
+
+@dataclass(frozen=True)
+class CodecInfo:
+    """What a codec is called, what it does, and what it can be told."""
+
+    name: str
+    summary: str
+    params: tuple[ParamInfo, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One codec of a spec with all its parameters, defaults filled in."""
+
+    name: str
+    params: Mapping[str, float | str | None] = field(default_factory=dict)
+
+
+@functools.cache
+def list_codecs() -> tuple[CodecInfo, ...]:
+    """Every codec of this build, in the order of the documentation.
+
+    >>> [codec.name for codec in tuckfold.list_codecs()][:3]
+    ['raw', 'dct_chop', 'dct_quant']
+    """
+    codecs = json.loads(lib.codecs_json())
+    return tuple(
+        CodecInfo(
+            name=codec["name"],
+            summary=codec["summary"],
+            params=tuple(
+                ParamInfo(**{**param, "words": tuple(param.get("words", ()))})
+                for param in codec["params"]
+            ),
+        )
+        for codec in codecs
+    )
+
+
+class CodecSpec:
+    """A codec with its parameters, or a chain ``a | b`` in which b packs what a produced.
+
+    ``str`` and ``repr`` give the canonical text: parameters at their defaults are left out, but for
+    the headline ones, and equal specs print alike. Specs are immutable, hashable, picklable, and may
+    be used from several threads. Wherever a spec is wanted, its text will do.
+
+    >>> spec = tuckfold.CodecSpec("dct_chop(block=8, keep=4) | block_quant")
+    >>> spec
+    dct_chop(keep=4, order=planes) | block_quant(bits=8)
+    >>> spec == tuckfold.CodecSpec(str(spec))
+    True
+    >>> spec.stages[1].params["group"]
+    256
+    >>> tuckfold.CodecSpec("dct_chop(keep=9)")
+    Traceback (most recent call last):
+      ...
+    ValueError: [codec] keep must be 1..8 for block=8, got 9
+      dct_chop(keep=9)
+                    ^
+    """
+
+    __slots__ = ("__weakref__", "_handle", "_text")
+
+    def __init__(self, text: str | CodecSpec) -> None:
+        handle = ctypes.c_void_p()
+        lib.call("spec_parse", _encoded(str(text)), ctypes.byref(handle))
+        self._handle: int | None = handle.value
+        self._text: str = lib.spec_text(handle).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> CodecSpec:
+        """Reads ``name(param=value, …) | name(…)``; a ValueError points at what is wrong."""
+        return cls(text)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The codecs of the chain, each with all its parameters."""
+        return tuple(
+            Stage(stage["name"], MappingProxyType(stage["params"]))
+            for stage in json.loads(lib.spec_json(self._handle))
+        )
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CodecSpec):
+            return NotImplemented
+        return bool(lib.spec_equal(self._handle, other._handle))
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __reduce__(self) -> tuple[type[CodecSpec], tuple[str]]:
+        return type(self), (self._text,)
+
+    def __del__(self, free=lib.spec_free) -> None:  # the module may be gone by then
+        if getattr(self, "_handle", None):
+            free(self._handle)
+            self._handle = None
+
+
+def _encoded(text: str) -> bytes:
+    """A text for C, which would end it at its first NUL."""
+    if "\0" in text:
+        raise ValueError(f"[spec] a spec has no NUL characters, got {text!r}")
+    return text.encode("utf-8", "surrogatepass")
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(text: str) -> CodecSpec:
+    return CodecSpec(text)
+
+
+def spec_of(spec: str | CodecSpec) -> CodecSpec:
+    """A spec as it is, or from its text, which is parsed once."""
+    if isinstance(spec, CodecSpec):
+        return spec
+    if not isinstance(spec, str):
+        raise TypeError(f"a codec is named by a text or a CodecSpec, got {type(spec).__name__}")
+    return _parsed(spec)

@@ -1,0 +1,20 @@
+"""Tuckfold's codecs as operators of PyTorch.
+
+>>> import torch, tuckfold.torch
+>>> x = torch.linspace(0, 1, 64 * 64).reshape(64, 64)
+>>> packed = tuckfold.torch.pack(x, "dct_chop(keep=4)")
+>>> packed.dtype, packed.shape
+(torch.uint8, torch.Size([4096]))
+>>> back = tuckfold.torch.unpack(packed, "dct_chop(keep=4)", x.shape)
+>>> bool((back - x).abs().max() < 0.01)
+True
+
+The operators are ``torch.ops.tuckfold.pack``, ``unpack``, ``unpack_into``, ``compress`` and
+``decompress``: C++ on torch's stable ABI, with fake kernels for ``torch.compile``. They walk strides
+in place, release the GIL, and run on torch's threads (``torch.set_num_threads``).
+"""
+
+from tuckfold.torch._functions import layout, pack, unpack
+from tuckfold.torch._module import Codec
+
+__all__ = ["Codec", "layout", "pack", "unpack"]

@@ -1,0 +1,89 @@
+"""pack and unpack, with the exceptions that the rest of the package raises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tuckfold._codec import Layout
+from tuckfold._spec import CodecSpec
+from tuckfold.torch import _library as ops
+
+_pack = torch.ops.tuckfold.pack.default
+_unpack = torch.ops.tuckfold.unpack.default
+_unpack_into = torch.ops.tuckfold.unpack_into.default
+
+
+def layout(spec: str | CodecSpec, dtype: torch.dtype, shape: Sequence[int]) -> Layout:
+    """What :func:`tuckfold.layout` says, for a dtype of torch.
+
+    >>> tuckfold.torch.layout("block_quant(bits=4)", torch.bfloat16, (64, 256)).max_bytes
+    8448
+    """
+    return ops.layout_of("layout", str(spec), dtype, shape)
+
+
+def pack(x: Tensor, spec: str | CodecSpec, *, seed: int = 0) -> Tensor:
+    """Folds a tensor into fewer bytes: ``torch.ops.tuckfold.pack``.
+
+    The bytes are those of :func:`tuckfold.pack`, and follow from spec, values and seed alone. Where
+    the codec's size is fixed, so is the shape of the result, and ``torch.compile`` knows it.
+
+    Args:
+        x: a tensor on the CPU, of any strides; channels_last is walked as it lies.
+        spec: the codec, or its text.
+        seed: for stochastic rounding; give each tensor its own.
+
+    Returns:
+        A uint8 tensor of one axis. Gradients end here.
+
+    Raises:
+        ValueError: the tensor does not fit the codec.
+        NotImplementedError: it is not on the CPU.
+
+    >>> tuckfold.torch.pack(torch.zeros(8, 32, 32), "dct_chop(keep=2)").shape
+    torch.Size([2048])
+    """
+    if not -(2**63) <= seed < 2**63:  # operators take 64 bits
+        seed = (seed + 2**63) % 2**64 - 2**63
+    return ops.call(_pack, x, str(spec), seed)
+
+
+def unpack(
+    packed: Tensor,
+    spec: str | CodecSpec,
+    shape: Sequence[int] | None = None,
+    dtype: torch.dtype = torch.float32,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Unfolds what pack made: ``torch.ops.tuckfold.unpack``.
+
+    Args:
+        packed: the bytes.
+        spec: the codec that packed them.
+        shape: of the tensor that was packed; not needed with out.
+        dtype: of the tensor that was packed.
+        out: a tensor to fill, of any strides, instead of a new one.
+
+    Returns:
+        The tensor, or out.
+
+    Raises:
+        tuckfold.CorruptDataError: the bytes are not of that codec, shape and dtype.
+
+    >>> x = torch.rand(2, 3, 32, 32).to(memory_format=torch.channels_last)
+    >>> packed = tuckfold.torch.pack(x, "raw")
+    >>> bool((tuckfold.torch.unpack(packed, "raw", out=torch.empty_like(x)) == x).all())
+    True
+    """
+    if shape is None and out is None:
+        raise ValueError("[unpack] needs the shape of the tensor, or out= to fill")
+    if out is not None and shape is not None and tuple(shape) != tuple(out.shape):
+        raise ValueError(f"[unpack] out has shape {tuple(out.shape)}, not {tuple(shape)}")
+    if out is None:
+        return ops.call(_unpack, packed, str(spec), shape, dtype)
+    ops.call(_unpack_into, packed, str(spec), out)
+    return out

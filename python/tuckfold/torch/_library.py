@@ -1,0 +1,198 @@
+"""Loads the operators, and registers what torch's stable ABI leaves to Python: fake kernels, autograd
+and vmap."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tuckfold import _library as lib
+from tuckfold._codec import Layout
+from tuckfold._codec import layout as layout_of_name
+from tuckfold._errors import error_of
+from tuckfold.torch import _linear
+
+_NEEDS = (2, 10)  # TORCH_TARGET_VERSION of the operators
+_NAMES = {
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float64: "f64",
+    torch.uint8: "u8",
+    torch.int32: "i32",
+    torch.int64: "i64",
+}
+_OURS = re.compile(r"\[(pack|unpack|compress|decompress|codec)\] ")
+DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+
+
+def _load() -> None:
+    path = lib.library_path("libtuckfold_torch.so")
+    if tuple(int(n) for n in torch.__version__.split(".")[:2]) < _NEEDS:
+        raise ImportError(f"tuckfold.torch needs torch 2.10 or later, got {torch.__version__}")
+    if not path.exists():
+        raise ImportError(
+            f"tuckfold was built without torch: no {path}; install torch, then tuckfold again "
+            "(pip install --force-reinstall --no-deps tuckfold)"
+        )
+    torch.ops.load_library(str(path))
+
+
+_load()
+
+
+def call(op: Callable[..., Any], *arguments: object) -> Any:
+    """Calls an operator; what it throws is raised as the class that the C API's status stands for.
+
+    torch makes ValueError or RuntimeError of it, by version. This thread's last error of the C API
+    tells more; what the operators refuse themselves is always an argument.
+    """
+    try:
+        return op(*arguments)
+    except (RuntimeError, ValueError) as error:
+        if torch.compiler.is_compiling():  # which follows Python, but not into C
+            raise
+        text, message = str(error), lib.last_error().decode()
+        if message and message in text:
+            raise error_of(lib.last_status(), message) from None
+        if type(error) is RuntimeError and _OURS.match(text):
+            raise ValueError(text) from None
+        raise
+
+
+def dtype_name(what: str, dtype: torch.dtype) -> str:
+    """Our name of a dtype of torch."""
+    name = _NAMES.get(dtype)
+    if name is None:
+        hint = "; pack the tensor's view(torch.uint8)" if dtype == torch.bool else ""
+        known = ", ".join(str(d).removeprefix("torch.") for d in _NAMES)
+        raise ValueError(f"[{what}] dtype must be one of {known}, got {dtype}{hint}")
+    return name
+
+
+def layout_of(what: str, spec: str, dtype: torch.dtype, shape: Sequence[int]) -> Layout:
+    """The layout for a tensor. Symbolic sizes become numbers, so that programs specialise on them."""
+    return layout_of_name(spec, dtype_name(what, dtype), tuple(int(n) for n in shape))
+
+
+# ---- fake kernels: shapes without values
+
+
+@torch.library.register_fake("tuckfold::pack")
+def _(x: Tensor, spec: str, seed: int = 0) -> Tensor:
+    fit = layout_of("pack", spec, x.dtype, x.shape)
+    # What varies follows from the values, and is a symbol until they are known.
+    size = fit.max_bytes if fit.fixed else torch.library.get_ctx().new_dynamic_size()
+    return x.new_empty((size,), dtype=torch.uint8)
+
+
+def _check_bytes(packed: Tensor) -> None:
+    if packed.dtype != torch.uint8:
+        raise ValueError(f"[unpack] packed bytes must be of uint8, got {packed.dtype}")
+
+
+@torch.library.register_fake("tuckfold::unpack")
+def _(packed: Tensor, spec: str, shape: list[int], dtype: torch.dtype) -> Tensor:
+    _check_bytes(packed)
+    layout_of("unpack", spec, dtype, shape)
+    return packed.new_empty(shape, dtype=dtype)
+
+
+@torch.library.register_fake("tuckfold::unpack_into")
+def _(packed: Tensor, spec: str, out: Tensor) -> None:
+    _check_bytes(packed)
+    layout_of("unpack", spec, out.dtype, out.shape)
+
+
+@torch.library.register_fake("tuckfold::compress")
+def _(x: Tensor, spec: str) -> Tensor:
+    fit = layout_of("compress", spec, x.dtype, x.shape)
+    if not fit.fixed:
+        raise ValueError(f"[compress] needs a codec of a fixed size; use pack, got {spec}")
+    return x.new_empty(fit.shape, dtype=DTYPES[fit.dtype])
+
+
+@torch.library.register_fake("tuckfold::decompress")
+def _(coefs: Tensor, spec: str, shape: list[int], dtype: torch.dtype) -> Tensor:
+    layout_of("decompress", spec, dtype, shape)
+    return coefs.new_empty(shape, dtype=dtype)
+
+
+# ---- autograd: compress and decompress are linear, their gradients the transposed maps
+
+
+def _geometry(ctx) -> _linear.Geometry:
+    return _linear.Geometry.of(_linear.dct_chop_params("backward", ctx.spec), ctx.shape)
+
+
+def _setup_compress(ctx, inputs: tuple, output: Tensor) -> None:
+    x, ctx.spec = inputs
+    ctx.shape, ctx.dtype = x.shape, x.dtype
+
+
+def _compress_backward(ctx, grad: Tensor) -> tuple:
+    geometry = _geometry(ctx)
+    if geometry.orthonormal and not geometry.padded:
+        return torch.ops.tuckfold.decompress(
+            grad.contiguous(), ctx.spec, ctx.shape, ctx.dtype
+        ), None
+    matrix = _linear.matrices(ctx.spec, grad.device)[0]
+    return geometry.from_coefs(grad.float(), matrix, fold=True).to(ctx.dtype), None
+
+
+def _setup_decompress(ctx, inputs: tuple, output: Tensor) -> None:
+    coefs, ctx.spec, ctx.shape, _ = inputs
+    ctx.dtype = coefs.dtype
+
+
+def _decompress_backward(ctx, grad: Tensor) -> tuple:
+    geometry = _geometry(ctx)
+    if geometry.orthonormal and not geometry.padded:
+        coefs = torch.ops.tuckfold.compress(grad, ctx.spec)
+    else:
+        matrix = _linear.matrices(ctx.spec, grad.device)[1]
+        coefs = geometry.to_coefs(grad.float(), matrix, repeat_edges=False)
+    return coefs.to(ctx.dtype), None, None, None
+
+
+torch.library.register_autograd(
+    "tuckfold::compress", _compress_backward, setup_context=_setup_compress
+)
+torch.library.register_autograd(
+    "tuckfold::decompress", _decompress_backward, setup_context=_setup_decompress
+)
+
+
+# ---- vmap: one more leading axis for the linear maps, one call a tensor for bytes
+
+
+@torch.library.register_vmap("tuckfold::compress")
+def _(info, in_dims: tuple, x: Tensor, spec: str) -> tuple[Tensor, int]:
+    return torch.ops.tuckfold.compress(x.movedim(in_dims[0], 0), spec), 0
+
+
+@torch.library.register_vmap("tuckfold::decompress")
+def _(info, in_dims: tuple, coefs: Tensor, spec: str, shape, dtype) -> tuple[Tensor, int]:
+    all_coefs = coefs.movedim(in_dims[0], 0).contiguous()
+    return torch.ops.tuckfold.decompress(all_coefs, spec, [info.batch_size, *shape], dtype), 0
+
+
+@torch.library.register_vmap("tuckfold::pack")
+def _(info, in_dims: tuple, x: Tensor, spec: str, seed: int = 0) -> tuple[Tensor, int]:
+    each = x.unbind(in_dims[0])
+    if not layout_of("pack", spec, x.dtype, each[0].shape).fixed:
+        raise NotImplementedError(
+            f"[pack] vmap needs a codec of a fixed size, since sizes of {spec} differ from tensor "
+            "to tensor; call pack for each"
+        )
+    return torch.stack([torch.ops.tuckfold.pack(one, spec, seed) for one in each]), 0
+
+
+@torch.library.register_vmap("tuckfold::unpack")
+def _(info, in_dims: tuple, packed: Tensor, spec: str, shape, dtype) -> tuple[Tensor, int]:
+    each = packed.movedim(in_dims[0], 0).contiguous()
+    return torch.stack([torch.ops.tuckfold.unpack(one, spec, shape, dtype) for one in each]), 0

@@ -1,0 +1,127 @@
+"""dct_chop as a layer: a linear map to fewer values, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from tuckfold._spec import CodecSpec, spec_of
+from tuckfold.torch import _library as ops
+from tuckfold.torch import _linear
+
+
+class Codec(torch.nn.Module):
+    """``dct_chop`` inside a network, differentiable both ways.
+
+    ``compress`` gives the coefficients as a tensor that other programs can read, the paper's compressed
+    matrix ``Y = LHS · A · RHS`` (eq. 4), and ``decompress`` is ``A' = RHS · Y · LHS`` (eq. 6). Both
+    are linear, so that their gradients are the transposed maps, and for the orthonormal DCT each is
+    the other's: a network can be trained through decompression. Rounding of coefficients to ``coef``
+    counts as the identity.
+
+    On the CPU the library's kernels run, in f32, with the bytes of ``pack``. Elsewhere, for f64, and
+    under transforms of ``torch.func``, the same products are torch's own; a tensor of f64 has
+    coefficients of f64.
+
+    Args:
+        spec: one ``dct_chop``, square or triangle.
+
+    >>> codec = tuckfold.torch.Codec("dct_chop(keep=4)")
+    >>> x = torch.rand(8, 3, 32, 32, requires_grad=True)
+    >>> y = codec.compress(x)
+    >>> y.shape
+    torch.Size([8, 3, 16, 16])
+    >>> codec.decompress(y).shape
+    torch.Size([8, 3, 32, 32])
+    >>> codec(x).sum().backward()
+    >>> x.grad.shape
+    torch.Size([8, 3, 32, 32])
+    """
+
+    _forward: Tensor
+    _back: Tensor
+
+    def __init__(self, spec: str | CodecSpec) -> None:
+        super().__init__()
+        self._params = _linear.dct_chop_params("Codec", str(spec_of(spec)))
+        self._text = str(spec_of(spec))
+        forward, back = _linear.matrices(self._text)
+        self.register_buffer("_forward", forward, persistent=False)
+        self.register_buffer("_back", back, persistent=False)
+
+    @property
+    def spec(self) -> CodecSpec:
+        """The codec."""
+        return spec_of(self._text)
+
+    def compress(self, x: Tensor) -> Tensor:
+        """The coefficients of every block that are kept.
+
+        Returns:
+            For a square: […, keep·h/block, keep·w/block]; for a triangle: […, blocks,
+            keep (keep + 1) / 2]. Of the dtype ``coef`` says, but of f64 for f64.
+        """
+        if self._by_kernel(x):
+            return ops.call(torch.ops.tuckfold.compress, x, self._text)
+        dtype = ops.DTYPES[self._params["coef"]]
+        geometry = _linear.Geometry.of(self._params, x.shape)
+        values, matrix = self._arithmetic(x, self._forward)
+        coefs = geometry.to_coefs(values, matrix, repeat_edges=True)
+        return coefs if x.dtype == torch.float64 else coefs.to(dtype)
+
+    def decompress(
+        self, coefs: Tensor, shape: Sequence[int] | None = None, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """The tensor from its coefficients.
+
+        Args:
+            coefs: what compress gave, or something like it.
+            shape: of the tensor; needed where compress padded or folded it, and for a triangle.
+                Without it sides are block/keep times those of coefs.
+            dtype: of the tensor; f32 unless given, f64 for coefficients of f64.
+        """
+        shape = self._shape_for(coefs) if shape is None else tuple(shape)
+        if dtype is None:
+            dtype = torch.float64 if coefs.dtype == torch.float64 else torch.float32
+        if coefs.dtype != torch.float64 and self._by_kernel(coefs):
+            stored = coefs.to(ops.DTYPES[self._params["coef"]]).contiguous()
+            return ops.call(torch.ops.tuckfold.decompress, stored, self._text, shape, dtype)
+        geometry = _linear.Geometry.of(self._params, shape)
+        values, matrix = self._arithmetic(coefs, self._back)
+        return geometry.from_coefs(values, matrix, fold=False).to(dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What is left of x: decompress(compress(x))."""
+        return self.decompress(self.compress(x), x.shape, x.dtype)
+
+    def extra_repr(self) -> str:
+        return self._text
+
+    def _by_kernel(self, tensor: Tensor) -> bool:
+        # torch.func.grad and its kin do not know operators with a registered backward.
+        if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+            return False
+        return tensor.device.type == "cpu" and tensor.dtype != torch.float64
+
+    def _arithmetic(self, values: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+        """Both in f32, or in f64 for values of f64."""
+        dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
+        return values.to(dtype), matrix.to(dtype)
+
+    def _shape_for(self, coefs: Tensor) -> tuple[int, ...]:
+        block, keep = self._params["block"], self._params["keep"]
+        whole = coefs.dim() >= 2 and all(side % keep == 0 for side in coefs.shape[-2:])
+        if self._params["shape"] == "triangle" or not whole:
+            raise ValueError(
+                f"[decompress] {self._text} needs the shape of the tensor to make of "
+                f"{tuple(coefs.shape)} coefficients"
+            )
+        return (*coefs.shape[:-2], *(side // keep * block for side in coefs.shape[-2:]))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Codec:
+        """Moves to other devices, but never rounds the matrices, as half() would."""
+        device = fn(self._forward).device
+        self._forward, self._back = self._forward.to(device), self._back.to(device)
+        return self

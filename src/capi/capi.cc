@@ -1,0 +1,246 @@
+// The C API: arguments into views, exceptions into statuses. No exception leaves.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "base/fail.h"
+#include "base/parallel.h"
+#include "capi/json.h"
+#include "tuckfold/codec.h"
+#include "tuckfold/portable.h"
+#include "tuckfold/tuckfold.h"
+#include "tuckfold/version.h"
+
+struct tuckfold_spec {
+  tuckfold::CodecSpec spec;
+  std::string text, json;
+};
+
+namespace tuckfold::capi {
+namespace {
+
+static_assert(TUCKFOLD_MAX_RANK == Shape::kMaxRank);
+static_assert(TUCKFOLD_F32 == int{static_cast<int>(DType::F32)} &&
+              TUCKFOLD_F16 == static_cast<int>(DType::F16) &&
+              TUCKFOLD_BF16 == static_cast<int>(DType::BF16) &&
+              TUCKFOLD_F64 == static_cast<int>(DType::F64) &&
+              TUCKFOLD_U8 == static_cast<int>(DType::U8) &&
+              TUCKFOLD_I32 == static_cast<int>(DType::I32) &&
+              TUCKFOLD_I64 == static_cast<int>(DType::I64));
+static_assert(TUCKFOLD_CPU == static_cast<int>(Device::Cpu) &&
+              TUCKFOLD_CUDA == static_cast<int>(Device::Cuda));
+
+constexpr const char* kNoMemory = "the system has not enough memory for this";
+
+struct LastError {
+  tuckfold_status status = TUCKFOLD_OK;
+  std::string message;
+  const char* text = "";
+
+  tuckfold_status set(Errc code, const char* what) noexcept {
+    status = exit_code(code);
+    try {
+      message = what;
+      text = message.c_str();
+    } catch (const std::bad_alloc&) {
+      text = kNoMemory;
+    }
+    return status;
+  }
+};
+thread_local LastError t_last;
+
+// Runs what may throw; what it throws becomes the thread's last error.
+template <class Body>
+tuckfold_status guarded(Body&& body) noexcept {
+  try {
+    body();
+    return TUCKFOLD_OK;
+  } catch (const Error& error) {
+    return t_last.set(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return t_last.set(Errc::Io, kNoMemory);
+  } catch (const std::exception& error) {
+    return t_last.set(Errc::Internal, error.what());
+  } catch (...) {
+    return t_last.set(Errc::Internal, "an exception of unknown type");
+  }
+}
+
+// Null pointers are mistakes of the caller that a C compiler does not see.
+template <class T>
+T& given(const char* what, const char* name, T* pointer) {
+  if (pointer == nullptr) invalid("[{}] {} must not be NULL", what, name);
+  return *pointer;
+}
+
+DType dtype_of(const char* what, std::int32_t dtype) {
+  if (dtype < 0 || dtype >= static_cast<std::int32_t>(kDTypes.size())) {
+    invalid("[{}] dtype must be TUCKFOLD_F32 to TUCKFOLD_I64, 0..{}, got {}", what,
+            kDTypes.size() - 1, dtype);
+  }
+  return static_cast<DType>(dtype);
+}
+
+Shape axes_of(const char* what, const char* name, std::int32_t rank, const std::int64_t* axes) {
+  if (rank < 0 || rank > TUCKFOLD_MAX_RANK) {
+    invalid("[{}] rank must be 0..{}, got {}", what, +TUCKFOLD_MAX_RANK, rank);
+  }
+  if (rank > 0) given(what, name, axes);
+  return Shape(std::span(axes, static_cast<std::size_t>(rank)));
+}
+
+TensorView view_of(const char* what, const tuckfold_tensor* tensor) {
+  const tuckfold_tensor& t = given(what, "the tensor", tensor);
+  const DType dtype = dtype_of(what, t.dtype);
+  const Shape shape = axes_of(what, "shape", t.rank, t.shape);
+  if (t.device != TUCKFOLD_CPU && t.device != TUCKFOLD_CUDA) {
+    invalid("[{}] device must be TUCKFOLD_CPU or TUCKFOLD_CUDA, got {}", what, t.device);
+  }
+  const auto device = static_cast<Device>(t.device);
+  if (t.strides == nullptr) return {t.data, dtype, shape, device};
+  return {t.data, dtype, shape, axes_of(what, "strides", t.rank, t.strides), device};
+}
+
+// The caller's options, shorter where its header was older. Fields that it has and this library
+// does not know must be zero.
+tuckfold_options options_of(const char* what, const tuckfold_options* given_options) {
+  tuckfold_options options{};
+  if (given_options == nullptr) return options;
+  const std::size_t bytes = given_options->struct_bytes;
+  if (bytes < sizeof bytes) {
+    invalid("[{}] struct_bytes must be sizeof(tuckfold_options) = {}, got {}", what, sizeof options,
+            bytes);
+  }
+  std::memcpy(&options, given_options, std::min(bytes, sizeof options));
+  const char* first = reinterpret_cast<const char*>(given_options);
+  if (bytes > sizeof options &&
+      std::any_of(first + sizeof options, first + bytes, [](char c) { return c != 0; })) {
+    fail(Errc::Unsupported, "[{}] the options have fields that tuckfold {} does not know", what,
+         version());
+  }
+  return options;
+}
+
+RunOptions run_options(const tuckfold_options& options) {
+  return {.threads = options.threads,
+          .seed = options.seed,
+          .workspace = {static_cast<std::byte*>(options.workspace),
+                        options.workspace == nullptr ? 0 : options.workspace_bytes}};
+}
+
+void copy_matrix(const Matrix& from, float* to) {
+  if (to != nullptr) std::copy(from.values.begin(), from.values.end(), to);
+}
+
+}  // namespace
+}  // namespace tuckfold::capi
+
+using namespace tuckfold;        // NOLINT(google-build-using-namespace)
+using namespace tuckfold::capi;  // NOLINT(google-build-using-namespace)
+
+const char* tuckfold_last_error(void) { return t_last.text; }
+tuckfold_status tuckfold_last_status(void) { return t_last.status; }
+
+tuckfold_status tuckfold_spec_parse(const char* text, tuckfold_spec** spec) {
+  return guarded([&] {
+    tuckfold_spec*& to = given("spec", "the place for the spec", spec);
+    to = nullptr;
+    auto made = std::make_unique<tuckfold_spec>();
+    made->spec = CodecSpec::parse(&given("spec", "the text", text));
+    made->text = made->spec.print();
+    made->json = spec_json(made->spec);
+    to = made.release();
+  });
+}
+
+void tuckfold_spec_free(tuckfold_spec* spec) { delete spec; }
+
+const char* tuckfold_spec_text(const tuckfold_spec* spec) {
+  return spec == nullptr ? "" : spec->text.c_str();
+}
+
+const char* tuckfold_spec_json(const tuckfold_spec* spec) {
+  return spec == nullptr ? "[]" : spec->json.c_str();
+}
+
+int32_t tuckfold_spec_equal(const tuckfold_spec* a, const tuckfold_spec* b) {
+  return a == b || (a != nullptr && b != nullptr && a->spec == b->spec) ? 1 : 0;
+}
+
+const char* tuckfold_codecs_json(void) {
+  static const std::string json = codecs_json();
+  return json.c_str();
+}
+
+tuckfold_status tuckfold_layout_of(const tuckfold_spec* spec, int32_t dtype, int32_t rank,
+                                   const int64_t* shape, tuckfold_layout* layout) {
+  return guarded([&] {
+    const Layout fit =
+        tuckfold::layout(given("layout", "the spec", spec).spec, dtype_of("layout", dtype),
+                         axes_of("layout", "shape", rank, shape));
+    tuckfold_layout& to = given("layout", "the place for the layout", layout);
+    to.max_bytes = fit.max_bytes;
+    to.workspace_bytes = fit.workspace_bytes;
+    to.fixed = fit.fixed ? 1 : 0;
+    to.dtype = static_cast<int32_t>(fit.dtype);
+    to.rank = static_cast<int32_t>(fit.shape.rank());
+    std::copy(fit.shape.begin(), fit.shape.end(), to.shape);
+  });
+}
+
+tuckfold_status tuckfold_pack(const tuckfold_spec* spec, const tuckfold_tensor* in, void* out,
+                              size_t out_bytes, const tuckfold_options* options, size_t* written) {
+  return guarded([&] {
+    const tuckfold_options run = options_of("pack", options);
+    const UseExecutor on({run.executor, run.executor_data});
+    const std::size_t room = out == nullptr ? 0 : out_bytes;
+    const std::size_t bytes = pack(given("pack", "the spec", spec).spec, view_of("pack", in),
+                                   {static_cast<std::byte*>(out), room}, run_options(run));
+    given("pack", "the place for the bytes written", written) = bytes;
+  });
+}
+
+tuckfold_status tuckfold_unpack(const tuckfold_spec* spec, const void* packed, size_t packed_bytes,
+                                const tuckfold_tensor* out, const tuckfold_options* options) {
+  return guarded([&] {
+    const tuckfold_options run = options_of("unpack", options);
+    const UseExecutor on({run.executor, run.executor_data});
+    if (packed_bytes > 0) given("unpack", "the packed bytes", static_cast<const char*>(packed));
+    unpack(given("unpack", "the spec", spec).spec,
+           {static_cast<const std::byte*>(packed), packed_bytes}, view_of("unpack", out),
+           run_options(run));
+  });
+}
+
+tuckfold_status tuckfold_matmul_form(const tuckfold_spec* spec, int64_t rows, int64_t cols,
+                                     tuckfold_matmul_sizes* sizes, float* lhs, float* rhs,
+                                     float* back_lhs, float* back_rhs) {
+  return guarded([&] {
+    const MatmulForm form = matmul_form(given("matmul_form", "the spec", spec).spec, rows, cols);
+    given("matmul_form", "the place for the sizes", sizes) = {
+        form.tiles, form.tile_rows, form.tile_cols, form.lhs.rows, form.rhs.cols};
+    copy_matrix(form.lhs, lhs);
+    copy_matrix(form.rhs, rhs);
+    copy_matrix(form.back_lhs, back_lhs);
+    copy_matrix(form.back_rhs, back_rhs);
+  });
+}
+
+const char* tuckfold_version(void) {
+  static const std::string text = version();
+  return text.c_str();
+}
+
+const char* tuckfold_cpu_target(void) {
+  static const std::string text = [] {
+    try {
+      return cpu_target();
+    } catch (const Error&) {
+      return std::string("unknown");  // TUCKFOLD_CPU names none; packing says so
+    }
+  }();
+  return text.c_str();
+}

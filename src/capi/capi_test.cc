@@ -1,0 +1,276 @@
+// The C API from C++: the same bytes as the C++ one, and every mistake a status with a message.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "capi/json.h"
+#include "tuckfold/codec.h"
+#include "tuckfold/portable.h"
+#include "tuckfold/tuckfold.h"
+#include "tuckfold/version.h"
+
+namespace tuckfold {
+namespace {
+
+using testing::Test;
+using SpecPtr = std::unique_ptr<tuckfold_spec, decltype(&tuckfold_spec_free)>;
+
+SpecPtr spec_of(const char* text) {
+  tuckfold_spec* spec = nullptr;
+  EXPECT_EQ(tuckfold_spec_parse(text, &spec), TUCKFOLD_OK) << tuckfold_last_error();
+  return {spec, tuckfold_spec_free};
+}
+
+std::string last_error() { return tuckfold_last_error(); }
+
+constexpr std::int64_t kShape[] = {3, 64, 64};
+
+// A ramp of kShape, its view, and room for what packing gives.
+struct Ramp {
+  Ramp() : values(3 * 64 * 64) {
+    std::iota(values.begin(), values.end(), 0.0F);
+    for (float& value : values) value /= static_cast<float>(values.size());
+  }
+  tuckfold_tensor view() {
+    return {.data = values.data(), .dtype = TUCKFOLD_F32, .rank = 3, .shape = kShape};
+  }
+  std::vector<float> values;
+};
+
+std::vector<std::byte> packed_by_c(const tuckfold_spec* spec, Ramp& ramp,
+                                   const tuckfold_options* options = nullptr) {
+  tuckfold_layout fit{};
+  EXPECT_EQ(tuckfold_layout_of(spec, TUCKFOLD_F32, 3, kShape, &fit), TUCKFOLD_OK);
+  std::vector<std::byte> out(fit.max_bytes);
+  const tuckfold_tensor in = ramp.view();
+  std::size_t bytes = 0;
+  EXPECT_EQ(tuckfold_pack(spec, &in, out.data(), out.size(), options, &bytes), TUCKFOLD_OK)
+      << tuckfold_last_error();
+  out.resize(bytes);
+  return out;
+}
+
+constexpr const char* kSpecs[] = {"raw",
+                                  "dct_chop(keep=4)",
+                                  "dct_quant(rate=2)",
+                                  "block_quant(bits=4)",
+                                  "dct_chop(keep=4) | block_quant(bits=8)",
+                                  "bounded(abs=0.001)",
+                                  "bounded(abs=0.001) | zstd"};
+
+TEST(CApi, PacksTheBytesOfTheCxxApi) {
+  for (const char* text : kSpecs) {
+    Ramp ramp;
+    const SpecPtr spec = spec_of(text);
+    const CodecSpec same = CodecSpec::parse(text);
+    const tuckfold_options options{.struct_bytes = sizeof options, .seed = 7, .threads = 2};
+    const std::vector<std::byte> packed = packed_by_c(spec.get(), ramp, &options);
+    const Shape shape{3, 64, 64};
+    std::vector<std::byte> expected(layout(same, DType::F32, shape).max_bytes);
+    expected.resize(
+        pack(same, {ramp.values.data(), DType::F32, shape}, expected, {.threads = 1, .seed = 7}));
+    EXPECT_EQ(packed, expected) << text;
+
+    std::vector<float> by_c(ramp.values.size()), by_cxx(ramp.values.size());
+    tuckfold_tensor out = ramp.view();
+    out.data = by_c.data();
+    ASSERT_EQ(tuckfold_unpack(spec.get(), packed.data(), packed.size(), &out, nullptr),
+              TUCKFOLD_OK);
+    unpack(same, expected, {by_cxx.data(), DType::F32, shape});
+    EXPECT_EQ(by_c, by_cxx) << text;
+  }
+}
+
+TEST(CApi, AnExecutorThatCutsLoopsAsItLikesGivesTheSameBytes) {
+  // One part at a time, from the last to the first.
+  const auto backwards = [](void* count, std::int64_t parts, std::int32_t, tuckfold_range_body body,
+                            void* context) {
+    *static_cast<std::int64_t*>(count) += parts;
+    for (std::int64_t i = parts; i-- > 0;) body(context, i, i + 1);
+  };
+  std::int64_t parts = 0;
+  const tuckfold_options own{
+      .struct_bytes = sizeof own, .threads = 4, .executor = backwards, .executor_data = &parts};
+  for (const char* text : kSpecs) {
+    Ramp ramp;
+    const SpecPtr spec = spec_of(text);
+    EXPECT_EQ(packed_by_c(spec.get(), ramp, &own), packed_by_c(spec.get(), ramp)) << text;
+  }
+  EXPECT_GT(parts, 0);
+}
+
+TEST(CApi, StridesAreThoseOfTheTensor) {
+  Ramp ramp;
+  const SpecPtr spec = spec_of("raw");
+  const std::int64_t shape[] = {64, 3}, strides[] = {-1, 4096};
+  const tuckfold_tensor view = {.data = ramp.values.data() + 63,
+                                .dtype = TUCKFOLD_F32,
+                                .rank = 2,
+                                .shape = shape,
+                                .strides = strides};
+  std::vector<float> out(64 * 3);
+  std::size_t bytes = 0;
+  ASSERT_EQ(tuckfold_pack(spec.get(), &view, out.data(), 768, nullptr, &bytes), TUCKFOLD_OK);
+  EXPECT_EQ(bytes, 768U);
+  EXPECT_EQ(out[0], ramp.values[63]);
+  EXPECT_EQ(out[4], ramp.values[62 + 4096]);
+}
+
+TEST(CApi, LayoutSaysWhatTheCxxApiSays) {
+  const SpecPtr spec = spec_of("dct_chop(keep=2, coef=f16)");
+  tuckfold_layout fit{};
+  ASSERT_EQ(tuckfold_layout_of(spec.get(), TUCKFOLD_F32, 3, kShape, &fit), TUCKFOLD_OK);
+  EXPECT_EQ(fit.max_bytes, 3U * 16 * 16 * 2);
+  EXPECT_EQ(fit.fixed, 1);
+  EXPECT_EQ(fit.dtype, TUCKFOLD_F16);
+  EXPECT_EQ(std::vector(fit.shape, fit.shape + fit.rank), (std::vector<std::int64_t>{3, 16, 16}));
+  const SpecPtr varying = spec_of("zstd");
+  ASSERT_EQ(tuckfold_layout_of(varying.get(), TUCKFOLD_F32, 3, kShape, &fit), TUCKFOLD_OK);
+  EXPECT_EQ(fit.fixed, 0);
+}
+
+TEST(CApi, SpecsPrintCanonicallyAndCompare) {
+  const SpecPtr spec = spec_of(" dct_chop( keep=4,block=8 ) ");
+  EXPECT_STREQ(tuckfold_spec_text(spec.get()), "dct_chop(keep=4)");
+  EXPECT_EQ(tuckfold_spec_equal(spec.get(), spec_of("dct_chop").get()), 1);
+  EXPECT_EQ(tuckfold_spec_equal(spec.get(), spec_of("dct_chop(keep=3)").get()), 0);
+  EXPECT_EQ(tuckfold_spec_equal(spec.get(), nullptr), 0);
+  EXPECT_STREQ(tuckfold_spec_text(nullptr), "");
+  tuckfold_spec_free(nullptr);
+}
+
+TEST(CApi, ASpecAsJsonHasEveryParameter) {
+  EXPECT_STREQ(tuckfold_spec_json(spec_of("dct_chop(keep=3) | zstd").get()),
+               R"([{"name": "dct_chop", "params": {"block": 8, "keep": 3, "shape": "square", )"
+               R"("coef": "f32", "transform": "dct", "serialize": 1, "order": "auto"}}, )"
+               R"({"name": "zstd", "params": {"level": 1}}])");
+  EXPECT_EQ(capi::codecs_json(), tuckfold_codecs_json());
+  for (const CodecInfo& codec : list_codecs()) {
+    EXPECT_NE(std::string(tuckfold_codecs_json()).find(codec.summary), std::string::npos);
+  }
+}
+
+TEST(CApi, MatricesAreThoseOfMatmulForm) {
+  const SpecPtr spec = spec_of("dct_chop(keep=2)");
+  tuckfold_matmul_sizes sizes{};
+  ASSERT_EQ(tuckfold_matmul_form(spec.get(), 16, 8, &sizes, nullptr, nullptr, nullptr, nullptr),
+            TUCKFOLD_OK);
+  EXPECT_EQ(sizes.kept_rows, 4);
+  EXPECT_EQ(sizes.kept_cols, 2);
+  std::vector<float> lhs(4 * 16), back_rhs(2 * 8);
+  ASSERT_EQ(tuckfold_matmul_form(spec.get(), 16, 8, &sizes, lhs.data(), nullptr, nullptr,
+                                 back_rhs.data()),
+            TUCKFOLD_OK);
+  const MatmulForm form = matmul_form(CodecSpec::parse("dct_chop(keep=2)"), 16, 8);
+  EXPECT_EQ(lhs, form.lhs.values);
+  EXPECT_EQ(back_rhs, form.back_rhs.values);
+  EXPECT_EQ(
+      tuckfold_matmul_form(spec_of("raw").get(), 16, 8, &sizes, nullptr, nullptr, nullptr, nullptr),
+      TUCKFOLD_INVALID_ARGUMENT);
+}
+
+TEST(CApi, MistakesAreStatusesWithMessages) {
+  tuckfold_spec* none = nullptr;
+  EXPECT_EQ(tuckfold_spec_parse("dct_chop(keep=9)", &none), TUCKFOLD_INVALID_ARGUMENT);
+  EXPECT_EQ(none, nullptr);
+  EXPECT_NE(last_error().find("keep must be 1..8"), std::string::npos);
+  EXPECT_EQ(tuckfold_last_status(), TUCKFOLD_INVALID_ARGUMENT);
+  EXPECT_EQ(tuckfold_spec_parse(nullptr, &none), TUCKFOLD_INVALID_ARGUMENT);
+  EXPECT_EQ(tuckfold_spec_parse("raw", nullptr), TUCKFOLD_INVALID_ARGUMENT);
+
+  Ramp ramp;
+  const SpecPtr spec = spec_of("dct_chop(keep=4)");
+  std::vector<std::byte> packed = packed_by_c(spec.get(), ramp);
+  tuckfold_tensor view = ramp.view();
+  EXPECT_EQ(tuckfold_unpack(spec.get(), packed.data(), packed.size() - 1, &view, nullptr),
+            TUCKFOLD_CORRUPT_DATA);
+  EXPECT_NE(last_error().find("packs to 12288 bytes, got 12287"), std::string::npos);
+  std::size_t bytes = 0;
+  const auto status_of = [&](const tuckfold_tensor& tensor) {
+    return tuckfold_pack(spec.get(), &tensor, packed.data(), packed.size(), nullptr, &bytes);
+  };
+  for (const std::int32_t dtype : {-1, 7}) {
+    view = ramp.view();
+    view.dtype = dtype;
+    EXPECT_EQ(status_of(view), TUCKFOLD_INVALID_ARGUMENT);
+  }
+  for (const std::int32_t rank : {-1, 65}) {
+    view = ramp.view();
+    view.rank = rank;
+    EXPECT_EQ(status_of(view), TUCKFOLD_INVALID_ARGUMENT);
+  }
+  view = ramp.view();
+  view.shape = nullptr;
+  EXPECT_EQ(status_of(view), TUCKFOLD_INVALID_ARGUMENT);
+  view = ramp.view();
+  view.data = nullptr;
+  EXPECT_EQ(status_of(view), TUCKFOLD_INVALID_ARGUMENT);
+  view = ramp.view();
+  view.device = TUCKFOLD_CUDA;
+  EXPECT_EQ(status_of(view), TUCKFOLD_UNSUPPORTED);
+  view.device = 2;
+  EXPECT_EQ(status_of(view), TUCKFOLD_INVALID_ARGUMENT);
+  view = ramp.view();
+  EXPECT_EQ(tuckfold_pack(nullptr, &view, packed.data(), packed.size(), nullptr, &bytes),
+            TUCKFOLD_INVALID_ARGUMENT);
+  EXPECT_EQ(tuckfold_pack(spec.get(), nullptr, packed.data(), packed.size(), nullptr, &bytes),
+            TUCKFOLD_INVALID_ARGUMENT);
+  EXPECT_EQ(tuckfold_pack(spec.get(), &view, nullptr, packed.size(), nullptr, &bytes),
+            TUCKFOLD_INVALID_ARGUMENT);
+  EXPECT_EQ(tuckfold_pack(spec.get(), &view, packed.data(), packed.size(), nullptr, nullptr),
+            TUCKFOLD_INVALID_ARGUMENT);
+  EXPECT_EQ(tuckfold_unpack(spec.get(), nullptr, packed.size(), &view, nullptr),
+            TUCKFOLD_INVALID_ARGUMENT);
+  EXPECT_EQ(tuckfold_layout_of(spec.get(), TUCKFOLD_F32, 3, kShape, nullptr),
+            TUCKFOLD_INVALID_ARGUMENT);
+}
+
+TEST(CApi, OptionsMayBeOlderButNotNewer) {
+  Ramp ramp;
+  const SpecPtr spec = spec_of("block_quant(bits=2, round=stochastic)");
+  tuckfold_options options{.struct_bytes = offsetof(tuckfold_options, threads), .seed = 3};
+  options.threads = -1;  // past what an older caller knew
+  const std::vector<std::byte> seeded = packed_by_c(spec.get(), ramp, &options);
+  EXPECT_NE(seeded, packed_by_c(spec.get(), ramp));
+
+  struct Newer {
+    tuckfold_options known;
+    std::int64_t unknown;
+  } newer{{.struct_bytes = sizeof(Newer), .seed = 3}, 0};
+  EXPECT_EQ(packed_by_c(spec.get(), ramp, &newer.known), seeded);
+  newer.unknown = 1;
+  const tuckfold_tensor view = ramp.view();
+  std::vector<std::byte> out(seeded.size());
+  std::size_t bytes = 0;
+  EXPECT_EQ(tuckfold_pack(spec.get(), &view, out.data(), out.size(), &newer.known, &bytes),
+            TUCKFOLD_UNSUPPORTED);
+  options.struct_bytes = 0;
+  EXPECT_EQ(tuckfold_pack(spec.get(), &view, out.data(), out.size(), &options, &bytes),
+            TUCKFOLD_INVALID_ARGUMENT);
+  options = {.struct_bytes = sizeof options, .threads = -1};
+  EXPECT_EQ(tuckfold_pack(spec.get(), &view, out.data(), out.size(), &options, &bytes),
+            TUCKFOLD_INVALID_ARGUMENT);
+}
+
+TEST(CApi, ErrorsBelongToTheirThread) {
+  tuckfold_spec* none = nullptr;
+  EXPECT_NE(tuckfold_spec_parse("nothing_such", &none), TUCKFOLD_OK);
+  const std::string mine = last_error();
+  std::string theirs = "?";
+  std::thread([&] { theirs = last_error(); }).join();
+  EXPECT_EQ(theirs, "");
+  EXPECT_EQ(last_error(), mine);
+}
+
+TEST(CApi, VersionIsThatOfTheLibrary) {
+  EXPECT_EQ(tuckfold_version(), version());
+  EXPECT_EQ(tuckfold_cpu_target(), cpu_target());
+}
+
+}  // namespace
+}  // namespace tuckfold

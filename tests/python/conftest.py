@@ -1,0 +1,10 @@
+"""Tests use the package of this tree and the libraries of the release build, unless told otherwise."""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+os.environ.setdefault("TUCKFOLD_LIBRARIES", str(ROOT / "build/release/python"))
+sys.path.insert(0, str(ROOT / "python"))
+os.environ["PYTHONPATH"] = str(ROOT / "python")  # for the programs that tests start

@@ -1,0 +1,285 @@
+"""pack and unpack of numpy arrays, and of what numpy can look at."""
+
+import ctypes
+import mmap
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import tuckfold
+
+SPECS = {
+    "f32": ["raw", "dct_chop(keep=4)", "dct_chop(keep=4) | block_quant(bits=8)", "dct_quant(rate=4)",
+            "block_quant(bits=4)", "bounded(abs=0.01)", "bounded(abs=0.01) | zstd", "zstd",
+            "dct_chop(keep=3, shape=triangle)"],
+    "f16": ["raw", "dct_chop(keep=4)", "block_quant(bits=4)", "bounded(abs=0.01)", "zstd"],
+    "bf16": ["raw", "dct_chop(keep=4)", "block_quant(bits=4)", "bounded(abs=0.1)", "zstd"],
+    "f64": ["raw", "dct_chop(keep=4)", "block_quant(bits=4)", "bounded(abs=0.01)", "zstd"],
+    "u8": ["raw", "dct_chop(keep=3)", "block_quant(bits=4)", "bounded(abs=2)", "bits", "zstd"],
+    "i32": ["raw", "bits", "bits(width=8)", "zstd"],
+    "i64": ["raw", "bits", "bits(width=8)", "zstd"],
+}  # fmt: skip
+CASES = [(dtype, spec) for dtype, specs in SPECS.items() for spec in specs]
+EXACT = ("raw", "zstd", "bits", "bits(width=8)")
+
+
+def make(dtype: str, shape: tuple[int, ...] = (3, 40, 48)) -> np.ndarray:
+    """A smooth wave, so that every codec keeps most of it; bf16 as bits."""
+    rows, cols = np.arange(shape[-2])[:, None], np.arange(shape[-1])
+    wave = np.broadcast_to(np.sin(rows / 9) * np.cos(cols / 11), shape)
+    if dtype in ("u8", "i32", "i64"):
+        return ((wave + 1) * 127).astype({"u8": "u1", "i32": "i4", "i64": "i8"}[dtype])
+    if dtype == "bf16":
+        return (wave.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return wave.astype({"f32": "f4", "f16": "f2", "f64": "f8"}[dtype])
+
+
+def values(array: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype == "bf16":
+        return (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return array.astype(np.float64)
+
+
+@pytest.mark.parametrize(("dtype", "spec"), CASES)
+def test_what_is_packed_comes_back(dtype: str, spec: str) -> None:
+    array = make(dtype)
+    packed = tuckfold.pack(array, spec, dtype=dtype)
+    fit = tuckfold.layout(spec, dtype, array.shape)
+    assert packed.dtype == np.uint8
+    assert packed.ndim == 1
+    assert packed.nbytes == fit.max_bytes if fit.fixed else packed.nbytes <= fit.max_bytes
+    back = tuckfold.unpack(packed, spec, shape=array.shape, dtype=dtype)
+    assert back.shape == array.shape
+    off = np.abs(values(back, dtype) - values(array, dtype)).max()
+    assert off == 0 if spec in EXACT else off <= 0.3 * np.abs(values(array, dtype)).max()
+
+
+@pytest.mark.parametrize(("dtype", "spec"), CASES)
+def test_views_pack_to_the_bytes_of_their_copies(dtype: str, spec: str) -> None:
+    base = make(dtype, (4, 48, 80))
+    views = {
+        "reversed": base[::-1, ::-1, ::-1],
+        "transposed": base.transpose(2, 0, 1),
+        "steps": base[:, ::2, 1::2],
+        "fortran": np.asfortranarray(base),
+        "repeated": np.broadcast_to(base[:1], (3, 48, 80)),
+    }
+    for name, view in views.items():
+        expected = tuckfold.pack(np.ascontiguousarray(view), spec, dtype=dtype)
+        packed = tuckfold.pack(view, spec, dtype=dtype)
+        assert np.array_equal(packed, expected), name
+        if name == "repeated":
+            continue
+        room = np.zeros_like(base)
+        out = {
+            "reversed": room[::-1, ::-1, ::-1],
+            "transposed": room.transpose(2, 0, 1),
+            "steps": room[:, ::2, 1::2],
+            "fortran": np.asfortranarray(room),
+        }[name]
+        assert tuckfold.unpack(packed, spec, out=out, dtype=dtype) is out
+        plain = tuckfold.unpack(packed, spec, shape=view.shape, dtype=dtype)
+        assert np.array_equal(out, plain.view(out.dtype)), name
+
+
+def test_packing_walks_a_view_where_it_is() -> None:
+    """Two gigabytes that share sixteen floats: a copy would be seen."""
+    wide = np.broadcast_to(np.arange(16, dtype=np.float32), (1 << 25, 16))
+    assert tuckfold.layout("mask", "u8", (8,)).max_bytes >= 1
+    start = time.perf_counter()
+    with pytest.raises(ValueError, match=r"\[pack\]|\[layout\]"):
+        tuckfold.pack(wide, "bits(width=1)")
+    assert time.perf_counter() - start < 1
+
+
+class Interface:
+    """Something that is no array, but says where one is."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.keep = array
+        self.__array_interface__ = array.__array_interface__
+
+
+class Dlpack:
+    def __init__(self, array: np.ndarray, device: int = 1) -> None:
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **arguments: object) -> object:
+        return self.array.__dlpack__(**arguments)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device, 0
+
+
+def test_anything_that_shows_its_memory_packs() -> None:
+    array = make("f32")[:, ::2]
+    expected = tuckfold.pack(array, "dct_chop")
+    for source in (Interface(array), Dlpack(array), memoryview(array)):
+        assert np.array_equal(tuckfold.pack(source, "dct_chop"), expected)
+    out = np.zeros_like(array)
+    tuckfold.unpack(expected, "dct_chop", out=Interface(out))
+    assert np.array_equal(out, tuckfold.unpack(expected, "dct_chop", shape=array.shape))
+
+
+def test_packed_bytes_may_be_kept_in_anything() -> None:
+    array = make("f32")
+    packed = tuckfold.pack(array, "dct_chop")
+    expected = tuckfold.unpack(packed, "dct_chop", shape=array.shape)
+    pages = mmap.mmap(-1, packed.nbytes)
+    pages[:] = packed.tobytes()
+    keepers = [packed.tobytes(), bytearray(packed), memoryview(packed), pages, Dlpack(packed)]
+    keepers.append((ctypes.c_uint8 * packed.nbytes).from_buffer_copy(packed))
+    for kept in keepers:
+        assert np.array_equal(tuckfold.unpack(kept, "dct_chop", shape=array.shape), expected)
+
+
+def test_unaligned_packed_bytes_unpack() -> None:
+    array = make("f32")
+    room = bytearray(tuckfold.pack(array, "raw").nbytes + 1)
+    room[1:] = tuckfold.pack(array, "raw").tobytes()
+    assert np.array_equal(tuckfold.unpack(memoryview(room)[1:], "raw", shape=array.shape), array)
+
+
+def test_read_only_arrays_pack() -> None:
+    array = make("f32")
+    array.setflags(write=False)
+    assert tuckfold.pack(array, "dct_chop").nbytes == 3 * 20 * 24 * 4
+
+
+def test_bf16_comes_with_ml_dtypes_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    bits = make("bf16")
+    packed = tuckfold.pack(bits, "dct_chop", dtype="bf16")
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    assert tuckfold.unpack(packed, "dct_chop", shape=bits.shape, dtype="bf16").dtype == np.uint16
+    monkeypatch.undo()
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    same = bits.view(ml_dtypes.bfloat16)
+    assert np.array_equal(tuckfold.pack(same, "dct_chop"), packed)
+    back = tuckfold.unpack(packed, "dct_chop", shape=bits.shape, dtype=ml_dtypes.bfloat16)
+    assert back.dtype == ml_dtypes.bfloat16
+
+
+def test_zero_sizes_and_scalars() -> None:
+    for shape in ((0,), (3, 0, 8), ()):
+        array = np.ones(shape, np.float32)
+        packed = tuckfold.pack(array, "raw")
+        assert packed.nbytes == array.nbytes
+        assert tuckfold.unpack(packed, "raw", shape=shape).shape == shape
+
+
+def test_seeds_change_stochastic_rounding_alone() -> None:
+    array = make("f32")
+    spec = "block_quant(bits=2, round=stochastic)"
+    first = tuckfold.pack(array, spec, seed=1)
+    assert np.array_equal(first, tuckfold.pack(array, spec, seed=1, threads=1))
+    assert not np.array_equal(first, tuckfold.pack(array, spec, seed=2))
+    assert np.array_equal(
+        tuckfold.pack(array, spec, seed=-1), tuckfold.pack(array, spec, seed=2**64 - 1)
+    )
+
+
+def test_layout_takes_dtypes_of_numpy() -> None:
+    by_name = tuckfold.layout("dct_chop", "f32", (16, 16))
+    assert tuckfold.layout("dct_chop", np.float32, [16, 16]) == by_name
+    assert tuckfold.layout("dct_chop", np.dtype("float32"), np.array([16, 16])) == by_name
+    assert not tuckfold.layout("zstd", "f32", (16, 16)).fixed
+
+
+def test_matmul_form_is_the_paper() -> None:
+    plane = make("f32", (32, 48))
+    form = tuckfold.matmul_form("dct_chop(keep=3)", 32, 48)
+    packed = tuckfold.pack(plane, "dct_chop(keep=3)").view(np.float32).reshape(12, 18)
+    np.testing.assert_allclose(form.lhs @ plane @ form.rhs, packed, atol=1e-5)
+    back = tuckfold.unpack(packed, "dct_chop(keep=3)", shape=plane.shape)
+    np.testing.assert_allclose(form.back_lhs @ packed @ form.back_rhs, back, atol=1e-5)
+
+
+# ---- what is refused
+
+ARRAY = make("f32")
+REFUSED = [
+    (lambda: tuckfold.pack(ARRAY, "dct_chop(keep=9)"), ValueError, "keep must be 1..8"),
+    (lambda: tuckfold.pack(ARRAY, "dct_chopp"), ValueError, "dct_chop"),
+    (lambda: tuckfold.pack(ARRAY, "raw\0"), ValueError, "NUL"),
+    (lambda: tuckfold.pack(ARRAY, 4), TypeError, "text or a CodecSpec"),
+    (lambda: tuckfold.pack([1.0, 2.0], "raw"), TypeError, "numpy.asarray"),
+    (lambda: tuckfold.pack(ARRAY > 0, "mask"), ValueError, r"view\(numpy.uint8\)"),
+    (lambda: tuckfold.pack(ARRAY.astype(">f4"), "raw"), ValueError, "dtype must be one of"),
+    (lambda: tuckfold.pack(ARRAY.astype(complex), "raw"), ValueError, "complex128"),
+    (lambda: tuckfold.pack(ARRAY, "raw", dtype="f16"), ValueError, "float32, not f16"),
+    (lambda: tuckfold.pack(ARRAY, "raw", threads=-1), ValueError, "threads"),
+    (lambda: tuckfold.pack(np.zeros(3, np.float32), "dct_chop"), ValueError, "dct_chop"),
+    (lambda: tuckfold.pack(Dlpack(ARRAY, device=2), "raw"), NotImplementedError, "CPU"),
+    (lambda: tuckfold.layout("raw", "f99", (3,)), ValueError, "f99"),
+    (lambda: tuckfold.layout("raw", "f32", (1,) * 65), ValueError, "64"),
+    (lambda: tuckfold.layout("raw", "f32", (-1,)), ValueError, "-1"),
+    (lambda: tuckfold.unpack(b"123", "raw"), ValueError, "shape"),
+    (lambda: tuckfold.unpack(b"123", "raw", shape=(1,)), tuckfold.CorruptDataError, "got 3"),
+    (lambda: tuckfold.unpack(b"123", "raw", shape=(1 << 40,)), tuckfold.CorruptDataError, "got 3"),
+    (lambda: tuckfold.unpack(b"x" * 99, "zstd", shape=(64,)), tuckfold.CorruptDataError, "zstd"),
+    (lambda: tuckfold.unpack(np.zeros(8, np.uint8)[::2], "raw", shape=(1,)), ValueError, "side"),
+    (lambda: tuckfold.unpack(bytes(4), "raw", out=np.zeros(2, np.float32), shape=(1,)), ValueError, "out has shape"),
+    (lambda: tuckfold.unpack(bytes(4), "raw", out=np.frombuffer(bytes(4), np.float32)), ValueError, "writeable"),
+    (lambda: tuckfold.unpack(bytes(8), "raw", out=np.broadcast_to(ARRAY[0, 0, :1], (2,))), ValueError, "writeable"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "error", "text"), REFUSED)
+def test_a_mistake_is_an_exception_of_its_class(call, error: type, text: str) -> None:
+    with pytest.raises(error, match=text) as raised:
+        call()
+    assert raised.type is error
+
+
+def test_strides_within_an_element_are_refused() -> None:
+    records = np.zeros(8, np.dtype([("flag", "u1"), ("value", "<f4")]))
+    with pytest.raises(ValueError, match="whole elements of 4 bytes"):
+        tuckfold.pack(records["value"], "raw")
+
+
+# ---- threads
+
+
+def test_python_threads_pack_the_same_bytes() -> None:
+    array = make("f32", (3, 256, 256))
+    expected = tuckfold.pack(array, "dct_chop | block_quant")
+    wrong = []
+
+    def work() -> None:
+        for _ in range(10):
+            if not np.array_equal(tuckfold.pack(array, "dct_chop | block_quant"), expected):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_other_threads_run_while_one_packs() -> None:
+    """With no switching of its own, Python gives way only where a call releases the GIL."""
+    array = np.random.default_rng(0).integers(0, 255, 1 << 23, dtype=np.uint8)
+    ready, done = threading.Event(), []
+    before = sys.getswitchinterval()
+
+    def work() -> None:
+        ready.wait()
+        tuckfold.pack(array, "zstd(level=9)", threads=1)
+        done.append(time.perf_counter())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    sys.setswitchinterval(1000)
+    try:
+        ready.set()
+        time.sleep(0.02)  # hands the GIL over; comes back once the call has released it
+        back = time.perf_counter()
+    finally:
+        sys.setswitchinterval(before)
+    thread.join()
+    assert back < done[0]

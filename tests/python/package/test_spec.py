@@ -1,0 +1,79 @@
+"""Specs as objects: text, equality, pickling; and the list of codecs."""
+
+import copy
+import json
+import pickle
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import tuckfold
+
+TUCKFOLD = Path(__file__).parents[3] / "build/release/tuckfold"
+TEXTS = ["raw", "dct_chop(keep=4)", "dct_chop(keep=4, order=planes) | block_quant(bits=8)", "zstd"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_spec_is_its_text(text: str) -> None:
+    spec = tuckfold.CodecSpec(text)
+    assert tuckfold.CodecSpec(str(spec)) == spec == tuckfold.CodecSpec.parse(repr(spec))
+    assert repr(spec) == str(spec)
+    assert hash(spec) == hash(tuckfold.CodecSpec(f"  {text} "))
+    assert tuckfold.CodecSpec(spec) == spec
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_spec_survives_pickle_and_copy(text: str) -> None:
+    spec = tuckfold.CodecSpec(text)
+    for same in (pickle.loads(pickle.dumps(spec)), copy.copy(spec), copy.deepcopy(spec)):
+        assert same == spec
+        assert same is not spec
+
+
+def test_specs_differ_by_their_parameters() -> None:
+    assert tuckfold.CodecSpec("dct_chop(keep=4)") != tuckfold.CodecSpec("dct_chop(keep=3)")
+    assert tuckfold.CodecSpec("raw") != "raw"
+
+
+def test_stages_have_every_parameter() -> None:
+    first, second = tuckfold.CodecSpec("dct_chop(keep=3) | zstd").stages
+    assert (first.name, second.name) == ("dct_chop", "zstd")
+    assert first.params["block"] == 8
+    assert first.params["keep"] == 3
+    assert first.params["shape"] == "square"
+    with pytest.raises(TypeError):
+        first.params["keep"] = 4  # type: ignore[index]
+
+
+def test_a_spec_that_failed_to_parse_is_collected_quietly() -> None:
+    with pytest.raises(ValueError, match="unknown"):
+        tuckfold.CodecSpec("nothing_such")
+
+
+def test_list_codecs_is_that_of_the_command_line() -> None:
+    if not TUCKFOLD.exists():
+        pytest.skip(f"no {TUCKFOLD}; run ./dev build")
+    told = json.loads(subprocess.check_output([TUCKFOLD, "codecs", "--json"]))
+    mine = [
+        {
+            "name": codec.name,
+            "summary": codec.summary,
+            "params": [
+                {"name": p.name, "summary": p.summary, "default": p.default}
+                | (
+                    {"words": list(p.words)}
+                    if p.words
+                    else {"min": p.min, "max": p.max, "step": p.step}
+                )
+                for p in codec.params
+            ],
+        }
+        for codec in tuckfold.list_codecs()
+    ]
+    assert mine == told
+
+
+def test_version_is_that_of_the_file() -> None:
+    assert tuckfold.__version__ == (TUCKFOLD.parents[2] / "VERSION").read_text().strip()
+    assert tuckfold.cpu_target()
