@@ -77,7 +77,7 @@ def measure(quick: bool) -> None:
     import tuckfold.torch as tft
 
     torch.set_num_threads(1)
-    times, rounds = (200, 2) if quick else (5000, 25)
+    times, rounds = (200, 2) if quick else (500, 200)  # pieces of a millisecond or two
     about = {"torch": torch.__version__, "python": sys.version.split()[0]}
     print(json.dumps(about | {"cpu_target": tuckfold.cpu_target()}), flush=True)
     pack, unpack = torch.ops.tuckfold.pack.default, torch.ops.tuckfold.unpack.default
