@@ -46,6 +46,10 @@ Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
         to_string(dtype));
   }
   const int width = given_width(stage);
+  if (width > bits_of(dtype)) {
+    invalid("[layout] bits(width={}) is wider than {} itself; use width={} or less", width,
+            to_string(dtype), bits_of(dtype));
+  }
   const std::int64_t elems = shape.elems();
   const std::size_t bytes =
       header_bytes(width, dtype, elems) + code_bytes(elems, width == 0 ? bits_of(dtype) : width);
