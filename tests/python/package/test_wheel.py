@@ -63,7 +63,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "cmake.define.CMAKE_CXX_COMPILER": cached("CMAKE_CXX_COMPILER"),
         "cmake.define.TUCKFOLD_WERROR": cached("TUCKFOLD_WERROR"),
     }
-    words = [word for name, value in settings.items() for word in ("-C", f"{name}={value}")]
+    words = [f"--config-settings={name}={value}" for name, value in settings.items()]
     run(sys.executable, "-m", "pip", "wheel", ROOT, "--no-build-isolation", "--no-deps", "-w", folder, *words)  # fmt: skip
     (path,) = folder.glob("*.whl")
     return path
