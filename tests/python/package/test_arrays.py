@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from gil import releases_gil
 
 import tuckfold
 
@@ -262,24 +263,5 @@ def test_python_threads_pack_the_same_bytes() -> None:
 
 
 def test_other_threads_run_while_one_packs() -> None:
-    """With no switching of its own, Python gives way only where a call releases the GIL."""
     array = np.random.default_rng(0).integers(0, 255, 1 << 23, dtype=np.uint8)
-    ready, done = threading.Event(), []
-    before = sys.getswitchinterval()
-
-    def work() -> None:
-        ready.wait()
-        tuckfold.pack(array, "zstd(level=9)", threads=1)
-        done.append(time.perf_counter())
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    sys.setswitchinterval(1000)
-    try:
-        ready.set()
-        time.sleep(0.02)  # hands the GIL over; comes back once the call has released it
-        back = time.perf_counter()
-    finally:
-        sys.setswitchinterval(before)
-    thread.join()
-    assert back < done[0]
+    assert releases_gil(lambda: tuckfold.pack(array, "zstd(level=9)", threads=1))
