@@ -3,12 +3,11 @@
 import ctypes
 import mmap
 import sys
-import threading
 import time
 
 import numpy as np
 import pytest
-from gil import releases_gil
+from calls import on_four_threads, raises_exactly, releases_gil
 
 import tuckfold
 
@@ -230,9 +229,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("call", "error", "text"), REFUSED)
 def test_a_mistake_is_an_exception_of_its_class(call, error: type, text: str) -> None:
-    with pytest.raises(error, match=text) as raised:
-        call()
-    assert raised.type is error
+    raises_exactly(error, text, call)
 
 
 def test_strides_within_an_element_are_refused() -> None:
@@ -254,11 +251,7 @@ def test_python_threads_pack_the_same_bytes() -> None:
             if not np.array_equal(tuckfold.pack(array, "dct_chop | block_quant"), expected):
                 wrong.append(1)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_four_threads(work)
     assert not wrong
 
 

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from calls import raises_exactly
 
 import tuckfold
 
@@ -175,9 +176,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("call", "error", "text"), REFUSED)
 def test_a_mistake_is_an_exception_of_its_class(call, error: type, text: str) -> None:
-    with pytest.raises(error, match=text) as raised:
-        call()
-    assert raised.type is error
+    raises_exactly(error, text, call)
 
 
 def test_operators_alone_raise_what_torch_makes_of_it() -> None:

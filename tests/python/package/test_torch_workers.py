@@ -1,9 +1,7 @@
 """Packing in data-loader workers and threads."""
 
-import threading
-
 import pytest
-from gil import releases_gil
+from calls import on_four_threads, releases_gil
 
 torch = pytest.importorskip("torch")
 import tuckfold.torch as tft  # noqa: E402
@@ -50,11 +48,7 @@ def test_threads_pack_at_the_same_time() -> None:
                 wrong.append(i)
             tft.unpack(tft.pack(x, spec), spec, x.shape)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_four_threads(work)
     assert not wrong
 
 

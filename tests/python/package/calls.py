@@ -1,9 +1,11 @@
-"""Whether a call lets other threads of Python run."""
+"""What tests ask of a call: on several threads, beside others, when it is wrong."""
 
 import sys
 import threading
 import time
 from collections.abc import Callable
+
+import pytest
 
 
 def releases_gil(call: Callable[[], object]) -> bool:
@@ -27,3 +29,19 @@ def releases_gil(call: Callable[[], object]) -> bool:
         sys.setswitchinterval(before)
     thread.join()
     return back < done[0]
+
+
+def on_four_threads(work: Callable[[], None]) -> None:
+    """Runs it on all of them at once, until the last is done."""
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def raises_exactly(error: type, text: str, call: Callable[[], object]) -> None:
+    """Not a class that is derived from it."""
+    with pytest.raises(error, match=text) as raised:
+        call()
+    assert raised.type is error
