@@ -5,15 +5,34 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 include(GoogleTest)
 
 file(GLOB test_sources CONFIGURE_DEPENDS src/*/*_test.cc)
+file(GLOB cuda_test_sources CONFIGURE_DEPENDS src/*/*_cuda_test.cc)
+list(REMOVE_ITEM test_sources ${cuda_test_sources})
 if(NOT TARGET tuckfold_cli_objects)
   list(FILTER test_sources EXCLUDE REGEX "/src/cli/")
 endif()
 add_executable(tuckfold_tests ${test_sources})
 tuckfold_compile(tuckfold_tests)
-target_link_libraries(tuckfold_tests PRIVATE tuckfold_objects $<TARGET_NAME_IF_EXISTS:tuckfold_cli_objects>
+target_link_libraries(tuckfold_tests PRIVATE tuckfold_objects tuckfold_cuda $<TARGET_NAME_IF_EXISTS:tuckfold_cli_objects>
                                              GTest::gtest_main)
 target_compile_definitions(tuckfold_tests PRIVATE TUCKFOLD_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
 gtest_discover_tests(tuckfold_tests DISCOVERY_MODE PRE_TEST PROPERTIES LABELS fast)
+
+# The tests of kernels: on a GPU, and where there is none the same kernels compiled as C++ and run by
+# an emulator, a fiber for each thread.
+function(tuckfold_cuda_tests name label)
+  add_executable(${name} ${cuda_test_sources})
+  tuckfold_compile(${name})
+  target_link_libraries(${name} PRIVATE tuckfold_objects ${ARGN} GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${label}. PROPERTIES LABELS ${label})
+endfunction()
+add_library(tuckfold_emulated_cuda OBJECT tests/cuda/emulated.cc)
+tuckfold_compile(tuckfold_emulated_cuda)
+target_include_directories(tuckfold_emulated_cuda PUBLIC include src)
+target_link_libraries(tuckfold_emulated_cuda PUBLIC fmt::fmt)
+tuckfold_cuda_tests(tuckfold_emulated_cuda_tests fast tuckfold_emulated_cuda)
+if(CMAKE_CUDA_COMPILER)
+  tuckfold_cuda_tests(tuckfold_cuda_tests gpu tuckfold_cuda)
+endif()
 
 function(tuckfold_test name)
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})

@@ -38,6 +38,7 @@ THIRD_PARTY = {
     r"gtest/|gmock/": r"_test\.cc$",
     r"benchmark/": r"_bench\.cc$",
     r"fmt/": r"^src/",
+    r"sanitizer/": r"^src/base/cuda/emulate\.h$",
 }
 SYSTEM = re.compile(r"(sys/|linux/)?\w+(\.h)?$")  # the C++ library, C and POSIX
 STANDARD = re.compile(r"\w+$|std(def|int)\.h$")  # what public headers may use

@@ -73,7 +73,7 @@ class TUCKFOLD_API CodecSpec {
   // The canonical text: parse(s.print()) == s, and equal specs print alike.
   std::string print() const;
 
-  std::span<const Stage> stages() const noexcept { return stages_; }
+  std::span<const Stage> stages() const noexcept { return {stages_.data(), stages_.size()}; }
   friend bool operator==(const CodecSpec& a, const CodecSpec& b) = default;
 
  private:
@@ -99,10 +99,25 @@ struct RunOptions {
   int threads = 0;                   // 0: every core
   std::uint64_t seed = 0;            // for stochastic rounding; give each tensor its own
   std::span<std::byte> workspace{};  // of Layout::workspace_bytes; empty: allocated for the call
+
+  // For views on Device::Cuda: tensor, packed bytes and workspace lie on the current device, and
+  // the work is left to this stream. Only codecs whose size varies, and exact ones, which may
+  // refuse values, wait for it: for one number, unless they are told where to leave it. They do not
+  // wait while the stream records a graph either.
+  void* stream = nullptr;            // a cudaStream_t; null: the default one
+  std::uint64_t* outcome = nullptr;  // where the device can write: after pack the bytes written,
+                                     // after unpack 0, or kRefused instead of an Error
 };
 
-// Writes the packed bytes to the front of `out` and returns how many there are. The bytes depend on
-// spec, input and seed alone: not on threads, SIMD target or strides.
+inline constexpr std::uint64_t kRefused = ~std::uint64_t{0};
+
+// Whether this build runs codecs on CUDA devices, and how many of them there are.
+TUCKFOLD_API bool has_cuda();
+TUCKFOLD_API int cuda_devices();
+
+// Writes the packed bytes to the front of `out` and returns how many there are (layout's max_bytes
+// where that is left to RunOptions::outcome). The bytes depend on spec, input and seed alone: not
+// on threads, SIMD target, device or strides.
 TUCKFOLD_API std::size_t pack(const CodecSpec& spec, const ConstTensorView& in,
                               std::span<std::byte> out, const RunOptions& options = {});
 

@@ -1,11 +1,13 @@
 // HOST_DEVICE functions compile for the CPU and, under nvcc, for the GPU: the same text gives the
-// same bytes on both.
+// same bytes on both. A TABLE of constants can be read by both; under nvcc by the GPU alone.
 #pragma once
 
 #ifdef __CUDACC__
 #define TUCKFOLD_HOST_DEVICE __host__ __device__
+#define TUCKFOLD_TABLE static __constant__ constexpr
 #else
 #define TUCKFOLD_HOST_DEVICE
+#define TUCKFOLD_TABLE inline constexpr
 #endif
 
 // Inlined into its caller always, so that it is compiled for the caller's instruction set.

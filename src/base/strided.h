@@ -29,6 +29,9 @@ class FlatView {
 
   std::int64_t elems() const noexcept { return elems_; }
   DType dtype() const noexcept { return dtype_; }
+  // What is left after merging, innermost last; at least one axis.
+  const Shape& axes() const noexcept { return axes_; }
+  const Shape& steps() const noexcept { return steps_; }
 
   // How many elements from `begin` on, at most `count`, lie side by side; at least one.
   std::int64_t run_length(std::int64_t begin, std::int64_t count) const noexcept;
@@ -49,7 +52,7 @@ class FlatView {
   Pointer data_;
   DType dtype_;
   std::int64_t elems_;
-  Shape axes_, steps_;  // innermost last; at least one axis
+  Shape axes_, steps_;
 };
 
 class FlatReader : public FlatView<const void*> {

@@ -167,6 +167,13 @@ class Tensor {
       : dtype_(dtype), shape_(shape), strides_(shape), storage_(arrange(order), shift) {}
 
   TensorView view() const { return {data(), dtype_, shape_, strides_}; }
+  // All bytes from the first element's to the last one's, those between elements too; and the same
+  // view of a copy of them.
+  std::span<std::byte> storage() const { return storage_.span(); }
+  TensorView view_of_copy(std::byte* copy, Device device) const {
+    return {copy + (static_cast<std::byte*>(data()) - storage_.data()), dtype_, shape_, strides_,
+            device};
+  }
   std::int64_t elems() const { return shape_.elems(); }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }

@@ -5,15 +5,18 @@
 #include <limits>
 #include <memory>
 
+#include "base/cuda/runtime.h"
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/target.h"
+#include "codec/cuda_rows.h"
 #include "codec/registry.h"
 
 namespace tuckfold {
 namespace {
 
-constexpr std::size_t kAlign = 64;
+// What stages leave in the workspace starts at cache lines, and where a GPU likes it.
+constexpr std::size_t kAlign = 256;
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 std::size_t tensor_bytes(const char* what, DType dtype, const Shape& shape) {
@@ -69,7 +72,7 @@ struct Plan {
   std::size_t max_bytes() const { return steps[count - 1].out.max_bytes; }
   std::size_t workspace_bytes() const {
     const std::size_t bytes = scratch_at + scratch_bytes;
-    return bytes == 0 ? 0 : bytes + kAlign;  // to begin at a cache line
+    return bytes == 0 ? 0 : bytes + kAlign;  // to begin at a multiple of kAlign
   }
 
   Step steps[kMaxStages];
@@ -94,7 +97,7 @@ Plan plan(const char* what, const CodecSpec& spec, DType dtype, const Shape& sha
 
 void check_view(const char* what, const void* data, DType dtype, const Shape& shape,
                 const Shape& strides, Device device) {
-  if (device != Device::Cpu) {
+  if (device == Device::Cuda && !cuda::built()) {
     fail(Errc::Unsupported, "[{}] this build has no CUDA codecs; copy the tensor to the CPU first",
          what);
   }
@@ -125,20 +128,25 @@ void check_writable(const TensorView& out) {
 // The caller's workspace, or one made for this call, from its first aligned byte on.
 class Workspace {
  public:
-  Workspace(const char* what, std::span<std::byte> given, std::size_t bytes) {
+  Workspace(const char* what, const RunOptions& options, std::size_t bytes, Device device)
+      : of_device_(device == Device::Cuda && options.workspace.empty() ? bytes : 0,
+                   options.stream) {
     if (bytes == 0) return;
-    if (given.empty()) {
-      owned_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    } else if (given.size() < bytes) {
+    const std::span<std::byte> given = options.workspace;
+    if (!given.empty() && given.size() < bytes) {
       invalid("[{}] the workspace needs {} bytes, got {}; see layout()", what, bytes, given.size());
     }
-    base_ = given.empty() ? owned_.get() : given.data();
+    if (given.empty() && device == Device::Cpu) {
+      owned_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    }
+    base_ = !given.empty() ? given.data() : owned_ != nullptr ? owned_.get() : of_device_.data();
     base_ += -reinterpret_cast<std::uintptr_t>(base_) % kAlign;
   }
   std::byte* at(std::size_t offset) const { return base_ + offset; }
 
  private:
   std::unique_ptr<std::byte[]> owned_;
+  cuda::Memory of_device_;
   std::byte* base_ = nullptr;
 };
 
@@ -151,9 +159,110 @@ RunContext context_of(const char* what, const RunOptions& options, const Plan& p
           .workspace = {workspace.at(plan.scratch_at), plan.scratch_bytes}};
 }
 
+CudaContext cuda_context_of(const RunOptions& options, const Plan& plan,
+                            const Workspace& workspace) {
+  return {.stream = options.stream,
+          .seed = options.seed,
+          .workspace = {workspace.at(plan.scratch_at), plan.scratch_bytes},
+          .outcome = options.outcome};
+}
+
 Shape bytes_shape(std::size_t bytes) { return {static_cast<std::int64_t>(bytes)}; }
 
+[[noreturn]] void refuse_size(const CodecSpec& spec, const TensorView& out, bool fixed,
+                              std::size_t wanted, std::size_t got) {
+  fail(Errc::CorruptData, "[unpack] {} of {} {} packs to {}{} bytes, got {}", spec.print(),
+       to_string(out.dtype), to_string(out.shape), fixed ? "" : "at most ", wanted, got);
+}
+
+// ---- on a CUDA device ---------------------------------------------------------------------------
+
+// Kernels read and write packed bytes 16 at a time.
+void check_cuda(const char* what, const Plan& plan, const std::byte* packed) {
+  for (std::size_t i = 0; i < plan.count; ++i) {
+    const Plan::Step& step = plan.steps[i];
+    if (step.row->pack_cuda == nullptr) {
+      fail(Errc::Unsupported, "[{}] {} runs on the CPU alone; copy the tensor there first", what,
+           step.stage->codec->name);
+    }
+    if (step.varying) {
+      fail(Errc::Unsupported,
+           "[{}] on a CUDA device nothing can follow {}, whose size varies; use it alone, or copy "
+           "the tensor to the CPU first",
+           what, plan.steps[i - 1].stage->codec->name);
+    }
+  }
+  constexpr std::size_t kPackedAlign = 16;
+  if (reinterpret_cast<std::uintptr_t>(packed) % kPackedAlign != 0) {
+    invalid("[{}] packed bytes on a CUDA device must start at a multiple of {} bytes; copy them",
+            what, kPackedAlign);
+  }
+}
+
+const CudaPair* pair_at(const Plan& plan, std::size_t i) {
+  if (i + 1 >= plan.count) return nullptr;
+  for (const CudaPair& pair : cuda_pairs()) {
+    if (pair.first->info.name == plan.steps[i].stage->codec->name &&
+        pair.second->info.name == plan.steps[i + 1].stage->codec->name) {
+      return &pair;
+    }
+  }
+  return nullptr;
+}
+
+std::size_t pack_on_cuda(const Plan& plan, const ConstTensorView& in, std::span<std::byte> out,
+                         const RunOptions& options) {
+  check_cuda("pack", plan, out.data());
+  const Workspace workspace("pack", options, plan.workspace_bytes(), Device::Cuda);
+  const CudaContext run = cuda_context_of(options, plan, workspace);
+  const auto room_of = [&](std::size_t i) -> std::span<std::byte> {
+    return {i + 1 == plan.count ? out.data() : workspace.at(plan.steps[i].left_at),
+            plan.steps[i].out.max_bytes};
+  };
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < plan.count; ++i) {
+    const Plan::Step& step = plan.steps[i];
+    const ConstTensorView view =
+        i == 0 ? in : ConstTensorView(room_of(i - 1).data(), step.dtype, step.shape, Device::Cuda);
+    if (const CudaPair* pair = pair_at(plan, i);
+        pair != nullptr &&
+        pair->pack(*step.stage, *plan.steps[i + 1].stage, view, room_of(i + 1), run)) {
+      bytes = room_of(++i).size();
+      continue;
+    }
+    bytes = step.row->pack_cuda(*step.stage, view, room_of(i), run);
+  }
+  return bytes;
+}
+
+void unpack_on_cuda(const Plan& plan, std::span<const std::byte> packed, const TensorView& out,
+                    const RunOptions& options) {
+  check_cuda("unpack", plan, packed.data());
+  const Workspace workspace("unpack", options, plan.workspace_bytes(), Device::Cuda);
+  const CudaContext run = cuda_context_of(options, plan, workspace);
+  std::span<const std::byte> bytes = packed;
+  for (std::size_t i = plan.count; i-- > 0;) {
+    const auto view_at = [&](std::size_t stage) {
+      return stage == 0
+                 ? out
+                 : TensorView(workspace.at(plan.steps[stage - 1].left_at), plan.steps[stage].dtype,
+                              plan.steps[stage].shape, Device::Cuda);
+    };
+    if (const CudaPair* pair = i == 0 ? nullptr : pair_at(plan, i - 1);
+        pair != nullptr &&
+        pair->unpack(*plan.steps[i - 1].stage, *plan.steps[i].stage, bytes, view_at(i - 1), run)) {
+      --i;
+    } else {
+      plan.steps[i].row->unpack_cuda(*plan.steps[i].stage, bytes, view_at(i), run);
+    }
+    if (i > 0) bytes = {workspace.at(plan.steps[i - 1].left_at), plan.steps[i - 1].out.max_bytes};
+  }
+}
+
 }  // namespace
+
+bool has_cuda() { return cuda::built(); }
+int cuda_devices() { return cuda::device_count(); }
 
 Layout layout(const CodecSpec& spec, DType dtype, const Shape& shape) {
   const Plan steps = plan("layout", spec, dtype, shape);
@@ -171,7 +280,8 @@ std::size_t pack(const CodecSpec& spec, const ConstTensorView& in, std::span<std
     invalid("[pack] the output needs {} bytes, got {}; see layout()", steps.max_bytes(),
             out.size());
   }
-  const Workspace workspace("pack", options.workspace, steps.workspace_bytes());
+  if (in.device == Device::Cuda) return pack_on_cuda(steps, in, out, options);
+  const Workspace workspace("pack", options, steps.workspace_bytes(), Device::Cpu);
   const RunContext run = context_of("pack", options, steps, workspace);
   std::span<const std::byte> bytes;  // that the stage before wrote
   for (std::size_t i = 0; i < steps.count; ++i) {
@@ -195,14 +305,11 @@ void unpack(const CodecSpec& spec, std::span<const std::byte> packed, const Tens
   const Plan steps = plan("unpack", spec, out.dtype, out.shape);
   check_view("unpack", out.data, out.dtype, out.shape, out.strides, out.device);
   check_writable(out);
-  const auto refuse = [&](bool fixed, std::size_t wanted, std::size_t got) {
-    fail(Errc::CorruptData, "[unpack] {} of {} {} packs to {}{} bytes, got {}", spec.print(),
-         to_string(out.dtype), to_string(out.shape), fixed ? "" : "at most ", wanted, got);
-  };
   if (steps.fixed() ? packed.size() != steps.max_bytes() : packed.size() > steps.max_bytes()) {
-    refuse(steps.fixed(), steps.max_bytes(), packed.size());
+    refuse_size(spec, out, steps.fixed(), steps.max_bytes(), packed.size());
   }
-  const Workspace workspace("unpack", options.workspace, steps.workspace_bytes());
+  if (out.device == Device::Cuda) return unpack_on_cuda(steps, packed, out, options);
+  const Workspace workspace("unpack", options, steps.workspace_bytes(), Device::Cpu);
   const RunContext run = context_of("unpack", options, steps, workspace);
   // Backwards: each stage fills the tensor that the one before it had packed, in the workspace
   // where pack had put it.
@@ -215,12 +322,12 @@ void unpack(const CodecSpec& spec, std::span<const std::byte> packed, const Tens
     std::size_t filled = steps.steps[i - 1].out.max_bytes;
     if (step.varying) {
       const std::size_t count = step.row->unpacked_bytes(*step.stage, bytes);
-      if (count > filled) refuse(false, filled, count);
+      if (count > filled) refuse_size(spec, out, false, filled, count);
       filled = count;
       view = TensorView(to, step.dtype, bytes_shape(filled));
       const Layout exact = step.row->layout(*step.stage, step.dtype, view.shape);
       if (exact.fixed && bytes.size() != exact.max_bytes) {
-        refuse(true, exact.max_bytes, bytes.size());
+        refuse_size(spec, out, true, exact.max_bytes, bytes.size());
       }
     }
     step.row->unpack(*step.stage, bytes, view, run);

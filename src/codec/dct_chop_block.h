@@ -123,7 +123,7 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_line(const Table<N>& table, in
 // kScaled[u][v][k] = alpha_u T[v][k].
 inline constexpr float kRatio =
     static_cast<float>(detail::dct_entry(8, 2, 1) / detail::dct_entry(8, 2, 0));
-inline constexpr auto kOdd = [] {
+TUCKFOLD_TABLE auto kOdd = [] {
   std::array<std::array<float, 4>, 4> table{};
   for (int i = 0; i < 4; ++i) {
     for (int k = 0; k < 4; ++k) {
@@ -133,7 +133,7 @@ inline constexpr auto kOdd = [] {
   }
   return table;
 }();
-inline constexpr auto kScaled = [] {
+TUCKFOLD_TABLE auto kScaled = [] {
   std::array<Table<8>, 8> table{};
   for (int u = 0; u < 8; ++u) {
     for (int v = 0; v < 8; ++v) {

@@ -46,17 +46,17 @@ struct Form {
 };
 
 // Tiles in the order of the header: kTileRow[k], kTileCol[k] count pairs of frequencies.
-inline constexpr std::array<std::uint8_t, 16> kTileRow = {0, 0, 1, 2, 1, 0, 0, 1,
-                                                          2, 3, 3, 2, 1, 2, 3, 3};
-inline constexpr std::array<std::uint8_t, 16> kTileCol = {0, 1, 0, 0, 1, 2, 3, 2,
-                                                          1, 0, 1, 2, 3, 3, 2, 3};
+TUCKFOLD_TABLE std::array<std::uint8_t, 16> kTileRow = {0, 0, 1, 2, 1, 0, 0, 1,
+                                                        2, 3, 3, 2, 1, 2, 3, 3};
+TUCKFOLD_TABLE std::array<std::uint8_t, 16> kTileCol = {0, 1, 0, 0, 1, 2, 3, 2,
+                                                        1, 0, 1, 2, 3, 3, 2, 3};
 // Where value t of tile k lies in a block of coefficients, by rows.
-inline constexpr int place(int k, int t) {
+TUCKFOLD_HOST_DEVICE inline constexpr int place(int k, int t) {
   return (2 * kTileRow[k] + t / 2) * 8 + 2 * kTileCol[k] + t % 2;
 }
 
 // The tail has the tiles by columns: tile kTileAt[i] comes i-th.
-inline constexpr auto kTileAt = [] {
+TUCKFOLD_TABLE auto kTileAt = [] {
   std::array<std::uint8_t, 16> table{};
   for (int k = 0; k < 16; ++k) {
     table[kTileCol[k] * 4 + kTileRow[k]] = static_cast<std::uint8_t>(k);
@@ -65,7 +65,7 @@ inline constexpr auto kTileAt = [] {
 }();
 
 // What both passes of the transform leave out.
-inline constexpr auto kScale = [] {
+TUCKFOLD_TABLE auto kScale = [] {
   std::array<float, 64> table{};
   for (int u = 0; u < 8; ++u) {
     for (int v = 0; v < 8; ++v) {

@@ -3,6 +3,7 @@
 
 #include "base/parallel.h"
 #include "base/strided.h"
+#include "codec/cuda_rows.h"
 #include "codec/registry.h"
 
 namespace tuckfold {
@@ -54,6 +55,8 @@ const Codec kRaw = {
     .layout = raw_layout,
     .pack = raw_pack,
     .unpack = raw_unpack,
+    .pack_cuda = raw::pack_cuda,
+    .unpack_cuda = raw::unpack_cuda,
     .unpacked_bytes = [](const Stage&, std::span<const std::byte> packed) { return packed.size(); },
 };
 

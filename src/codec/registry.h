@@ -16,6 +16,14 @@ struct RunContext {
   std::span<std::byte> workspace;  // the row's Layout::workspace_bytes, from a cache line on
 };
 
+// The same on a CUDA device: everything there, nothing waited for but what is said.
+struct CudaContext {
+  void* stream;  // a cudaStream_t
+  std::uint64_t seed;
+  std::span<std::byte> workspace;  // the row's Layout::workspace_bytes, from 256 bytes on
+  std::uint64_t* outcome;          // RunOptions::outcome; null: wait, and throw what it would say
+};
+
 inline constexpr std::size_t kMaxStages = 8;  // in a chain
 
 struct Codec {
@@ -41,9 +49,27 @@ struct Codec {
   // `packed` has exactly Layout::max_bytes if the codec is fixed, else at most. May throw
   // CorruptData.
   void (*unpack)(const Stage&, std::span<const std::byte> packed, const TensorView&, RunContext);
+  // The same on a stream of the current CUDA device, for a tensor and bytes that lie there; null
+  // where the codec runs on the CPU alone. Codecs of a fixed size that refuse no values never wait
+  // and never allocate.
+  std::size_t (*pack_cuda)(const Stage&, const ConstTensorView&, std::span<std::byte> out,
+                           CudaContext) = nullptr;
+  void (*unpack_cuda)(const Stage&, std::span<const std::byte> packed, const TensorView&,
+                      CudaContext) = nullptr;
   // How many bytes unpack would fill; null where only the tensor's shape tells, and the codec
   // cannot follow one whose size varies. May throw CorruptData.
   std::size_t (*unpacked_bytes)(const Stage&, std::span<const std::byte> packed) = nullptr;
+};
+
+// Two stages that one kernel does without the tensor between them. Both functions return false, and
+// do nothing, where the tensor does not suit the kernel.
+struct CudaPair {
+  const Codec* first;
+  const Codec* second;
+  bool (*pack)(const Stage& first, const Stage& second, const ConstTensorView&,
+               std::span<std::byte> out, CudaContext);
+  bool (*unpack)(const Stage& first, const Stage& second, std::span<const std::byte> packed,
+                 const TensorView&, CudaContext);
 };
 
 std::span<const Codec> codec_rows();

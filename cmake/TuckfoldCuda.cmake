@@ -1,0 +1,19 @@
+# tuckfold_cuda: the kernels by nvcc, or no_cuda.cc. Machine code for each architecture, and of the
+# last one PTX for what comes later. The runtime is linked in: users need the driver alone.
+if(CMAKE_CUDA_COMPILER)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS src/base/cuda/*.cu src/codec/*.cu)
+  add_library(tuckfold_cuda OBJECT ${cuda_sources})
+  set_target_properties(tuckfold_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static
+                                                 CUDA_VISIBILITY_PRESET hidden)
+  # No fused multiply-adds but those that are written: packed bytes must be the CPU's.
+  target_compile_options(tuckfold_cuda PRIVATE -std=c++20 -fmad=false --expt-relaxed-constexpr -lineinfo
+                                               -Xcompiler=-ffp-contract=off)
+  find_package(CUDAToolkit REQUIRED)
+  target_link_libraries(tuckfold_cuda PUBLIC CUDA::cudart_static)
+else()
+  add_library(tuckfold_cuda OBJECT src/codec/no_cuda.cc)
+  tuckfold_compile(tuckfold_cuda)
+endif()
+set_target_properties(tuckfold_cuda PROPERTIES POSITION_INDEPENDENT_CODE ON)
+target_include_directories(tuckfold_cuda PUBLIC include src)
+target_link_libraries(tuckfold_cuda PUBLIC fmt::fmt)

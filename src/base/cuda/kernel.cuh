@@ -1,0 +1,85 @@
+// What every kernel includes: CUDA's names, from nvcc or from the emulator, and launch().
+//
+//   template <int kKeep>
+//   __global__ void pack_kernel(const __grid_constant__ Args args) { … }
+//
+//   launch(pack_kernel<4>, {.blocks = 100, .threads = 128}, stream, args);
+//
+// Kernels keep to what emulate.h has, so that they run, and are tested, where there is no GPU. All
+// lanes of a warp take part in its shuffles and votes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/cuda/runtime.h"
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#else
+#include "base/cuda/emulate.h"
+#endif
+
+namespace tuckfold::cuda {
+
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+inline constexpr int kWarp = 32;
+
+struct Grid {
+  std::int64_t blocks;
+  int threads;
+  std::size_t shared_bytes = 0;  // of shared_memory()
+};
+
+#ifdef __CUDACC__
+
+// Throws what a call of the runtime says.
+inline void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // or the next call would report it again
+  const bool elsewhere = status == cudaErrorNoKernelImageForDevice || status == cudaErrorNoDevice ||
+                         status == cudaErrorInsufficientDriver;
+  raise(elsewhere                             ? Errc::Unsupported
+        : status == cudaErrorMemoryAllocation ? Errc::Io
+                                              : Errc::Internal,
+        what, cudaGetErrorString(status));
+}
+
+template <class... Params, class... Args>
+void launch(void (*kernel)(Params...), const Grid& grid, void* stream, const Args&... args) {
+  constexpr std::size_t kSharedWithoutAsking = 48 * 1024;
+  if (grid.shared_bytes > kSharedWithoutAsking) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(grid.shared_bytes)),
+          "shared memory");
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(grid.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
+  config.dynamicSmemBytes = grid.shared_bytes;
+  config.stream = static_cast<cudaStream_t>(stream);
+  check(cudaLaunchKernelEx(&config, kernel, args...), "launch");
+}
+
+// The block's Grid::shared_bytes, from a 128-byte line on.
+__device__ inline unsigned char* shared_memory() {
+  extern __shared__ __align__(128) unsigned char bytes[];
+  return bytes;
+}
+
+#else
+
+template <class... Params, class... Args>
+void launch(void (*kernel)(Params...), const Grid& grid, void*, const Args&... args) {
+  emulate::run(grid.blocks, grid.threads, grid.shared_bytes, [&] { kernel(args...); });
+}
+inline unsigned char* shared_memory() { return emulate::shared_memory(); }
+
+#endif
+
+// Blocks for `work` threads.
+inline std::int64_t blocks_for(std::int64_t work, std::int64_t each) {
+  return (work + each - 1) / each;
+}
+
+}  // namespace tuckfold::cuda

@@ -1,0 +1,112 @@
+// What codecs promise on a CUDA device: the CPU's bytes and the CPU's values, for specs generated
+// from the registry.
+#include <gtest/gtest.h>
+
+#include "base/cuda/device_ref.h"
+#include "codec/contract_ref.h"
+
+namespace tuckfold {
+namespace {
+
+using ref::DeviceBytes;
+using ref::DeviceTensor;
+using ref::first_difference;
+using ref::Order;
+using ref::Pattern;
+using ref::Tensor;
+
+constexpr RunOptions kOptions{.seed = 7};
+
+// Whether every stage runs on the device, and none that varies is followed by another.
+bool runs_on_cuda(const CodecSpec& spec) {
+  for (std::size_t i = 0; i < spec.stages().size(); ++i) {
+    const Codec& row = row_of(spec.stages()[i]);
+    if (row.pack_cuda == nullptr) return false;
+    if (i + 1 == spec.stages().size()) continue;
+    if (row.info.name == "bounded" || spec.stages()[i].codec->name == "bits") return false;
+  }
+  return true;
+}
+
+std::vector<ref::Group> cuda_groups() {
+  std::vector<ref::Group> all;
+  for (ref::Group& group : ref::groups()) {
+    std::erase_if(group.specs, [](const CodecSpec& spec) { return !runs_on_cuda(spec); });
+    if (!group.specs.empty()) all.push_back(std::move(group));
+  }
+  return all;
+}
+
+class CudaContract : public ::testing::TestWithParam<ref::Group> {
+ protected:
+  void SetUp() override {
+    if (cuda_devices() == 0) GTEST_SKIP() << "there is no CUDA device";
+  }
+
+  // Packs and unpacks on both and compares.
+  static void compare(const CodecSpec& spec, DType dtype, const Shape& shape, Pattern kind,
+                      Order order) {
+    SCOPED_TRACE(fmt::format("{} of {} {} order {}", spec.print(), to_string(dtype),
+                             to_string(shape), static_cast<int>(order)));
+    const Layout fit = layout(spec, dtype, shape);
+    const Tensor in = ref::input_for(spec, dtype, shape, kind, order);
+    std::vector<std::byte> wanted(fit.max_bytes);
+    wanted.resize(pack(spec, in.view(), wanted, kOptions));
+
+    const DeviceTensor on_device(in);
+    const DeviceBytes out(fit.max_bytes);
+    const std::size_t written = pack(spec, on_device.view(), out.span(), kOptions);
+    ASSERT_EQ(written, wanted.size());
+    std::vector<std::byte> got = out.fetch();
+    got.resize(written);
+    ASSERT_EQ(first_difference(fit.fixed ? fit.dtype : DType::U8, got, wanted), "");
+    ASSERT_TRUE(out.guards_untouched());
+
+    Tensor expected(dtype, shape), back(dtype, shape, order);
+    unpack(spec, wanted, expected.view(), kOptions);
+    const DeviceBytes packed(wanted);
+    const DeviceTensor to(back);
+    unpack(spec, packed.span(), to.view(), kOptions);
+    to.fetch();
+    ASSERT_EQ(first_difference(dtype, back.bytes(), expected.bytes()), "");
+    ASSERT_TRUE(back.gaps_untouched());
+    ASSERT_TRUE(to.guards_untouched());
+  }
+
+  void compare_all(std::span<const DType> dtypes, const std::vector<Shape>& shapes, Pattern kind,
+                   std::span<const Order> orders) {
+    for (const CodecSpec& spec : GetParam().specs) {
+      for (const DType dtype : dtypes) {
+        for (const Shape& shape : shapes) {
+          if (!ref::suits(spec, dtype, shape)) continue;
+          for (const Order order : orders) {
+            compare(spec, dtype, shape, kind, order);
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+};
+
+constexpr Order kRowMajor[] = {Order::RowMajor};
+
+TEST_P(CudaContract, BytesAndValuesAreTheCpus) {
+  compare_all(kDTypes, {{24, 40}, {2, 3, 17, 19}, {70}, {64, 64}, {1}, {}, {3, 0, 8}},
+              Pattern::Random, kRowMajor);
+}
+
+TEST_P(CudaContract, HostileValuesToo) {
+  compare_all(kDTypes, {{2, 33, 21}, {5, 64, 32}}, Pattern::Hostile, kRowMajor);
+}
+
+TEST_P(CudaContract, EveryOrderInMemoryToo) {
+  constexpr DType kTwo[] = {DType::F32, DType::BF16};
+  compare_all(kTwo, {{2, 3, 24, 40}, {2, 33, 21}}, Pattern::Ramp, ref::kOrders);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, CudaContract, ::testing::ValuesIn(cuda_groups()),
+                         [](const auto& group) { return group.param.name; });
+
+}  // namespace
+}  // namespace tuckfold

@@ -1,0 +1,21 @@
+// Every kernel compiled as C++, and a device whose memory is the host's.
+#include "base/cuda/emulate.h"
+#include "base/cuda/runtime.h"
+#include "codec/raw_cuda.cu"
+
+namespace tuckfold::cuda {
+
+bool built() noexcept { return true; }
+int device_count() noexcept { return 1; }
+bool is_capturing(Stream) { return false; }
+void synchronize(Stream) {}
+void* allocate(std::size_t bytes, Stream) { return ::operator new (bytes, std::align_val_t{256}); }
+void release(void* pointer, Stream) noexcept { ::operator delete (pointer, std::align_val_t{256}); }
+void copy(void* to, const void* from, std::size_t bytes, Stream) { std::memcpy(to, from, bytes); }
+void fill(void* to, int byte, std::size_t bytes, Stream) { std::memset(to, byte, bytes); }
+
+}  // namespace tuckfold::cuda
+
+namespace tuckfold {
+std::span<const CudaPair> cuda_pairs() { return {}; }
+}  // namespace tuckfold
