@@ -1,13 +1,16 @@
 // HOST_DEVICE functions compile for the CPU and, under nvcc, for the GPU: the same text gives the
 // same bytes on both. A TABLE of constants can be read by both; under nvcc by the GPU alone.
+// UNROLL stands before loops over arrays that must stay in a GPU's registers.
 #pragma once
 
 #ifdef __CUDACC__
 #define TUCKFOLD_HOST_DEVICE __host__ __device__
 #define TUCKFOLD_TABLE static __constant__ constexpr
+#define TUCKFOLD_UNROLL _Pragma("unroll")
 #else
 #define TUCKFOLD_HOST_DEVICE
 #define TUCKFOLD_TABLE inline constexpr
+#define TUCKFOLD_UNROLL
 #endif
 
 // Inlined into its caller always, so that it is compiled for the caller's instruction set.

@@ -2,7 +2,8 @@
 // whatever its conversion instructions do with subnormals and NaN. Without branches, so that
 // compilers make vectors of loops over them. Expects the environment of FpEnv.
 //
-// Every NaN becomes the quiet NaN of the same sign without payload.
+// Every NaN becomes the quiet NaN of the same sign without payload. A GPU's instructions give the
+// same bits but for NaN, and are used there.
 #pragma once
 
 #include <bit>
@@ -30,10 +31,16 @@ inline constexpr std::uint32_t kSignBit = 0x80000000u;
 inline constexpr std::uint32_t kInfBits = 0x7f800000u;
 
 TUCKFOLD_HOST_DEVICE inline BF16 to_bf16(float value) {
+#ifdef __CUDA_ARCH__
+  BF16 result;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+  return result;
+#else
   const std::uint32_t bits = bits_of(value);
   const std::uint32_t nan = ((bits & kSignBit) >> 16) | 0x7fc0u;
   const std::uint32_t number = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   return {static_cast<std::uint16_t>((bits & ~kSignBit) > kInfBits ? nan : number)};
+#endif
 }
 
 TUCKFOLD_HOST_DEVICE inline float to_float(BF16 value) {
@@ -41,6 +48,11 @@ TUCKFOLD_HOST_DEVICE inline float to_float(BF16 value) {
 }
 
 TUCKFOLD_HOST_DEVICE inline F16 to_f16(float value) {
+#ifdef __CUDA_ARCH__
+  F16 result;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+  return result;
+#else
   const std::uint32_t bits = bits_of(value);
   const std::uint32_t sign = (bits & kSignBit) >> 16;
   const std::uint32_t magnitude = bits & ~kSignBit;
@@ -53,15 +65,22 @@ TUCKFOLD_HOST_DEVICE inline F16 to_f16(float value) {
   const std::uint32_t special = magnitude > kInfBits ? 0x7e00u : 0x7c00u;
   const std::uint32_t half = magnitude < 0x47800000u ? finite : special;  // 2^16 and up
   return {static_cast<std::uint16_t>(sign | half)};
+#endif
 }
 
 TUCKFOLD_HOST_DEVICE inline float to_float(F16 value) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+#else
   const std::uint32_t sign = static_cast<std::uint32_t>(value.bits & 0x8000u) << 16;
   const std::uint32_t magnitude = static_cast<std::uint32_t>(value.bits & 0x7fffu) << 13;
   // Multiplying by 2^112 rebiases the exponent and normalizes subnormals, exactly.
   const std::uint32_t finite = bits_of(float_of(magnitude) * 0x1p112f);
   const std::uint32_t special = kInfBits | (magnitude > 0x0f800000u ? 0x00400000u : 0u);
   return float_of(sign | (magnitude < 0x0f800000u ? finite : special));
+#endif
 }
 
 // The largest bf16 that is at most `value`, and the smallest that is at least it; for finite input.

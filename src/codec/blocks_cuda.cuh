@@ -148,6 +148,35 @@ __device__ TUCKFOLD_INLINE void store_block(const WholeBlocks& b, std::int64_t b
   for (int r = 0; r < 8; ++r) store_row(to + r * b.cols, x + 8 * r);
 }
 
+// The same for a warp whose threads hold neighbouring blocks. Neighbouring lanes exchange halves of
+// rows, so that two lanes write the 32 bytes of a row together: halves of sectors cost as much as
+// whole ones.
+__device__ TUCKFOLD_INLINE void store_blocks_paired(const WholeBlocks& b, std::int64_t block,
+                                                    const float* x) {
+  const bool odd = threadIdx.x % 2 != 0;
+  const bool mine = block < b.count;
+  const bool other = (block ^ 1) < b.count;
+  float* to = static_cast<float*>(b.data) + b.first(block);
+  float* to_other = static_cast<float*>(b.data) + b.first(block ^ 1);
+  float* first = (odd ? to_other : to) + (odd ? 4 : 0);   // the even lane's block
+  float* second = (odd ? to : to_other) + (odd ? 4 : 0);  // the odd lane's
+  const bool store_first = odd ? other : mine, store_second = odd ? mine : other;
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    float kept[4], given[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float left = x[8 * r + i], right = x[8 * r + 4 + i];
+      kept[i] = odd ? right : left;
+      given[i] = __shfl_xor_sync(kAllLanes, odd ? left : right, 1);
+    }
+    const float4 own = make_float4(kept[0], kept[1], kept[2], kept[3]);
+    const float4 theirs = make_float4(given[0], given[1], given[2], given[3]);
+    if (store_first) __stcs(reinterpret_cast<float4*>(first + r * b.cols), odd ? theirs : own);
+    if (store_second) __stcs(reinterpret_cast<float4*>(second + r * b.cols), odd ? own : theirs);
+  }
+}
+
 // Without what lies past the edge.
 template <class T, int kN = 8>
 __device__ TUCKFOLD_INLINE void store_block(const AnyBlocks& b, std::int64_t block,

@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/stream.h"
+#include "codec/cuda_rows.h"
 
 namespace tuckfold::dct_chop {
 namespace {
@@ -167,6 +168,8 @@ const Codec kDctChop = {
     .layout = dct_chop::layout_of,
     .pack = dct_chop::pack_all,
     .unpack = dct_chop::unpack_all,
+    .pack_cuda = dct_chop::pack_cuda,
+    .unpack_cuda = dct_chop::unpack_cuda,
 };
 
 }  // namespace tuckfold

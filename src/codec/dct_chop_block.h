@@ -150,7 +150,7 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_column_8(int keep, const float
                                                            std::int64_t x_step, float* y,
                                                            std::int64_t y_step) {
   float s[4], d[4];
-  for (int k = 0; k < 4; ++k) {
+  TUCKFOLD_UNROLL for (int k = 0; k < 4; ++k) {
     const float a = x[k * x_step], b = x[(7 - k) * x_step];
     s[k] = a + b;
     d[k] = a - b;
@@ -160,18 +160,18 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_column_8(int keep, const float
   if (keep > 2) y[2 * y_step] = std::fma(kRatio, o1, o0);
   if (keep > 4) y[4 * y_step] = e0 - e1;
   if (keep > 6) y[6 * y_step] = std::fma(kRatio, o0, -o1);
-  for (int u = 1; u < keep; u += 2) {
+  TUCKFOLD_UNROLL for (int u = 1; u < keep; u += 2) {
     float sum = d[0];
-    for (int k = 1; k < 4; ++k) sum = std::fma(kOdd[u / 2][k], d[k], sum);
+    TUCKFOLD_UNROLL for (int k = 1; k < 4; ++k) sum = std::fma(kOdd[u / 2][k], d[k], sum);
     y[u * y_step] = sum;
   }
 }
 
 // Coefficients v < keep of row u; the odd ones sum from the other end.
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_row_8(int u, int keep, const float* x, float* y) {
-  for (int v = 0; v < keep; ++v) {
+  TUCKFOLD_UNROLL for (int v = 0; v < keep; ++v) {
     float sum = 0;
-    for (int k = 0; k < 4; ++k) {
+    TUCKFOLD_UNROLL for (int k = 0; k < 4; ++k) {
       const int at = v % 2 == 0 ? k : 3 - k;
       const float half = v % 2 == 0 ? x[at] + x[7 - at] : x[at] - x[7 - at];
       sum = k == 0 ? half * kScaled[u][v][at] : std::fma(half, kScaled[u][v][at], sum);
@@ -181,11 +181,11 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_row_8(int u, int keep, const f
 }
 
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_row_8(int u, int keep, const float* y, float* x) {
-  for (int j = 0; j < 4; ++j) {
+  TUCKFOLD_UNROLL for (int j = 0; j < 4; ++j) {
     float even = y[0] * kScaled[u][0][j];
-    for (int v = 2; v < keep; v += 2) even = std::fma(y[v], kScaled[u][v][j], even);
+    TUCKFOLD_UNROLL for (int v = 2; v < keep; v += 2) even = std::fma(y[v], kScaled[u][v][j], even);
     float odd = -0.0f;
-    for (int v = 1; v < keep; v += 2) {
+    TUCKFOLD_UNROLL for (int v = 1; v < keep; v += 2) {
       odd = v == 1 ? y[v] * kScaled[u][v][j] : std::fma(y[v], kScaled[u][v][j], odd);
     }
     x[j] = even + odd;
@@ -215,11 +215,11 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_column_8(int keep, const float
     even[1] = even[1] + b;
     even[2] = even[2] - b;
   }
-  for (int j = 0; j < 4; ++j) {
+  TUCKFOLD_UNROLL for (int j = 0; j < 4; ++j) {
     float upper = even[j], lower = even[j];
     if (keep > 1) {
       float odd = j == 0 ? y[y_step] : y[y_step] * kOdd[0][j];
-      for (int u = 3; u < keep; u += 2) {
+      TUCKFOLD_UNROLL for (int u = 3; u < keep; u += 2) {
         odd = j == 0 ? odd + y[u * y_step] : std::fma(y[u * y_step], kOdd[u / 2][j], odd);
       }
       upper = even[j] + odd;
@@ -233,16 +233,32 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_column_8(int keep, const float
 // ---- a whole block ------------------------------------------------------------------------------
 
 // Columns first, then rows, and back rows first, then columns. `coefs` is keep x keep; `x_row` is
-// the distance of the block's rows. Blocks of 8 are always of the DCT.
+// the distance of the block's rows.
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_block_8(int keep, const float* x,
+                                                          std::int64_t x_row, float* coefs) {
+  float half[64];
+  TUCKFOLD_UNROLL for (int j = 0; j < 8; ++j) forward_column_8(keep, x + j, x_row, half + j, 8);
+  TUCKFOLD_UNROLL for (int u = 0; u < keep; ++u)
+      forward_row_8(u, keep, half + u * 8, coefs + u * keep);
+}
+
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_block_8(int keep, const float* coefs, float* x,
+                                                          std::int64_t x_row) {
+  float half[64];
+  TUCKFOLD_UNROLL for (int u = 0; u < keep; ++u)
+      inverse_row_8(u, keep, coefs + u * keep, half + u * 8);
+  TUCKFOLD_UNROLL for (int j = 0; j < 8; ++j) inverse_column_8(keep, half + j, 8, x + j, x_row);
+}
+
+// Blocks of 8 are always of the DCT.
 template <int N>
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_block(const Table<N>& table, int keep,
                                                         const float* x, std::int64_t x_row,
                                                         float* coefs) {
-  float half[N * N];
   if constexpr (N == 8) {
-    for (int j = 0; j < N; ++j) forward_column_8(keep, x + j, x_row, half + j, N);
-    for (int u = 0; u < keep; ++u) forward_row_8(u, keep, half + u * N, coefs + u * keep);
+    forward_block_8(keep, x, x_row, coefs);
   } else {
+    float half[N * N];
     for (int j = 0; j < N; ++j) forward_line<N>(table, keep, x + j, x_row, half + j, N);
     for (int u = 0; u < keep; ++u) {
       forward_line<N>(table, keep, half + u * N, 1, coefs + u * keep, 1);
@@ -254,11 +270,10 @@ template <int N>
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_block(const Table<N>& table, int keep,
                                                         const float* coefs, float* x,
                                                         std::int64_t x_row) {
-  float half[N * N];
   if constexpr (N == 8) {
-    for (int u = 0; u < keep; ++u) inverse_row_8(u, keep, coefs + u * keep, half + u * N);
-    for (int j = 0; j < N; ++j) inverse_column_8(keep, half + j, N, x + j, x_row);
+    inverse_block_8(keep, coefs, x, x_row);
   } else {
+    float half[N * N];
     for (int u = 0; u < keep; ++u) {
       inverse_line<N>(table, keep, coefs + u * keep, 1, half + u * N, 1);
     }
