@@ -35,7 +35,7 @@ THIRD_PARTY = {
     r"zstd": r"^src/codec/zstd",
     r"nlohmann/": r"^src/(cli|planner)/",
     r"torch/|ATen/|c10/": r"^src/(torch|runtime)/",
-    r"gtest/|gmock/": r"_test\.cc$",
+    r"gtest/|gmock/": r"(_test\.cc|_ref\.h)$",
     r"benchmark/": r"_bench\.cc$",
     r"fmt/": r"^src/",
     r"sanitizer/": r"^src/base/cuda/emulate\.h$",

@@ -105,6 +105,52 @@ __device__ TUCKFOLD_INLINE void load_block(const WholeBlocks& b, std::int64_t bl
   for (int r = 0; r < 8; ++r) load_row(from + r * b.cols, x + 8 * r);
 }
 
+// What two neighbouring lanes do together for their two blocks of f32: each takes the left (even
+// lane) or right (odd lane) half of both blocks' rows, so that every access of the warp is of whole
+// 32-byte sectors, and they exchange the rest. Halves of sectors cost as much as whole ones.
+template <class T>
+struct PairPlace {
+  bool odd;  // the lane's side
+  bool even_exists, odd_exists;
+  T *even_block, *odd_block;  // where the lane's half of their first rows is
+
+  __device__ PairPlace(const WholeBlocks& b, std::int64_t first) {
+    const std::int64_t even = first + (threadIdx.x % kWarp & ~1u);
+    odd = threadIdx.x % 2 != 0;
+    even_exists = even < b.count;
+    odd_exists = even + 1 < b.count;
+    T* data = static_cast<T*>(b.data) + (odd ? 4 : 0);
+    even_block = data + b.first(even_exists ? even : b.count - 1);
+    odd_block = data + b.first(odd_exists ? even + 1 : b.count - 1);
+  }
+};
+
+// A warp's blocks, `first` and the 31 after it, one a lane; past the last block that one again. All
+// lanes must call it.
+template <class T>
+__device__ TUCKFOLD_INLINE void load_warp_blocks(const WholeBlocks& b, std::int64_t first,
+                                                 float* x) {
+  if constexpr (sizeof(T) == 4) {
+    const PairPlace<const float> at(b, first);
+#pragma unroll
+    for (int r = 0; r < 8; ++r) {
+      const float4 even = *reinterpret_cast<const float4*>(at.even_block + r * b.cols);
+      const float4 odd = *reinterpret_cast<const float4*>(at.odd_block + r * b.cols);
+      const float evens[4] = {even.x, even.y, even.z, even.w};
+      const float odds[4] = {odd.x, odd.y, odd.z, odd.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float given = __shfl_xor_sync(kAllLanes, at.odd ? evens[i] : odds[i], 1);
+        x[8 * r + i] = at.odd ? given : evens[i];
+        x[8 * r + 4 + i] = at.odd ? odds[i] : given;
+      }
+    }
+  } else {
+    const std::int64_t block = first + threadIdx.x % kWarp;
+    load_block<T>(b, block < b.count ? block : b.count - 1, x);
+  }
+}
+
 // Rows and columns past the edge repeat the last ones. kN: the side of a block.
 template <class T, int kN = 8>
 __device__ TUCKFOLD_INLINE void load_block(const AnyBlocks& b, std::int64_t block, float* x) {
@@ -127,8 +173,8 @@ __device__ TUCKFOLD_INLINE void load_block(const AnyBlocks& b, std::int64_t bloc
 template <class T>
 __device__ TUCKFOLD_INLINE void store_row(T* to, const float* x) {
   if constexpr (sizeof(T) == 4) {
-    __stcs(reinterpret_cast<float4*>(to), make_float4(x[0], x[1], x[2], x[3]));
-    __stcs(reinterpret_cast<float4*>(to + 4), make_float4(x[4], x[5], x[6], x[7]));
+    store_away(reinterpret_cast<float4*>(to), make_float4(x[0], x[1], x[2], x[3]));
+    store_away(reinterpret_cast<float4*>(to + 4), make_float4(x[4], x[5], x[6], x[7]));
   } else {
     std::uint32_t pairs[4];
 #pragma unroll
@@ -136,7 +182,7 @@ __device__ TUCKFOLD_INLINE void store_row(T* to, const float* x) {
       pairs[i] = static_cast<std::uint32_t>(from_float<T>(x[2 * i]).bits) |
                  static_cast<std::uint32_t>(from_float<T>(x[2 * i + 1]).bits) << 16;
     }
-    __stcs(reinterpret_cast<uint4*>(to), make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]));
+    store_away(reinterpret_cast<uint4*>(to), make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]));
   }
 }
 
@@ -148,32 +194,31 @@ __device__ TUCKFOLD_INLINE void store_block(const WholeBlocks& b, std::int64_t b
   for (int r = 0; r < 8; ++r) store_row(to + r * b.cols, x + 8 * r);
 }
 
-// The same for a warp whose threads hold neighbouring blocks. Neighbouring lanes exchange halves of
-// rows, so that two lanes write the 32 bytes of a row together: halves of sectors cost as much as
-// whole ones.
-__device__ TUCKFOLD_INLINE void store_blocks_paired(const WholeBlocks& b, std::int64_t block,
-                                                    const float* x) {
-  const bool odd = threadIdx.x % 2 != 0;
-  const bool mine = block < b.count;
-  const bool other = (block ^ 1) < b.count;
-  float* to = static_cast<float*>(b.data) + b.first(block);
-  float* to_other = static_cast<float*>(b.data) + b.first(block ^ 1);
-  float* first = (odd ? to_other : to) + (odd ? 4 : 0);   // the even lane's block
-  float* second = (odd ? to : to_other) + (odd ? 4 : 0);  // the odd lane's
-  const bool store_first = odd ? other : mine, store_second = odd ? mine : other;
+// The same for a warp, see load_warp_blocks.
+template <class T>
+__device__ TUCKFOLD_INLINE void store_warp_blocks(const WholeBlocks& b, std::int64_t first,
+                                                  const float* x) {
+  if constexpr (sizeof(T) == 4) {
+    const PairPlace<float> at(b, first);
 #pragma unroll
-  for (int r = 0; r < 8; ++r) {
-    float kept[4], given[4];
+    for (int r = 0; r < 8; ++r) {
+      float kept[4], given[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float left = x[8 * r + i], right = x[8 * r + 4 + i];
-      kept[i] = odd ? right : left;
-      given[i] = __shfl_xor_sync(kAllLanes, odd ? left : right, 1);
+      for (int i = 0; i < 4; ++i) {
+        const float left = x[8 * r + i], right = x[8 * r + 4 + i];
+        kept[i] = at.odd ? right : left;
+        given[i] = __shfl_xor_sync(kAllLanes, at.odd ? left : right, 1);
+      }
+      const float4 own = make_float4(kept[0], kept[1], kept[2], kept[3]);
+      const float4 theirs = make_float4(given[0], given[1], given[2], given[3]);
+      float* even = at.even_block + r * b.cols;
+      float* odd = at.odd_block + r * b.cols;
+      if (at.even_exists) store_away(reinterpret_cast<float4*>(even), at.odd ? theirs : own);
+      if (at.odd_exists) store_away(reinterpret_cast<float4*>(odd), at.odd ? own : theirs);
     }
-    const float4 own = make_float4(kept[0], kept[1], kept[2], kept[3]);
-    const float4 theirs = make_float4(given[0], given[1], given[2], given[3]);
-    if (store_first) __stcs(reinterpret_cast<float4*>(first + r * b.cols), odd ? theirs : own);
-    if (store_second) __stcs(reinterpret_cast<float4*>(second + r * b.cols), odd ? own : theirs);
+  } else {
+    const std::int64_t block = first + threadIdx.x % kWarp;
+    if (block < b.count) store_block<T>(b, block, x);
   }
 }
 

@@ -2,20 +2,13 @@
 // from the registry.
 #include <gtest/gtest.h>
 
-#include "base/cuda/device_ref.h"
-#include "codec/contract_ref.h"
+#include "codec/cuda_ref.h"
 
 namespace tuckfold {
 namespace {
 
-using ref::DeviceBytes;
-using ref::DeviceTensor;
-using ref::first_difference;
 using ref::Order;
 using ref::Pattern;
-using ref::Tensor;
-
-constexpr RunOptions kOptions{.seed = 7};
 
 // Whether every stage runs on the device, and none that varies is followed by another.
 bool runs_on_cuda(const CodecSpec& spec) {
@@ -43,36 +36,6 @@ class CudaContract : public ::testing::TestWithParam<ref::Group> {
     if (cuda_devices() == 0) GTEST_SKIP() << "there is no CUDA device";
   }
 
-  // Packs and unpacks on both and compares.
-  static void compare(const CodecSpec& spec, DType dtype, const Shape& shape, Pattern kind,
-                      Order order) {
-    SCOPED_TRACE(fmt::format("{} of {} {} order {}", spec.print(), to_string(dtype),
-                             to_string(shape), static_cast<int>(order)));
-    const Layout fit = layout(spec, dtype, shape);
-    const Tensor in = ref::input_for(spec, dtype, shape, kind, order);
-    std::vector<std::byte> wanted(fit.max_bytes);
-    wanted.resize(pack(spec, in.view(), wanted, kOptions));
-
-    const DeviceTensor on_device(in);
-    const DeviceBytes out(fit.max_bytes);
-    const std::size_t written = pack(spec, on_device.view(), out.span(), kOptions);
-    ASSERT_EQ(written, wanted.size());
-    std::vector<std::byte> got = out.fetch();
-    got.resize(written);
-    ASSERT_EQ(first_difference(fit.fixed ? fit.dtype : DType::U8, got, wanted), "");
-    ASSERT_TRUE(out.guards_untouched());
-
-    Tensor expected(dtype, shape), back(dtype, shape, order);
-    unpack(spec, wanted, expected.view(), kOptions);
-    const DeviceBytes packed(wanted);
-    const DeviceTensor to(back);
-    unpack(spec, packed.span(), to.view(), kOptions);
-    to.fetch();
-    ASSERT_EQ(first_difference(dtype, back.bytes(), expected.bytes()), "");
-    ASSERT_TRUE(back.gaps_untouched());
-    ASSERT_TRUE(to.guards_untouched());
-  }
-
   void compare_all(std::span<const DType> dtypes, const std::vector<Shape>& shapes, Pattern kind,
                    std::span<const Order> orders) {
     for (const CodecSpec& spec : GetParam().specs) {
@@ -80,7 +43,7 @@ class CudaContract : public ::testing::TestWithParam<ref::Group> {
         for (const Shape& shape : shapes) {
           if (!ref::suits(spec, dtype, shape)) continue;
           for (const Order order : orders) {
-            compare(spec, dtype, shape, kind, order);
+            ref::expect_cpu_bytes(spec, ref::input_for(spec, dtype, shape, kind, order), order);
             if (HasFatalFailure()) return;
           }
         }

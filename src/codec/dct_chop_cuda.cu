@@ -9,6 +9,8 @@
 namespace tuckfold::dct_chop {
 namespace {
 
+constexpr int kAnyThreads = 128;  // of the kernels that take any tensor
+
 using cuda::AnyBlocks;
 using cuda::View;
 using cuda::WholeBlocks;
@@ -51,7 +53,7 @@ __device__ void store_value(const Stored& s, DType coef, std::int64_t place, flo
 template <class T, int N>
 __global__ void pack_any(const __grid_constant__ AnyBlocks in, const __grid_constant__ Stored out,
                          const __grid_constant__ Table<N> table, int keep, DType coef) {
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kAnyThreads + threadIdx.x;
   if (thread >= in.count) return;
   const std::int64_t block = in.block_of(thread);
   float x[N * N], coefs[N * N];
@@ -67,7 +69,7 @@ __global__ void pack_any(const __grid_constant__ AnyBlocks in, const __grid_cons
 template <class T, int N>
 __global__ void unpack_any(const __grid_constant__ AnyBlocks out, const __grid_constant__ Stored in,
                            const __grid_constant__ Table<N> table, int keep, DType coef) {
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kAnyThreads + threadIdx.x;
   if (thread >= out.count) return;
   const std::int64_t block = out.block_of(thread);
   float x[N * N], coefs[N * N];
@@ -117,7 +119,7 @@ void run_any(const Params& p, const Table<N>& table, const AnyBlocks& blocks, co
              void* stream) {
   cuda::with_element(blocks.view.dtype, [&](auto element) {
     using T = decltype(element);
-    const cuda::Grid grid{cuda::blocks_for(blocks.count, kThreads), kThreads};
+    const cuda::Grid grid{cuda::blocks_for(blocks.count, kAnyThreads), kAnyThreads};
     if constexpr (kPack) {
       cuda::launch(pack_any<T, N>, grid, stream, blocks, stored, table, p.keep, p.coef);
     } else {
@@ -134,8 +136,12 @@ void run_all(const Params& p, const Shape& shape, const View& view, const void* 
   if (WholeBlocks::suits(view, b)) {
     const WholeBlocks blocks = WholeBlocks::of(view, b);
     const bool done = with_types(view.dtype, p.coef, [&]<class T, class Coef>() {
+      constexpr int kThreads = kPack ? kPackThreads : kUnpackThreads;
       cuda::launch(whole_kernel<T, Coef, kPack>(p.keep, std::make_integer_sequence<int, 8>()),
-                   {cuda::blocks_for(blocks.count, kThreads), kThreads}, stream, blocks, stored);
+                   {.blocks = cuda::blocks_for(blocks.count, kThreads),
+                    .threads = kThreads,
+                    .shared_bytes = kPack ? 0 : unpack_ballast(p.keep)},
+                   stream, blocks, stored);
     });
     if (done) return;
   }

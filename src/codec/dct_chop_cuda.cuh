@@ -17,12 +17,15 @@ struct Stored {
   std::int64_t row_values;  // of squares: in one row of a strip
 };
 
-inline constexpr int kThreads = 128;
+inline constexpr int kPackThreads = 128, kUnpackThreads = 64;
+// Unpack writes more than it reads, and memory likes few writers at a time: room that nobody uses
+// keeps the number of blocks on a multiprocessor down. With many coefficients there must be more
+// blocks, to have enough of them on the way.
+inline constexpr std::size_t unpack_ballast(int keep) { return keep <= 4 ? 50000 : 0; }
 
-template <class Coef, int kKeep>
-struct Tile {  // a warp's coefficients
-  static constexpr int kMost = cuda::kWarp * kKeep * kKeep;
-  alignas(16) Coef values[kThreads / cuda::kWarp][kMost];
+template <class Coef, int kKeep, int kThreads>
+struct Tile {  // coefficients by warps
+  alignas(16) Coef values[kThreads / cuda::kWarp][cuda::kWarp * kKeep * kKeep];
 };
 
 // A row of kKeep coefficients that one access moves.
@@ -59,8 +62,9 @@ __device__ TUCKFOLD_INLINE void for_each_value(Visit&& visit) {
 }
 
 // What a warp needs to know of its blocks.
+template <int kThreads>
 struct WarpPlace {
-  int lane, warp, valid;      // valid: blocks that exist, from the first lane on
+  int lane, warp, valid;      // valid: blocks that exist, from the first lane on; 0: none
   std::int64_t first, block;  // the warp's first block, and the lane's, at most the last
 
   __device__ WarpPlace(std::int64_t blocks)
@@ -68,7 +72,7 @@ struct WarpPlace {
         warp(static_cast<int>(threadIdx.x) / cuda::kWarp),
         first(static_cast<std::int64_t>(blockIdx.x) * kThreads + warp * cuda::kWarp) {
     const std::int64_t left = blocks - first;
-    valid = left < 0 ? 0 : left < cuda::kWarp ? static_cast<int>(left) : cuda::kWarp;
+    valid = left <= 0 ? 0 : left < cuda::kWarp ? static_cast<int>(left) : cuda::kWarp;
     block = lane < valid ? first + lane : blocks - 1;
   }
   __device__ bool exists() const { return lane < valid; }
@@ -84,30 +88,29 @@ __device__ TUCKFOLD_INLINE std::int64_t square_at(const Stored& s, std::uint32_t
 }
 
 // Calls visit(place in the tile, place in memory) for the warp's squares so that neighbouring lanes
-// have neighbouring values.
-template <int kKeep, class Visit>
-__device__ TUCKFOLD_INLINE void for_each_in_rows(const Stored& s, const WarpPlace& at,
+// have neighbouring values. Where blocks are missing the last value is visited again: a branch
+// would keep loads from being in flight together.
+template <int kKeep, class Place, class Visit>
+__device__ TUCKFOLD_INLINE void for_each_in_rows(const Stored& s, const Place& at,
                                                  std::int64_t square, Visit&& visit) {
+  const int last = at.valid * kKeep - 1;
 #pragma unroll
   for (int turn = 0; turn < kKeep; ++turn) {
-    const int i = turn * cuda::kWarp + at.lane, owner = i / kKeep, v = i % kKeep;
-    const std::int64_t from = __shfl_sync(cuda::kAllLanes, square, owner) + v;
-    if (owner < at.valid) {
+    const int own = turn * cuda::kWarp + at.lane, i = own < last ? own : last;
+    const std::int64_t from = __shfl_sync(cuda::kAllLanes, square, i / kKeep) + i % kKeep;
 #pragma unroll
-      for (int u = 0; u < kKeep; ++u) {
-        visit(u * cuda::kWarp * kKeep + i, from + u * s.row_values);
-      }
-    }
+    for (int u = 0; u < kKeep; ++u) visit(u * cuda::kWarp * kKeep + i, from + u * s.row_values);
   }
 }
 
 template <class T, class Coef, int kKeep>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPackThreads)
     pack_whole(const __grid_constant__ cuda::WholeBlocks in, const __grid_constant__ Stored out) {
-  __shared__ Tile<Coef, kKeep> tile;
-  const WarpPlace at(in.count);
+  __shared__ Tile<Coef, kKeep, kPackThreads> tile;
+  const WarpPlace<kPackThreads> at(in.count);
+  if (at.valid == 0) return;
   float x[64], coefs[kKeep * kKeep];
-  cuda::load_block<T>(in, at.block, x);
+  cuda::load_warp_blocks<T>(in, at.first, x);
   forward_block_8(kKeep, x, 8, coefs);
 
   Coef* to = static_cast<Coef*>(out.data);
@@ -145,10 +148,11 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T, class Coef, int kKeep>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kUnpackThreads)
     unpack_whole(const __grid_constant__ cuda::WholeBlocks out, const __grid_constant__ Stored in) {
-  __shared__ Tile<Coef, kKeep> tile;
-  const WarpPlace at(out.count);
+  __shared__ Tile<Coef, kKeep, kUnpackThreads> tile;
+  const WarpPlace<kUnpackThreads> at(out.count);
+  if (at.valid == 0) return;
   float x[64], coefs[kKeep * kKeep];
   const Coef* from = static_cast<const Coef*>(in.data);
   Coef* mine = tile.values[at.warp];
@@ -186,11 +190,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   inverse_block_8(kKeep, coefs, x, 8);
-  if constexpr (sizeof(T) == 4) {
-    cuda::store_blocks_paired(out, at.first + at.lane, x);
-  } else if (at.exists()) {
-    cuda::store_block<T>(out, at.block, x);
-  }
+  cuda::store_warp_blocks<T>(out, at.first, x);
 }
 
 }  // namespace tuckfold::dct_chop

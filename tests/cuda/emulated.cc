@@ -2,6 +2,7 @@
 #include "base/cuda/emulate.h"
 #include "base/cuda/runtime.h"
 #include "codec/dct_chop_cuda.cu"
+#include "codec/dct_chop_block_quant_cuda.cu"
 #include "codec/raw_cuda.cu"
 
 namespace tuckfold::cuda {
@@ -16,7 +17,3 @@ void copy(void* to, const void* from, std::size_t bytes, Stream) { std::memcpy(t
 void fill(void* to, int byte, std::size_t bytes, Stream) { std::memset(to, byte, bytes); }
 
 }  // namespace tuckfold::cuda
-
-namespace tuckfold {
-std::span<const CudaPair> cuda_pairs() { return {}; }
-}  // namespace tuckfold

@@ -77,6 +77,21 @@ inline unsigned char* shared_memory() { return emulate::shared_memory(); }
 
 #endif
 
+// Sixteen bytes that will not be read again soon. Past the first cache stores run a few per cent
+// faster, among reads above all.
+template <class Vector>
+__device__ inline void store_away(Vector* to, Vector value) {
+  static_assert(sizeof(Vector) == 16);
+#ifdef __CUDA_ARCH__
+  const uint4 words = *reinterpret_cast<const uint4*>(&value);
+  asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words.x),
+               "r"(words.y), "r"(words.z), "r"(words.w)
+               : "memory");
+#else
+  *to = value;
+#endif
+}
+
 // Blocks for `work` threads.
 inline std::int64_t blocks_for(std::int64_t work, std::int64_t each) {
   return (work + each - 1) / each;
