@@ -59,8 +59,8 @@ __device__ TUCKFOLD_INLINE void load_any_way(const cuda::WholeBlocks& b, std::in
 }
 
 template <int kKeep, Load kHow, int kT>
-__global__ void __launch_bounds__(kT) pack_k(const __grid_constant__ cuda::WholeBlocks in,
-                                             const __grid_constant__ Stored out) {
+__global__ void __launch_bounds__(kT)
+    pack_k(const __grid_constant__ cuda::WholeBlocks in, const __grid_constant__ Stored out) {
   __shared__ float tile[kT / 32][32 * kKeep * kKeep];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * kT + threadIdx.x;
@@ -87,14 +87,15 @@ __global__ void __launch_bounds__(kT) pack_k(const __grid_constant__ cuda::Whole
       const int i = turn * 32 + lane, owner = i / kKeep, v = i % kKeep;
       const std::int64_t from = __shfl_sync(~0u, square, owner) + v;
 #pragma unroll
-      for (int u = 0; u < kKeep; ++u) to[from + u * out.row_values] = tile[warp][u * 32 * kKeep + i];
+      for (int u = 0; u < kKeep; ++u)
+        to[from + u * out.row_values] = tile[warp][u * 32 * kKeep + i];
     }
   }
 }
 
 template <int kKeep, Store kHow, int kT>
-__global__ void __launch_bounds__(kT) unpack_k(const __grid_constant__ cuda::WholeBlocks out,
-                                               const __grid_constant__ Stored in) {
+__global__ void __launch_bounds__(kT)
+    unpack_k(const __grid_constant__ cuda::WholeBlocks out, const __grid_constant__ Stored in) {
   extern __shared__ __align__(128) float room[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * kT + threadIdx.x;
@@ -104,7 +105,8 @@ __global__ void __launch_bounds__(kT) unpack_k(const __grid_constant__ cuda::Who
   if constexpr (kRowAtOnce<float, kKeep>) {
 #pragma unroll
     for (int u = 0; u < kKeep; ++u) {
-      const auto row = *reinterpret_cast<const Row<float, kKeep>*>(from + square + u * in.row_values);
+      const auto row =
+          *reinterpret_cast<const Row<float, kKeep>*>(from + square + u * in.row_values);
 #pragma unroll
       for (int v = 0; v < kKeep; ++v) coefs[u * kKeep + v] = row.values[v];
     }
@@ -198,13 +200,13 @@ __global__ void __launch_bounds__(kT) unpack_k(const __grid_constant__ cuda::Who
 using namespace tuckfold;
 using namespace tuckfold::dct_chop;
 
-#define CHECK(x)                                                                     \
-  do {                                                                               \
-    cudaError_t e = (x);                                                             \
-    if (e != cudaSuccess) {                                                          \
-      std::printf("%s: %s line %d\n", #x, cudaGetErrorString(e), __LINE__);          \
-      std::exit(1);                                                                  \
-    }                                                                                \
+#define CHECK(x)                                                            \
+  do {                                                                      \
+    cudaError_t e = (x);                                                    \
+    if (e != cudaSuccess) {                                                 \
+      std::printf("%s: %s line %d\n", #x, cudaGetErrorString(e), __LINE__); \
+      std::exit(1);                                                         \
+    }                                                                       \
   } while (0)
 
 float* flush_room;
@@ -266,14 +268,17 @@ void run(Case c) {
   const std::int64_t blocks = c.elems / 64, coefs = blocks * kKeep * kKeep;
   const cuda::WholeBlocks in{c.in, blocks, c.n, static_cast<unsigned>(c.n / 8)};
   const cuda::WholeBlocks back{c.back, blocks, c.n, static_cast<unsigned>(c.n / 8)};
-  const Stored stored{.data = c.coefs, .triangle = false, .planes = false, .blocks = blocks,
+  const Stored stored{.data = c.coefs,
+                      .triangle = false,
+                      .planes = false,
+                      .blocks = blocks,
                       .row_values = c.n / 8 * kKeep};
   pack_whole<float, float, kKeep><<<blocks / 128, 128>>>(in, stored);
   CHECK(cudaMemcpy(c.wanted_coefs, c.coefs, coefs * 4, cudaMemcpyDefault));
   report<kKeep>("pack", "product", c, true,
                 [&] { pack_whole<float, float, kKeep><<<blocks / 128, 128>>>(in, stored); });
-#define PACK(load, threads)                                                       \
-  report<kKeep>("pack", #load " " #threads, c, true, [&] {                        \
+#define PACK(load, threads)                                                        \
+  report<kKeep>("pack", #load " " #threads, c, true, [&] {                         \
     pack_k<kKeep, Load::load, threads><<<blocks / threads, threads>>>(in, stored); \
   });
   PACK(Direct, 128)
@@ -286,15 +291,15 @@ void run(Case c) {
   CHECK(cudaMemcpy(c.wanted_back, c.back, c.elems * 4, cudaMemcpyDefault));
   report<kKeep>("unpack", "product", c, false,
                 [&] { unpack_whole<float, float, kKeep><<<blocks / 128, 128>>>(back, stored); });
-#define UNPACK(store, threads)                                                                   \
-  {                                                                                              \
-    auto* kernel = unpack_k<kKeep, Store::store, threads>;                                       \
-    const bool staged = Store::store == Store::Staged || Store::store == Store::Bulk;            \
-    const int smem = std::max(kRowAtOnce<float, kKeep> ? 0 : threads * kKeep * kKeep * 4,        \
-                              staged ? threads * 256 : 0);                                       \
-    CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));      \
-    report<kKeep>("unpack", #store " " #threads, c, false,                                       \
-                  [&] { kernel<<<blocks / threads, threads, smem>>>(back, stored); });           \
+#define UNPACK(store, threads)                                                              \
+  {                                                                                         \
+    auto* kernel = unpack_k<kKeep, Store::store, threads>;                                  \
+    const bool staged = Store::store == Store::Staged || Store::store == Store::Bulk;       \
+    const int smem = std::max(kRowAtOnce<float, kKeep> ? 0 : threads * kKeep * kKeep * 4,   \
+                              staged ? threads * 256 : 0);                                  \
+    CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem)); \
+    report<kKeep>("unpack", #store " " #threads, c, false,                                  \
+                  [&] { kernel<<<blocks / threads, threads, smem>>>(back, stored); });      \
   }
   UNPACK(Direct, 128)
   UNPACK(DirectPlain, 128)

@@ -2,7 +2,7 @@
 // from the registry.
 #include <gtest/gtest.h>
 
-#include "codec/cuda_ref.h"
+#include "codec/contract_cuda_ref.h"
 
 namespace tuckfold {
 namespace {

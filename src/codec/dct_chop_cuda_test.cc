@@ -2,7 +2,7 @@
 // whole warps and parts of one.
 #include <gtest/gtest.h>
 
-#include "codec/cuda_ref.h"
+#include "codec/contract_cuda_ref.h"
 
 namespace tuckfold {
 namespace {
