@@ -1,0 +1,238 @@
+// dct_quant's unpack on CUDA for rates up to 8: a warp brings the bytes of its 32 blocks to shared
+// memory, then one thread unpacks one block into registers. The values are those of unpack_block.
+// Widths and places of tiles are worked out four to a word, a byte each; a tile's codes two to a
+// word, at the top of 16 bits each, where they count the same however wide they are.
+#pragma once
+
+#include "codec/dct_quant_pack_cuda.cuh"
+
+namespace tuckfold::dct_quant {
+
+// Bytes of shared memory that one block's fields are read from, wherever they begin.
+struct ByteWindow {
+  const unsigned char* shared;  // a multiple of 4
+  std::uint32_t base;           // the block's first byte
+
+  // 64 bits from byte `at` on.
+  __device__ TUCKFOLD_INLINE void get(std::uint32_t at, std::uint32_t& low,
+                                      std::uint32_t& high) const {
+    const std::uint32_t from = base + at;
+    const auto* words = reinterpret_cast<const std::uint32_t*>(shared + (from & ~3u));
+    const std::uint32_t middle = words[1], shift = from * 8;  // funnel shifts take it modulo 32
+    low = __funnelshift_r(words[0], middle, shift);
+    high = __funnelshift_r(middle, words[2], shift);
+  }
+};
+
+inline constexpr int kWindowSlackBytes = 16;  // that get may read past the last byte
+
+template <int kTiles>
+__device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const ByteWindow& in, float* x) {
+  constexpr int kWords = (kTiles + 3) / 4;
+  std::uint32_t head[2];
+  in.get(0, head[0], head[1]);
+  const int q = static_cast<int>(head[0] & 1023u);
+  const std::uint32_t first_given = head[0] >> 10 & 15u;
+
+  // Widths, 64 more each, so that bytes stay positive whatever the header says.
+  constexpr std::uint32_t kMore = 0x40;
+  const std::uint32_t changes = __funnelshift_r(head[0], head[1], 12);  // two bits a tile, from 1
+  std::uint32_t given[4] = {}, before = kMore + first_given, wrong = 0, sum = 0;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    std::uint32_t change = changes >> (8 * i) & 0xffu;
+    change = (change | change << 12) & 0x000f000fu;
+    change = (change | change << 6) & (i == 0 ? 0x03030300u : 0x03030303u);
+    const std::uint32_t sums = (change + before) * kOnes;
+    before = sums >> 24;
+    given[i] =
+        (sums - 2 * (0x03020100u + 4u * static_cast<std::uint32_t>(i) * kOnes)) ^ (kMore * kOnes);
+    if (kTiles % 4 != 0 && i == kWords - 1) given[i] &= (1u << (8 * (kTiles % 4))) - 1;
+    wrong |= (given[i] + kOnes) & 0xf0f0f0f0u;  // past 14
+    sum = __dp4a(given[i], kOnes, sum);
+  }
+  const auto room = static_cast<std::uint32_t>(form.nibbles);
+  const bool good = wrong == 0 && sum <= room && q >= kLeastStep && q < kNoStep;
+
+  // What is left over, and where tiles begin.
+  const std::uint32_t left = room - sum, handed = (0x7fu + (left < 16 ? left : 16u)) * kOnes;
+  const int low_dc = form.header_bits() % 8;
+  std::uint32_t width[4] = {}, begin[4] = {};
+  std::uint32_t end = static_cast<std::uint32_t>(form.header_bits()) / 8;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    const std::uint32_t places = 0x03020100u + 4u * static_cast<std::uint32_t>(i) * kOnes;
+    width[i] = given[i] + (((handed - places) & (given[i] + 0x7f7f7f7fu)) >> 7 & kOnes);
+    if (!good) width[i] = 0;  // then nothing is read past the block
+    const std::uint32_t bytes = width[i] >> 1 & 0x07070707u;
+    const std::uint32_t ends = (bytes + end) * kOnes;
+    begin[i] = ends - bytes;
+    end = ends >> 24;
+  }
+  std::uint32_t tail[2];
+  in.get(end, tail[0], tail[1]);
+  std::uint32_t dc = __funnelshift_r(head[0], head[1], 12 + 2 * kTiles);
+  if constexpr (12 + 2 * kTiles >= 32) dc = head[1] >> (12 + 2 * kTiles - 32);
+  if (low_dc != 0) {
+    dc = dc << 4 | (tail[0] & 15u);
+    std::uint32_t beyond, unused;  // up to 68 bits
+    in.get(end + 8, beyond, unused);
+    tail[0] = __funnelshift_r(tail[0], tail[1], 4);
+    tail[1] = __funnelshift_r(tail[1], beyond, 4);
+  }
+
+  float z[64];
+#pragma unroll
+  for (int i = 0; i < 64; ++i) z[i] = 0.0f;
+  const std::uint32_t step_bits = static_cast<std::uint32_t>(q) << kStepShift;
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    const int k = kTileAt[i];
+    if (k >= kTiles) continue;
+    const auto byte_of = [k](const std::uint32_t* words) {
+      return __byte_perm(words[k / 4], 0, 0x4440u + static_cast<unsigned>(k % 4));
+    };
+    const std::uint32_t wide = byte_of(width), odd = wide & 1u, even = wide - odd;
+    std::uint32_t low, high;
+    in.get(byte_of(begin), low, high);
+    std::uint32_t four = 0;
+    if (odd != 0) {
+      four = tail[0] & 15u;
+      tail[0] = __funnelshift_r(tail[0], tail[1], 4);
+      tail[1] >>= 4;
+    }
+    // The sign bit turned, a half added; of width 0 the halves' bit is the sign's.
+    const std::uint32_t turned = 0x80008000u >> wide | 0x80008000u;
+    const std::uint32_t mask = 0x10000u - (0x10000u >> even) * 0x10001u;
+    const std::uint32_t lowest = 0x8000u >> even;
+    const std::uint32_t codes[2] = {low, __funnelshift_r(low, high, 2 * even)};
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      const std::uint32_t top = __byte_perm(codes[pair] << (16 - even),
+                                            __funnelshift_l(0, codes[pair], 32 - 2 * even), 0x7610);
+      const std::uint32_t bits = (four >> (2 * pair)) * 0x8001u & 0x00010001u;
+      const std::uint32_t words = (top & mask) ^ turned ^ bits * lowest;
+      if (k == 0 && pair == 0) {
+        const int total = static_cast<int>(wide) + form.dc, unused = 32 - total;
+        const std::uint32_t code = (low & ((1u << even) - 1)) << odd | (four & odd);
+        const auto number = static_cast<std::int32_t>((dc << wide | code) << unused) >> unused;
+        const float step = wide > (given[0] & 0xffu) ? 0.5f * step_of(q) : step_of(q);
+        z[0] = good ? static_cast<float>(number) * step : float_of(kQuietNan);
+      }
+      const float scale = float_of(step_bits + (byte_of(given) << 23) - (16u << 23));
+#pragma unroll
+      for (int t = 0; t < 2; ++t) {
+        if (k == 0 && pair == 0 && t == 0) continue;
+        // 2^23 and a word without sign.
+        const float number = float_of(__byte_perm(words, 0x4b000000u, t == 0 ? 0x7610 : 0x7632)) -
+                             (0x1p23f + 0x1p15f);
+        z[place(k, 2 * pair + t)] = number * scale;
+      }
+    }
+  }
+  inverse(z, x);
+}
+
+// ---- kernel -------------------------------------------------------------------------------------
+
+inline constexpr int kUnpackThreads = 128;
+inline constexpr int kUnpackBlocksPerSm = 4;
+// Whether neighbouring lanes exchange halves of rows of f32, so that a store fills whole sectors.
+inline constexpr bool kExchangeHalves = true;
+
+// All lanes of the warp take part; `mine`: whether the lane has a block to store.
+__device__ TUCKFOLD_INLINE void store_exchanged(const cuda::WholeBlocks& b, std::int64_t block,
+                                                bool mine, const float* x) {
+  const bool right = threadIdx.x % 2 != 0;
+  const std::int64_t own = b.first(block);
+  const std::int64_t other = __shfl_xor_sync(cuda::kAllLanes, own, 1);
+  const bool others = __shfl_xor_sync(cuda::kAllLanes, static_cast<int>(mine), 1) != 0;
+  // The left lane stores the left halves of both blocks, the right lane the right ones.
+  float* data = static_cast<float*>(b.data) + (right ? 4 : 0);
+  float* left_to = data + (right ? other : own);
+  float* right_to = data + (right ? own : other);
+  const bool left_stored = right ? others : mine, right_stored = right ? mine : others;
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    float keep[4], got[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float left = x[8 * r + i], behind = x[8 * r + 4 + i];
+      keep[i] = right ? behind : left;
+      got[i] = __shfl_xor_sync(cuda::kAllLanes, right ? left : behind, 1);
+    }
+    const float4 kept = make_float4(keep[0], keep[1], keep[2], keep[3]);
+    const float4 given = make_float4(got[0], got[1], got[2], got[3]);
+    if (left_stored) {
+      __stcs(reinterpret_cast<float4*>(left_to + r * b.cols), right ? given : kept);
+    }
+    if (right_stored) {
+      __stcs(reinterpret_cast<float4*>(right_to + r * b.cols), right ? kept : given);
+    }
+  }
+}
+
+// The warp's bytes to shared memory, each block's from a multiple of slot_bytes on.
+__device__ TUCKFOLD_INLINE void fetch_packed(const FastArgs& args, const std::uint8_t* from,
+                                             int total, int lane, unsigned char* shared) {
+  const int gap = args.slot_bytes - args.params.form.bytes;  // 0, or 4 where bytes is of eights
+  for (int at = 16 * lane; at + 16 <= total; at += 16 * cuda::kWarp) {
+    const uint4 words = *reinterpret_cast<const uint4*>(from + at);
+    if (gap == 0) {
+      *reinterpret_cast<uint4*>(shared + at) = words;
+    } else {
+      auto* left = reinterpret_cast<std::uint32_t*>(shared + at + gap * args.block_of(at));
+      auto* right = reinterpret_cast<std::uint32_t*>(shared + at + 8 + gap * args.block_of(at + 8));
+      left[0] = words.x;
+      left[1] = words.y;
+      right[0] = words.z;
+      right[1] = words.w;
+    }
+  }
+  if (const int at = total / 16 * 16 + lane; at < total) {
+    shared[at + gap * args.block_of(at)] = from[at];
+  }
+}
+
+template <int kTiles>
+__global__ __launch_bounds__(kUnpackThreads, kUnpackBlocksPerSm) void unpack_fast_kernel(
+    const __grid_constant__ FastArgs args) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / cuda::kWarp;
+  const std::int64_t first =
+      static_cast<std::int64_t>(blockIdx.x) * kUnpackThreads + warp * cuda::kWarp;
+  if (first >= args.blocks.count) return;
+  const std::int64_t left = args.blocks.count - first;
+  const int here = left < cuda::kWarp ? static_cast<int>(left) : cuda::kWarp;
+  const bool mine = lane < here;
+  const int own = mine ? lane : here - 1;
+
+  const int bytes = args.params.form.bytes;
+  unsigned char* shared =
+      cuda::shared_memory() + warp * (cuda::kWarp * args.slot_bytes + kWindowSlackBytes);
+  fetch_packed(args, args.packed + first * bytes, here * bytes, lane, shared);
+  __syncwarp();
+
+  float x[64];
+  unpack_fast<kTiles>(args.params.form, {shared, static_cast<std::uint32_t>(own * args.slot_bytes)},
+                      x);
+  if (args.params.offset != 0) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) x[i] = x[i] + args.params.offset;
+  }
+  if (args.params.clamp) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) x[i] = x[i] < 0 ? 0.0f : x[i];
+  }
+  if (kExchangeHalves && args.dtype == DType::F32) {
+    return store_exchanged(args.blocks, first + own, mine, x);
+  }
+  if (!mine) return;
+  switch (args.dtype) {
+    case DType::F16: return cuda::store_block<F16>(args.blocks, first + own, x);
+    case DType::BF16: return cuda::store_block<BF16>(args.blocks, first + own, x);
+    default: return cuda::store_block<float>(args.blocks, first + own, x);
+  }
+}
+
+}  // namespace tuckfold::dct_quant
