@@ -40,51 +40,74 @@ __device__ TUCKFOLD_INLINE float larger(float a, float b) {
 #endif
 }
 
+// 255 for each byte whose top bit is set.
+__device__ TUCKFOLD_INLINE std::uint32_t top_bits_spread(std::uint32_t bytes) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t result;
+  asm("prmt.b32 %0, %1, 0, 0xba98;" : "=r"(result) : "r"(bytes));
+  return result;
+#else
+  return (bytes >> 7 & kOnes) * 0xffu;
+#endif
+}
+
 // The widths of a block's tiles, four to a word.
 struct FastWidths {
   std::uint32_t given[4];   // by the header
   std::uint32_t halved[4];  // 1 where the tile has one bit more
+
+  __device__ TUCKFOLD_INLINE std::uint32_t total(int i) const { return given[i] + halved[i]; }
 };
 
 // As choose_step and share_out, without a bias. There a width is at least its neighbour's less 2;
 // here that follows: needs are settled to differ by 8 at most, whole parts of a fourth by 2 then,
 // and a neighbour wider than 2 needs more than 8, so that none of it is cut off at 0.
+//
+// Needs are kept as the bits of magnitudes until the search, since all that is done with levels
+// can be done with what they are rounded from.
 template <int kTiles>
 __device__ TUCKFOLD_INLINE int choose_step(const Form& form, const float* z, FastWidths& widths) {
+  constexpr int kWords = (kTiles + 3) / 4, kLevel = 1 << kStepShift;
   int need[kTiles];
-  const int first = level_of(bits_of(z[0]) & ~kSignBit);
-  int highest = first;
+  const int first = static_cast<int>(bits_of(z[0]) & ~kSignBit);
+  int most = 0;
 #pragma unroll
   for (int k = 0; k < kTiles; ++k) {
     const float left = k == 0 ? z[place(0, 1)] : larger(z[place(k, 0)], z[place(k, 1)]);
     const float largest = larger(left, larger(z[place(k, 2)], z[place(k, 3)]));
-    need[k] = level_of(bits_of(largest) & ~kSignBit);
-    highest = max(highest, need[k]);
+    need[k] = static_cast<int>(bits_of(largest));
+    most = max(most, need[k]);
   }
-  need[0] = max(need[0], first - 4 * form.dc);
-  int most = need[0];
+  const int highest = max(most, first);
+  need[0] = max(need[0], first - 4 * form.dc * kLevel);
+  most = max(most, need[0]);
 #pragma unroll
-  for (int k = 1; k < kTiles; ++k) most = max(most, need[k]);
+  for (int k = kTiles - 1; k > 0; --k) need[k - 1] = max(need[k - 1], need[k] - 4 * kLevel);
 #pragma unroll
-  for (int k = kTiles - 1; k > 0; --k) need[k - 1] = max(need[k - 1], need[k] - 4);
-#pragma unroll
-  for (int k = 1; k < kTiles; ++k) need[k] = max(need[k], need[k - 1] - 8);
+  for (int k = 1; k < kTiles; ++k) need[k] = max(need[k], need[k - 1] - 8 * kLevel);
 
   constexpr int kReach = 4 * 14 + 3;  // of steps for the largest width
-  const int least = max(kLeastStep, most + 8 - kReach);
-  std::uint32_t over[4] = {};
+  const int least = max(kLeastStep, level_of(static_cast<std::uint32_t>(most)) + 8 - kReach);
+  const int above_least = (8 - least) * kLevel + 1;
+  std::uint32_t over[kWords];
 #pragma unroll
-  for (int k = 0; k < kTiles; ++k) {
-    over[k / 4] |= static_cast<std::uint32_t>(max(need[k] + 8 - least, 0)) << (8 * (k % 4));
+  for (int i = 0; i < kWords; ++i) {
+    std::uint32_t four[4] = {};
+#pragma unroll
+    for (int k = 4 * i; k < 4 * i + 4 && k < kTiles; ++k) {
+      four[k % 4] = static_cast<std::uint32_t>(max(need[k] + above_least, 0)) >> kStepShift;
+    }
+    over[i] = (four[3] * 0x100u + four[2]) * 0x10000u + (four[1] * 0x100u + four[0]);
   }
   // Four times the widths for the step `at` above the least, and their sum.
-  std::uint32_t four_times[4];
+  std::uint32_t four_times[kWords];
   const auto sum_at = [&](std::uint32_t at) {
+    const std::uint32_t less = (0x80u - at) * kOnes;
     std::uint32_t sum = 0;
 #pragma unroll
-    for (int i = 0; i < (kTiles + 3) / 4; ++i) {
-      const std::uint32_t above = over[i] + (0x80u - at) * kOnes;  // a byte's top bit: not below
-      four_times[i] = above & ((above >> 7 & kOnes) * 0x7cu);
+    for (int i = 0; i < kWords; ++i) {
+      const std::uint32_t above = over[i] + less;  // a byte's top bit: not below 0
+      four_times[i] = above & top_bits_spread(above) & 0x7c7c7c7cu;
       sum += four_times[i];
     }
     return __dp4a(sum, kOnes, 0u);
@@ -99,16 +122,13 @@ __device__ TUCKFOLD_INLINE int choose_step(const Form& form, const float* z, Fas
   const std::uint32_t handed = (0x7fu + (left < 16 ? left : 16u)) * kOnes;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const std::uint32_t given = i < (kTiles + 3) / 4 ? four_times[i] >> 2 : 0;
+    const std::uint32_t given = i < kWords ? four_times[i] >> 2 : 0;
     const std::uint32_t places = 0x03020100u + 4u * static_cast<std::uint32_t>(i) * kOnes;
     widths.given[i] = given;
     widths.halved[i] = ((handed - places) & (given + 0x7f7f7f7fu)) >> 7 & kOnes;
   }
   const int q = least + static_cast<int>(at);
-  if (highest < kNoStep && q < kNoStep) return q;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) widths.given[i] = widths.halved[i] = 0;
-  return kNotFinite;
+  return level_of(static_cast<std::uint32_t>(highest)) < kNoStep && q < kNoStep ? q : kNotFinite;
 }
 
 // The header up to the first coefficient's bits.
@@ -125,46 +145,42 @@ __device__ TUCKFOLD_INLINE std::uint64_t header_of(int q, const FastWidths& widt
     changes |= (change * 0x01041040u >> 24) << (8 * i);  // two bits of each byte, side by side
   }
   const std::uint32_t front = static_cast<std::uint32_t>(q) | (given[0] & 0xffu) << 10;
-  if (q == kNotFinite) changes = 0;
   return front | static_cast<std::uint64_t>(changes >> 2) << 14;
 }
 
 // ---- bits ---------------------------------------------------------------------------------------
 
-// Fields of a block, one after the other into words of shared memory. Words past the last are
-// written too, as zeros.
+// Fields of a block, one after the other into words of shared memory. What a word already has is
+// read back from there: selecting it from what was written would take more instructions.
 struct WordWriter {
-  std::uint32_t* to;
-  std::uint32_t pending;
-  std::uint32_t count;  // of bits pending, below 32
+  std::uint32_t* slot;
+  std::uint32_t at;  // bits written
 
-  __device__ WordWriter(std::uint32_t* slot, std::uint64_t header, int bits) {
-    const auto low = static_cast<std::uint32_t>(header);
-    slot[0] = low;
-    to = bits < 32 ? slot : slot + 1;
-    pending = bits < 32 ? low : static_cast<std::uint32_t>(header >> 32);
-    count = static_cast<std::uint32_t>(bits) % 32;
+  __device__ TUCKFOLD_INLINE WordWriter(std::uint32_t* to, std::uint64_t header, int bits)
+      : slot(to), at(static_cast<std::uint32_t>(bits)) {
+    slot[0] = static_cast<std::uint32_t>(header);
+    slot[1] = static_cast<std::uint32_t>(header >> 32);
   }
   // At most 64 bits; those above are zero.
   __device__ TUCKFOLD_INLINE void put(std::uint32_t low, std::uint32_t high, std::uint32_t bits) {
-    const std::uint32_t words[3] = {pending | low << count, __funnelshift_l(low, high, count),
-                                    __funnelshift_l(high, 0, count)};
-    to[0] = words[0];
-    to[1] = words[1];
-    const std::uint32_t total = count + bits;
-    pending = total < 32 ? words[0] : total < 64 ? words[1] : words[2];
-    to += total / 32;
-    count = total % 32;
+    std::uint32_t* to = slot + at / 32;
+    to[0] |= __funnelshift_l(0, low, at);  // funnel shifts take it modulo 32
+    to[1] = __funnelshift_l(low, high, at);
+    to[2] = __funnelshift_l(high, 0, at);
+    at += bits;
   }
-  __device__ TUCKFOLD_INLINE void finish() { to[0] = pending; }
+  // The rest is zero.
+  __device__ TUCKFOLD_INLINE void finish(int words) {
+    for (int i = static_cast<int>(at / 32) + 1; i < words; ++i) slot[i] = 0;
+  }
 };
 
-inline constexpr int kSlackWords = 2;  // that WordWriter may write past a block's whole words
+inline constexpr int kSlackWords = 3;  // that WordWriter may write past a block's whole words
 
 // A number plus this has its whole part in its low bits.
 inline constexpr float kToWhole = 0x1.8p23f;
 
-// x: the block's values, less the offset. slot: words that are zero.
+// x: the block's values, less the offset. slot: its words in shared memory.
 template <int kTiles>
 __device__ TUCKFOLD_INLINE void pack_fast(const Form& form, const float* x, std::uint32_t* slot) {
   float z[64];
@@ -173,8 +189,7 @@ __device__ TUCKFOLD_INLINE void pack_fast(const Form& form, const float* x, std:
   const int q = choose_step<kTiles>(form, z, widths);
   const float inverse = inverse_of(q), twice = 2 * inverse;
   const auto width_of = [&](int k) {
-    return __byte_perm(widths.given[k / 4] + widths.halved[k / 4], 0,
-                       0x4440u + static_cast<unsigned>(k % 4));
+    return __byte_perm(widths.total(k / 4), 0, 0x4440u + static_cast<unsigned>(k % 4));
   };
   const auto finer_of = [&](int k) {
     return (widths.halved[k / 4] >> (8 * (k % 4)) & 1u) != 0 ? twice : inverse;
@@ -219,18 +234,23 @@ __device__ TUCKFOLD_INLINE void pack_fast(const Form& form, const float* x, std:
   if constexpr (kTiles % 8 != 0) lowest[kTiles / 8] >>= 32 - 4 * (kTiles % 8);
   std::uint32_t low = 0, high = 0, count = 0;
 #pragma unroll
+  for (int i = 0; i < (kTiles + 3) / 4; ++i)
+    count = __dp4a(widths.total(i) & kOnes, 4 * kOnes, count);
+#pragma unroll
   for (int i = 15; i >= 0; --i) {
     const int k = kTileAt[i];
-    if (k >= kTiles) continue;
-    const std::uint32_t odd = (widths.given[k / 4] + widths.halved[k / 4]) >> (8 * (k % 4)) & 1u;
-    if (odd == 0) continue;
+    if (k >= kTiles || (widths.total(k / 4) >> (8 * (k % 4)) & 1u) == 0) continue;
     const std::uint32_t four = lowest[k / 8] << (28 - 4 * (k % 8));
     high = __funnelshift_l(low, high, 4);
     low = __funnelshift_l(four, low, 4);
-    count += 4;
   }
   bits.put(low, high, count);
-  bits.finish();
+  const int words = form.bytes / 4 + 2;  // two: for packed_word
+  bits.finish(words);
+  if (q == kNotFinite) {
+    slot[0] = kNotFinite;
+    for (int i = 1; i < words; ++i) slot[i] = 0;
+  }
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
@@ -272,7 +292,6 @@ __global__ __launch_bounds__(kPackThreads, kPackBlocksPerSm) void pack_fast_kern
     case DType::BF16: cuda::load_block<BF16>(args.blocks, block, x); break;
     default: cuda::load_block<float>(args.blocks, block, x);
   }
-  for (int i = 0; i < slot_words; ++i) slot[i] = 0;
   if (args.params.offset != 0) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) x[i] = x[i] - args.params.offset;
@@ -284,10 +303,15 @@ __global__ __launch_bounds__(kPackThreads, kPackBlocksPerSm) void pack_fast_kern
   std::uint8_t* to = args.packed + first * bytes;
   for (int at = 16 * lane; at + 16 <= total; at += 16 * cuda::kWarp) {
     uint4 words;
-    words.x = packed_word(args, slots, at);
-    words.y = packed_word(args, slots, at + 4);
-    words.z = packed_word(args, slots, at + 8);
-    words.w = packed_word(args, slots, at + 12);
+    if (bytes % 16 == 0) {  // then they are of one block
+      const std::uint32_t* from = slots + args.block_of(at) * (slot_words - bytes / 4) + at / 4;
+      words = make_uint4(from[0], from[1], from[2], from[3]);
+    } else {
+      words.x = packed_word(args, slots, at);
+      words.y = packed_word(args, slots, at + 4);
+      words.z = packed_word(args, slots, at + 8);
+      words.w = packed_word(args, slots, at + 12);
+    }
     *reinterpret_cast<uint4*>(to + at) = words;
   }
   if (const int at = total / 16 * 16 + lane; at < total) {

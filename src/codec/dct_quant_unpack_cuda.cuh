@@ -8,29 +8,24 @@
 
 namespace tuckfold::dct_quant {
 
-// Bytes of shared memory that one block's fields are read from, wherever they begin.
-struct ByteWindow {
-  const unsigned char* shared;  // a multiple of 4
-  std::uint32_t base;           // the block's first byte
+// 64 bits of shared memory from byte `at` on.
+__device__ TUCKFOLD_INLINE void get64(const unsigned char* words_of, std::uint32_t at,
+                                      std::uint32_t& low, std::uint32_t& high) {
+  const auto* words = reinterpret_cast<const std::uint32_t*>(words_of + (at & ~3u));
+  const std::uint32_t middle = words[1], shift = at * 8;  // funnel shifts take it modulo 32
+  low = __funnelshift_r(words[0], middle, shift);
+  high = __funnelshift_r(middle, words[2], shift);
+}
 
-  // 64 bits from byte `at` on.
-  __device__ TUCKFOLD_INLINE void get(std::uint32_t at, std::uint32_t& low,
-                                      std::uint32_t& high) const {
-    const std::uint32_t from = base + at;
-    const auto* words = reinterpret_cast<const std::uint32_t*>(shared + (from & ~3u));
-    const std::uint32_t middle = words[1], shift = from * 8;  // funnel shifts take it modulo 32
-    low = __funnelshift_r(words[0], middle, shift);
-    high = __funnelshift_r(middle, words[2], shift);
-  }
-};
+inline constexpr int kWindowSlackBytes = 16;  // that get64 may read past the last byte
 
-inline constexpr int kWindowSlackBytes = 16;  // that get may read past the last byte
-
+// The block begins `skip` < 4 bytes after `in`, which is a multiple of 4.
 template <int kTiles>
-__device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const ByteWindow& in, float* x) {
+__device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const unsigned char* in,
+                                            std::uint32_t skip, float* x) {
   constexpr int kWords = (kTiles + 3) / 4;
   std::uint32_t head[2];
-  in.get(0, head[0], head[1]);
+  get64(in, skip, head[0], head[1]);
   const int q = static_cast<int>(head[0] & 1023u);
   const std::uint32_t first_given = head[0] >> 10 & 15u;
 
@@ -58,7 +53,7 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const ByteWindow& 
   const std::uint32_t left = room - sum, handed = (0x7fu + (left < 16 ? left : 16u)) * kOnes;
   const int low_dc = form.header_bits() % 8;
   std::uint32_t width[4] = {}, begin[4] = {};
-  std::uint32_t end = static_cast<std::uint32_t>(form.header_bits()) / 8;
+  std::uint32_t end = static_cast<std::uint32_t>(form.header_bits()) / 8 + skip;
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
     const std::uint32_t places = 0x03020100u + 4u * static_cast<std::uint32_t>(i) * kOnes;
@@ -70,13 +65,13 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const ByteWindow& 
     end = ends >> 24;
   }
   std::uint32_t tail[2];
-  in.get(end, tail[0], tail[1]);
+  get64(in, end, tail[0], tail[1]);
   std::uint32_t dc = __funnelshift_r(head[0], head[1], 12 + 2 * kTiles);
   if constexpr (12 + 2 * kTiles >= 32) dc = head[1] >> (12 + 2 * kTiles - 32);
   if (low_dc != 0) {
     dc = dc << 4 | (tail[0] & 15u);
     std::uint32_t beyond, unused;  // up to 68 bits
-    in.get(end + 8, beyond, unused);
+    get64(in, end + 8, beyond, unused);
     tail[0] = __funnelshift_r(tail[0], tail[1], 4);
     tail[1] = __funnelshift_r(tail[1], beyond, 4);
   }
@@ -94,17 +89,16 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const ByteWindow& 
     };
     const std::uint32_t wide = byte_of(width), odd = wide & 1u, even = wide - odd;
     std::uint32_t low, high;
-    in.get(byte_of(begin), low, high);
-    std::uint32_t four = 0;
+    get64(in, byte_of(begin), low, high);
+    const std::uint32_t four = tail[0] & 15u;  // if odd
     if (odd != 0) {
-      four = tail[0] & 15u;
       tail[0] = __funnelshift_r(tail[0], tail[1], 4);
       tail[1] >>= 4;
     }
     // The sign bit turned, a half added; of width 0 the halves' bit is the sign's.
     const std::uint32_t turned = 0x80008000u >> wide | 0x80008000u;
     const std::uint32_t mask = 0x10000u - (0x10000u >> even) * 0x10001u;
-    const std::uint32_t lowest = 0x8000u >> even;
+    const std::uint32_t lowest = (odd << 15) >> even;
     const std::uint32_t codes[2] = {low, __funnelshift_r(low, high, 2 * even)};
 #pragma unroll
     for (int pair = 0; pair < 2; ++pair) {
@@ -137,38 +131,44 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const ByteWindow& 
 
 inline constexpr int kUnpackThreads = 128;
 inline constexpr int kUnpackBlocksPerSm = 4;
-// Whether neighbouring lanes exchange halves of rows of f32, so that a store fills whole sectors.
-inline constexpr bool kExchangeHalves = true;
+// Whether rows of f32 go through shared memory, so that a store writes 512 bytes side by side, not
+// 16 of every 32.
+inline constexpr bool kStageRows = true;
+inline constexpr int kStagedRows = 2;                                                // at a time
+inline constexpr int kStageBytes = kStageRows ? kStagedRows * cuda::kWarp * 32 : 0;  // of a warp
 
-// All lanes of the warp take part; `mine`: whether the lane has a block to store.
-__device__ TUCKFOLD_INLINE void store_exchanged(const cuda::WholeBlocks& b, std::int64_t block,
-                                                bool mine, const float* x) {
-  const bool right = threadIdx.x % 2 != 0;
+// Of a warp's blocks; all lanes take part. Lanes past the last block have it too, and store it too.
+__device__ TUCKFOLD_INLINE void store_staged(const cuda::WholeBlocks& b, std::int64_t block,
+                                             const float* x, unsigned char* stage) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
   const std::int64_t own = b.first(block);
-  const std::int64_t other = __shfl_xor_sync(cuda::kAllLanes, own, 1);
-  const bool others = __shfl_xor_sync(cuda::kAllLanes, static_cast<int>(mine), 1) != 0;
-  // The left lane stores the left halves of both blocks, the right lane the right ones.
-  float* data = static_cast<float*>(b.data) + (right ? 4 : 0);
-  float* left_to = data + (right ? other : own);
-  float* right_to = data + (right ? own : other);
-  const bool left_stored = right ? others : mine, right_stored = right ? mine : others;
+  float* to[2];  // of the lane's quarters of 16 bytes: number `lane` and 32 more
 #pragma unroll
-  for (int r = 0; r < 8; ++r) {
-    float keep[4], got[4];
+  for (int i = 0; i < 2; ++i) {
+    to[i] = static_cast<float*>(b.data) + lane % 2 * 4 +
+            __shfl_sync(cuda::kAllLanes, own, lane / 2 + 16 * i);
+  }
+  // Halves change places in every other group of four lanes: eight lanes then write to all banks.
+  auto* rows = reinterpret_cast<float4*>(stage);
+  float4* left = rows + 2 * lane + (lane >> 2 & 1);
+  float4* right = rows + 2 * lane + (~lane >> 2 & 1);
+  const float4* from = rows + (lane ^ (lane >> 3 & 1));
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float left = x[8 * r + i], behind = x[8 * r + 4 + i];
-      keep[i] = right ? behind : left;
-      got[i] = __shfl_xor_sync(cuda::kAllLanes, right ? left : behind, 1);
+  for (int first = 0; first < 8; first += kStagedRows) {
+#pragma unroll
+    for (int r = 0; r < kStagedRows; ++r) {
+      const float* row = x + 8 * (first + r);
+      left[64 * r] = make_float4(row[0], row[1], row[2], row[3]);
+      right[64 * r] = make_float4(row[4], row[5], row[6], row[7]);
     }
-    const float4 kept = make_float4(keep[0], keep[1], keep[2], keep[3]);
-    const float4 given = make_float4(got[0], got[1], got[2], got[3]);
-    if (left_stored) {
-      __stcs(reinterpret_cast<float4*>(left_to + r * b.cols), right ? given : kept);
+    __syncwarp();
+#pragma unroll
+    for (int r = 0; r < kStagedRows; ++r) {
+      const float4 halves[2] = {from[64 * r], from[64 * r + 32]};
+      __stcs(reinterpret_cast<float4*>(to[0] + (first + r) * b.cols), halves[0]);
+      __stcs(reinterpret_cast<float4*>(to[1] + (first + r) * b.cols), halves[1]);
     }
-    if (right_stored) {
-      __stcs(reinterpret_cast<float4*>(right_to + r * b.cols), right ? kept : given);
-    }
+    __syncwarp();
   }
 }
 
@@ -194,6 +194,11 @@ __device__ TUCKFOLD_INLINE void fetch_packed(const FastArgs& args, const std::ui
   }
 }
 
+// Shared memory of a warp: rows on their way out, then packed bytes.
+TUCKFOLD_HOST_DEVICE inline constexpr int unpack_warp_bytes(int slot_bytes) {
+  return kStageBytes + cuda::kWarp * slot_bytes + kWindowSlackBytes;
+}
+
 template <int kTiles>
 __global__ __launch_bounds__(kUnpackThreads, kUnpackBlocksPerSm) void unpack_fast_kernel(
     const __grid_constant__ FastArgs args) {
@@ -208,14 +213,14 @@ __global__ __launch_bounds__(kUnpackThreads, kUnpackBlocksPerSm) void unpack_fas
   const int own = mine ? lane : here - 1;
 
   const int bytes = args.params.form.bytes;
-  unsigned char* shared =
-      cuda::shared_memory() + warp * (cuda::kWarp * args.slot_bytes + kWindowSlackBytes);
-  fetch_packed(args, args.packed + first * bytes, here * bytes, lane, shared);
+  unsigned char* shared = cuda::shared_memory() + warp * unpack_warp_bytes(args.slot_bytes);
+  unsigned char* slots = shared + kStageBytes;
+  fetch_packed(args, args.packed + first * bytes, here * bytes, lane, slots);
   __syncwarp();
 
   float x[64];
-  unpack_fast<kTiles>(args.params.form, {shared, static_cast<std::uint32_t>(own * args.slot_bytes)},
-                      x);
+  const auto begin = static_cast<std::uint32_t>(own * args.slot_bytes);
+  unpack_fast<kTiles>(args.params.form, slots + (begin & ~3u), begin & 3u, x);
   if (args.params.offset != 0) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) x[i] = x[i] + args.params.offset;
@@ -224,8 +229,8 @@ __global__ __launch_bounds__(kUnpackThreads, kUnpackBlocksPerSm) void unpack_fas
 #pragma unroll
     for (int i = 0; i < 64; ++i) x[i] = x[i] < 0 ? 0.0f : x[i];
   }
-  if (kExchangeHalves && args.dtype == DType::F32) {
-    return store_exchanged(args.blocks, first + own, mine, x);
+  if (kStageRows && args.dtype == DType::F32) {
+    return store_staged(args.blocks, first + own, x, shared);
   }
   if (!mine) return;
   switch (args.dtype) {
