@@ -51,6 +51,27 @@ __device__ TUCKFOLD_INLINE std::uint32_t top_bits_spread(std::uint32_t bytes) {
 #endif
 }
 
+// 2^by, and 2^16 >> by. To multiply with: the compiler must not know that it is a shift, since
+// products have a pipe of their own, and shifts share one with most of what else is done here.
+__device__ TUCKFOLD_INLINE std::uint32_t power_down(std::uint32_t by) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t result;
+  asm("shr.u32 %0, 0x10000, %1;" : "=r"(result) : "r"(by));
+  return result;
+#else
+  return 0x10000u >> by;
+#endif
+}
+__device__ TUCKFOLD_INLINE std::uint32_t power_up(std::uint32_t by) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t result;
+  asm("shl.b32 %0, 1, %1;" : "=r"(result) : "r"(by));
+  return result;
+#else
+  return 1u << by;
+#endif
+}
+
 // The widths of a block's tiles, four to a word.
 struct FastWidths {
   std::uint32_t given[4];   // by the header
@@ -210,7 +231,7 @@ __device__ TUCKFOLD_INLINE void pack_fast(const Form& form, const float* x, std:
   for (int k = 0; k < kTiles; ++k) {
     const std::uint32_t width = width_of(k), odd = width & 1u, even = width - odd;
     const float finer = finer_of(k), upper = odd != 0 ? 0.5f : 1.0f;
-    const std::uint32_t one = 1u << even, mask = one - 1;
+    const std::uint32_t one = power_up(even), mask = one - 1;
     std::uint32_t codes[4];
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
@@ -223,7 +244,6 @@ __device__ TUCKFOLD_INLINE void pack_fast(const Form& form, const float* x, std:
       }
       lowest[k / 8] = __funnelshift_r(lowest[k / 8], code, 1);
     }
-    // Products and sums, since those have a pipe of their own.
     const std::uint32_t left = codes[1] * one + codes[0], right = codes[3] * one + codes[2];
     const std::uint64_t tile = static_cast<std::uint64_t>(right) * (one * one) + left;
     bits.put(static_cast<std::uint32_t>(tile), static_cast<std::uint32_t>(tile >> 32), 4 * even);

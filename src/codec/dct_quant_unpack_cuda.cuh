@@ -97,15 +97,15 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const unsigned cha
     }
     // The sign bit turned, a half added; of width 0 the halves' bit is the sign's.
     const std::uint32_t turned = 0x80008000u >> wide | 0x80008000u;
-    const std::uint32_t mask = 0x10000u - (0x10000u >> even) * 0x10001u;
-    const std::uint32_t lowest = (odd << 15) >> even;
+    const std::uint32_t top = power_down(even);  // brings a code to the top of 16 bits
+    const std::uint32_t mask = 0x10000u - top * 0x10001u, top_twice = top * top;
+    const std::uint32_t lowest = odd * (top >> 1);
     const std::uint32_t codes[2] = {low, __funnelshift_r(low, high, 2 * even)};
 #pragma unroll
     for (int pair = 0; pair < 2; ++pair) {
-      const std::uint32_t top = __byte_perm(codes[pair] << (16 - even),
-                                            __funnelshift_l(0, codes[pair], 32 - 2 * even), 0x7610);
+      const std::uint32_t both = __byte_perm(codes[pair] * top, codes[pair] * top_twice, 0x7610);
       const std::uint32_t bits = (four >> (2 * pair)) * 0x8001u & 0x00010001u;
-      const std::uint32_t words = (top & mask) ^ turned ^ bits * lowest;
+      const std::uint32_t words = (both & mask) ^ turned ^ bits * lowest;
       if (k == 0 && pair == 0) {
         const int total = static_cast<int>(wide) + form.dc, unused = 32 - total;
         const std::uint32_t code = (low & ((1u << even) - 1)) << odd | (four & odd);
