@@ -276,7 +276,7 @@ __device__ TUCKFOLD_INLINE void pack_fast(const Form& form, const float* x, std:
 // ---- kernel -------------------------------------------------------------------------------------
 
 inline constexpr int kPackThreads = 128;
-inline constexpr int kPackBlocksPerSm = 4;
+inline constexpr int kPackBlocksPerSm = 5;
 
 // Four packed bytes of a warp from the slots of its blocks.
 __device__ TUCKFOLD_INLINE std::uint32_t packed_word(const FastArgs& args,

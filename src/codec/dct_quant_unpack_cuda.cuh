@@ -53,12 +53,14 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const unsigned cha
   const std::uint32_t left = room - sum, handed = (0x7fu + (left < 16 ? left : 16u)) * kOnes;
   const int low_dc = form.header_bits() % 8;
   std::uint32_t width[4] = {}, begin[4] = {};
+  std::uint32_t takes[4] = {};  // bits of the tail
   std::uint32_t end = static_cast<std::uint32_t>(form.header_bits()) / 8 + skip;
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
     const std::uint32_t places = 0x03020100u + 4u * static_cast<std::uint32_t>(i) * kOnes;
     width[i] = given[i] + (((handed - places) & (given[i] + 0x7f7f7f7fu)) >> 7 & kOnes);
     if (!good) width[i] = 0;  // then nothing is read past the block
+    takes[i] = (width[i] & kOnes) * 4;
     const std::uint32_t bytes = width[i] >> 1 & 0x07070707u;
     const std::uint32_t ends = (bytes + end) * kOnes;
     begin[i] = ends - bytes;
@@ -79,9 +81,16 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const unsigned cha
   float z[64];
 #pragma unroll
   for (int i = 0; i < 64; ++i) z[i] = 0.0f;
+  std::uint32_t taken = 0;
   const std::uint32_t step_bits = static_cast<std::uint32_t>(q) << kStepShift;
 #pragma unroll
   for (int i = 0; i < 16; ++i) {
+    if (i == 8) {  // half of the tiles take 32 bits at most
+      const bool all = taken == 32;
+      tail[0] = all ? tail[1] : __funnelshift_r(tail[0], tail[1], taken);
+      tail[1] = all ? 0 : tail[1] >> taken;
+      taken = 0;
+    }
     const int k = kTileAt[i];
     if (k >= kTiles) continue;
     const auto byte_of = [k](const std::uint32_t* words) {
@@ -90,11 +99,8 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const unsigned cha
     const std::uint32_t wide = byte_of(width), odd = wide & 1u, even = wide - odd;
     std::uint32_t low, high;
     get64(in, byte_of(begin), low, high);
-    const std::uint32_t four = tail[0] & 15u;  // if odd
-    if (odd != 0) {
-      tail[0] = __funnelshift_r(tail[0], tail[1], 4);
-      tail[1] >>= 4;
-    }
+    const std::uint32_t four = __funnelshift_r(tail[0], tail[1], taken) & 15u;  // if odd
+    taken += byte_of(takes);
     // The sign bit turned, a half added; of width 0 the halves' bit is the sign's.
     const std::uint32_t turned = 0x80008000u >> wide | 0x80008000u;
     const std::uint32_t top = power_down(even);  // brings a code to the top of 16 bits
@@ -118,7 +124,7 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const unsigned cha
       for (int t = 0; t < 2; ++t) {
         if (k == 0 && pair == 0 && t == 0) continue;
         // 2^23 and a word without sign.
-        const float number = float_of(__byte_perm(words, 0x4b000000u, t == 0 ? 0x7610 : 0x7632)) -
+        const float number = float_of(__byte_perm(0x4b000000u, words, t == 0 ? 0x3254 : 0x3276)) -
                              (0x1p23f + 0x1p15f);
         z[place(k, 2 * pair + t)] = number * scale;
       }
@@ -130,7 +136,7 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const unsigned cha
 // ---- kernel -------------------------------------------------------------------------------------
 
 inline constexpr int kUnpackThreads = 128;
-inline constexpr int kUnpackBlocksPerSm = 4;
+inline constexpr int kUnpackBlocksPerSm = 5;
 // Whether rows of f32 go through shared memory, so that a store writes 512 bytes side by side, not
 // 16 of every 32.
 inline constexpr bool kStageRows = true;

@@ -400,14 +400,14 @@ inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline int __float2int_rd(float x) { return static_cast<int>(std::floor(x)); }
-// Rounded down: what the nearest number is above the exact one is known exactly.
+// Rounded down: one less than the nearest number where that is above the exact sum, which is `sum`
+// and what was `lost` in it.
 inline float __fmaf_rd(float a, float b, float c) {
   const float nearest = std::fma(a, b, c);
-  const double product = static_cast<double>(a) * b;  // exact, and so is what it lacks below
+  const double product = static_cast<double>(a) * b;  // exact
   const double sum = product + c, part = sum - product;
   const double lost = (product - (sum - part)) + (c - part);
-  const double above = static_cast<double>(nearest) - sum;  // both near, or both exact
-  return above > lost ? std::nextafter(nearest, -HUGE_VALF) : nearest;
+  return nearest - sum > lost ? std::nextafter(nearest, -HUGE_VALF) : nearest;
 }
 inline float __fadd_rd(float a, float b) { return __fmaf_rd(a, 1.0f, b); }
 inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
