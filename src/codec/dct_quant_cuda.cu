@@ -45,16 +45,22 @@ __global__ __launch_bounds__(kPlainThreads) void unpack_plain_kernel(
 
 // ---- calls --------------------------------------------------------------------------------------
 
-// Calls visit with the number of coded tiles as a template argument.
+// Calls visit with the number of coded tiles, and whether to take the kernel of f32 alone.
 template <class Visit>
-void with_tiles(int tiles, Visit&& visit) {
-  switch (tiles) {
-    case 6: return visit.template operator()<6>();
-    case 8: return visit.template operator()<8>();
-    case 10: return visit.template operator()<10>();
-    case 12: return visit.template operator()<12>();
-    case 14: return visit.template operator()<14>();
-    default: return visit.template operator()<16>();
+void with_kernel(const FastArgs& args, Visit&& visit) {
+  const auto with = [&]<int kTiles>() {
+    if constexpr (has_f32_kernel(kTiles)) {
+      if (args.dtype == DType::F32) return visit.template operator()<kTiles, true>();
+    }
+    visit.template operator()<kTiles, false>();
+  };
+  switch (args.params.form.tiles) {
+    case 6: return with.template operator()<6>();
+    case 8: return with.template operator()<8>();
+    case 10: return with.template operator()<10>();
+    case 12: return with.template operator()<12>();
+    case 14: return with.template operator()<14>();
+    default: return with.template operator()<16>();
   }
 }
 
@@ -93,8 +99,8 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
     const cuda::Grid grid{.blocks = cuda::blocks_for(args.blocks.count, kPackThreads),
                           .threads = kPackThreads,
                           .shared_bytes = static_cast<std::size_t>(kPackThreads) * args.slot_bytes};
-    with_tiles(p.form.tiles, [&]<int kTiles>() {
-      cuda::launch(pack_fast_kernel<kTiles>, grid, run.stream, args);
+    with_kernel(args, [&]<int kTiles, bool kF32>() {
+      cuda::launch(pack_fast_kernel<kTiles, kF32>, grid, run.stream, args);
     });
     return out.size();
   }
@@ -122,8 +128,8 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
     const cuda::Grid grid{.blocks = cuda::blocks_for(args.blocks.count, kUnpackThreads),
                           .threads = kUnpackThreads,
                           .shared_bytes = static_cast<std::size_t>(kWarps * warp_bytes)};
-    with_tiles(p.form.tiles, [&]<int kTiles>() {
-      cuda::launch(unpack_fast_kernel<kTiles>, grid, run.stream, args);
+    with_kernel(args, [&]<int kTiles, bool kF32>() {
+      cuda::launch(unpack_fast_kernel<kTiles, kF32>, grid, run.stream, args);
     });
     return;
   }

@@ -276,7 +276,11 @@ __device__ TUCKFOLD_INLINE void pack_fast(const Form& form, const float* x, std:
 // ---- kernel -------------------------------------------------------------------------------------
 
 inline constexpr int kPackThreads = 128;
-inline constexpr int kPackBlocksPerSm = 5;
+
+// Kernels of f32 alone for the usual numbers of tiles: without the code for other dtypes a fifth
+// block of threads fits a multiprocessor.
+inline constexpr bool has_f32_kernel(int tiles) { return tiles == 12 || tiles == 16; }
+inline constexpr int blocks_per_sm(bool f32) { return f32 ? 5 : 4; }
 
 // Four packed bytes of a warp from the slots of its blocks.
 __device__ TUCKFOLD_INLINE std::uint32_t packed_word(const FastArgs& args,
@@ -290,8 +294,8 @@ __device__ TUCKFOLD_INLINE std::uint32_t packed_word(const FastArgs& args,
   return here >= 4 ? word : word | slot[args.slot_bytes / 4] << (8 * here);
 }
 
-template <int kTiles>
-__global__ __launch_bounds__(kPackThreads, kPackBlocksPerSm) void pack_fast_kernel(
+template <int kTiles, bool kF32>
+__global__ __launch_bounds__(kPackThreads, blocks_per_sm(kF32)) void pack_fast_kernel(
     const __grid_constant__ FastArgs args) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarp;
@@ -307,7 +311,7 @@ __global__ __launch_bounds__(kPackThreads, kPackBlocksPerSm) void pack_fast_kern
       reinterpret_cast<std::uint32_t*>(cuda::shared_memory()) + warp * cuda::kWarp * slot_words;
   std::uint32_t* slot = slots + lane * slot_words;
   float x[64];
-  switch (args.dtype) {
+  switch (kF32 ? DType::F32 : args.dtype) {
     case DType::F16: cuda::load_block<F16>(args.blocks, block, x); break;
     case DType::BF16: cuda::load_block<BF16>(args.blocks, block, x); break;
     default: cuda::load_block<float>(args.blocks, block, x);

@@ -136,7 +136,6 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const unsigned cha
 // ---- kernel -------------------------------------------------------------------------------------
 
 inline constexpr int kUnpackThreads = 128;
-inline constexpr int kUnpackBlocksPerSm = 5;
 // Whether rows of f32 go through shared memory, so that a store writes 512 bytes side by side, not
 // 16 of every 32.
 inline constexpr bool kStageRows = true;
@@ -205,8 +204,8 @@ TUCKFOLD_HOST_DEVICE inline constexpr int unpack_warp_bytes(int slot_bytes) {
   return kStageBytes + cuda::kWarp * slot_bytes + kWindowSlackBytes;
 }
 
-template <int kTiles>
-__global__ __launch_bounds__(kUnpackThreads, kUnpackBlocksPerSm) void unpack_fast_kernel(
+template <int kTiles, bool kF32>
+__global__ __launch_bounds__(kUnpackThreads, blocks_per_sm(kF32)) void unpack_fast_kernel(
     const __grid_constant__ FastArgs args) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarp;
@@ -235,11 +234,11 @@ __global__ __launch_bounds__(kUnpackThreads, kUnpackBlocksPerSm) void unpack_fas
 #pragma unroll
     for (int i = 0; i < 64; ++i) x[i] = x[i] < 0 ? 0.0f : x[i];
   }
-  if (kStageRows && args.dtype == DType::F32) {
+  if (kStageRows && (kF32 || args.dtype == DType::F32)) {
     return store_staged(args.blocks, first + own, x, shared);
   }
   if (!mine) return;
-  switch (args.dtype) {
+  switch (kF32 ? DType::F32 : args.dtype) {
     case DType::F16: return cuda::store_block<F16>(args.blocks, first + own, x);
     case DType::BF16: return cuda::store_block<BF16>(args.blocks, first + own, x);
     default: return cuda::store_block<float>(args.blocks, first + own, x);
