@@ -29,10 +29,10 @@ CodecSpec spec_of(double rate, int dc = 8, const char* more = "") {
 }
 
 // Each block of one kind: noise, smooth, sparse, steep, huge, small, zero, constant, one of a NaN.
-Tensor many_kinds(DType dtype, const Shape& shape, unsigned seed, std::size_t shift = 0) {
+Tensor many_kinds(DType dtype, const Shape& shape, unsigned seed) {
   std::mt19937 random(seed);
   const auto uniform = [&] { return static_cast<double>(random()) / 2147483648.0 - 1; };
-  Tensor tensor(dtype, shape, ref::Order::RowMajor, shift);
+  Tensor tensor(dtype, shape);
   std::vector<double> values(static_cast<std::size_t>(tensor.elems()));
   const std::int64_t cols = shape[shape.rank() - 1], rows = tensor.elems() / cols;
   for (std::int64_t top = 0; top < rows; top += 8) {
@@ -73,9 +73,9 @@ void expect_the_cpus_bytes(const CodecSpec& spec, const Tensor& in) {
 }
 
 void expect_the_cpus_values(const CodecSpec& spec, std::span<const std::byte> bytes, DType dtype,
-                            const Shape& shape, std::size_t shift = 0) {
+                            const Shape& shape) {
   SCOPED_TRACE(spec.print() + " to " + std::string(to_string(dtype)) + " " + to_string(shape));
-  Tensor expected(dtype, shape), back(dtype, shape, ref::Order::RowMajor, shift);
+  Tensor expected(dtype, shape), back(dtype, shape);
   unpack(spec, bytes, expected.view());
   const DeviceBytes packed(bytes);
   const DeviceTensor to(back);
@@ -134,14 +134,13 @@ TEST_F(DctQuantCuda, AnyNumberOfBlocksInTheLastWarp) {
 }
 
 TEST_F(DctQuantCuda, TensorsThatStartOffSixteenBytes) {
-  const Tensor in = many_kinds(DType::F32, {24, 80}, 9, 4);
+  const Tensor in = many_kinds(DType::F32, {24, 80}, 9);
   const CodecSpec spec = spec_of(4);
   std::vector<std::byte> bytes(layout(spec, in.dtype(), in.shape()).max_bytes);
   pack(spec, in.view(), bytes);
-  // The device's copy starts where a line does; its view from the second value on does not.
+  // Memory of the device starts where a line does; a tensor from its second value on does not.
   const DeviceBytes memory(std::vector<std::byte>(4 + in.storage().size()));
-  const Tensor& host = in;
-  cuda::copy(memory.data() + 4, host.view().data, host.storage().size(), nullptr);
+  cuda::copy(memory.data() + 4, in.view().data, in.storage().size(), nullptr);
   const DeviceBytes out(bytes.size());
   const TensorView shifted(memory.data() + 4, DType::F32, in.shape(), Device::Cuda);
   pack(spec, shifted, out.span());
