@@ -4,6 +4,7 @@
 
 #include "base/parallel.h"
 #include "base/stream.h"
+#include "codec/cuda_rows.h"
 
 namespace tuckfold::dct_quant {
 namespace {
@@ -94,6 +95,8 @@ const Codec kDctQuant = {
     .layout = dct_quant::layout_of,
     .pack = dct_quant::pack_all,
     .unpack = dct_quant::unpack_all,
+    .pack_cuda = dct_quant::pack_cuda,
+    .unpack_cuda = dct_quant::unpack_cuda,
 };
 
 }  // namespace tuckfold

@@ -92,8 +92,8 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse(const float* z, float* x) {
 
 // ---- steps and widths ---------------------------------------------------------------------------
 
-inline constexpr int kLeastStep = 80;  // 2^-107: its inverse and its half are ordinary numbers
-inline constexpr int kNoStep = 1020;   // from here on steps would not be finite
+TUCKFOLD_TABLE int kLeastStep = 80;   // 2^-107: its inverse and its half are ordinary numbers
+inline constexpr int kNoStep = 1020;  // from here on steps would not be finite
 inline constexpr std::uint32_t kQuietNan = 0x7fc00000u;
 inline constexpr int kNotFinite = 1023;  // marks a block that is NaN
 inline constexpr int kNothing = 0;       // marks a block of zeros, where bias > 0

@@ -3,6 +3,7 @@
 #include "base/cuda/runtime.h"
 #include "codec/dct_chop_block_quant_cuda.cu"
 #include "codec/dct_chop_cuda.cu"
+#include "codec/dct_quant_cuda.cu"
 #include "codec/raw_cuda.cu"
 
 namespace tuckfold::cuda {

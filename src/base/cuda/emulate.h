@@ -370,6 +370,8 @@ T atomicCAS(T* to, T wanted, T value) {
   return before;
 }
 
+using std::max;
+using std::min;
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1; }
@@ -398,4 +400,18 @@ inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline int __float2int_rd(float x) { return static_cast<int>(std::floor(x)); }
+// Rounded down: one less than the nearest number where that is above the exact sum, which is `sum`
+// and what was `lost` in it.
+inline float __fmaf_rd(float a, float b, float c) {
+  const float nearest = std::fma(a, b, c);
+  const double product = static_cast<double>(a) * b;  // exact
+  const double sum = product + c, part = sum - product;
+  const double lost = (product - (sum - part)) + (c - part);
+  return nearest - sum > lost ? std::nextafter(nearest, -HUGE_VALF) : nearest;
+}
+inline float __fadd_rd(float a, float b) { return __fmaf_rd(a, 1.0f, b); }
+inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+  for (int i = 0; i < 32; i += 8) c += (a >> i & 0xffu) * (b >> i & 0xffu);
+  return c;
+}
 inline int __float2int_rn(float x) { return static_cast<int>(std::nearbyint(x)); }
