@@ -1,0 +1,384 @@
+// bounded's pack kernel: values are read once; a block's payloads wait in shared memory until it is
+// known where they begin.
+#pragma once
+
+#include <limits>
+
+#include "codec/bounded_cuda.cuh"
+
+namespace tuckfold::bounded {
+
+inline constexpr int kPackBlocks = 2;  // on one SM
+
+struct PackArgs {
+  View in;
+  std::int64_t chunks;
+  std::byte* out;
+  std::uint64_t out_bytes, front_bytes, bound_bytes;
+  Control* control;
+  std::uint64_t* states;
+  bool vectors;  // the tensor is dense, from a multiple of 16 bytes on
+};
+
+// What a chunk becomes.
+struct Packed {
+  std::int32_t base;
+  int kind, words;
+};
+
+// ---- values -------------------------------------------------------------------------------------
+
+// Behind the end of the tensor its last value is repeated, and so its code.
+template <class Element>
+__device__ TUCKFOLD_INLINE void stage_values(const PackArgs& args, std::int64_t chunk, int count,
+                                             unsigned char* stage) {
+  using S = Stage16<Element>;
+  if (args.vectors && count == kChunk) {
+    const auto* from =
+        reinterpret_cast<const uint4*>(args.in.data) + chunk * (S::kVectors * kWarp) + lane_of();
+    constexpr int kAtOnce = S::kVectors < 8 ? S::kVectors : 8;
+#pragma unroll
+    for (int first = 0; first < S::kVectors; first += kAtOnce) {
+      uint4 some[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) some[k] = from[(first + k) * kWarp];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        *reinterpret_cast<uint4*>(stage + S::place(first + k)) = some[k];
+      }
+    }
+  } else {
+    const auto* data = reinterpret_cast<const Element*>(args.in.data);
+    for (int i = lane_of(); i < kChunk; i += kWarp) {
+      const std::int64_t index = chunk * kChunk + (i < count ? i : count - 1);
+      *reinterpret_cast<Element*>(stage + S::value_place(i)) = data[args.in.offset(index)];
+    }
+  }
+  __syncwarp();
+}
+
+// Calls visit(i, value) for a lane's values, from its part of the stage.
+template <class Element, class Visit>
+__device__ TUCKFOLD_INLINE void for_each_value(const unsigned char* own, Visit&& visit) {
+  using S = Stage16<Element>;
+#pragma unroll
+  for (int v = 0; v < S::kVectors; ++v) {
+    const auto some =
+        std::bit_cast<Sixteen<Element>>(*reinterpret_cast<const uint4*>(own + 16 * v));
+#pragma unroll
+    for (int i = 0; i < S::kTogetherValues; ++i) {
+      visit(v * S::kTogetherValues + i, real_of(some.elements[i]));
+    }
+  }
+}
+
+// The largest magnitude. A NaN is not seen here: it holds on no grid.
+template <class Element>
+__device__ TUCKFOLD_INLINE RealOf<Element> largest_of(const unsigned char* own) {
+  using Real = RealOf<Element>;
+  Real largest = 0;
+  for_each_value<Element>(own, [&](int, Real value) { largest = fmax(largest, fabs(value)); });
+  if constexpr (std::is_same_v<Real,
+                               float>) {  // bits of numbers that are not negative are in order
+    return __uint_as_float(__reduce_max_sync(kAllLanes, __float_as_uint(largest)));
+  } else {
+#pragma unroll
+    for (int by = kWarp / 2; by > 0; by /= 2) {
+      largest = fmax(largest, __shfl_xor_sync(kAllLanes, largest, by));
+    }
+    return largest;
+  }
+}
+
+// A lane's codes, and whether all hold; codes are of no use where not.
+template <class Element, bool kExactZero>
+__device__ TUCKFOLD_INLINE bool quantize(const unsigned char* own,
+                                         const Grid<RealOf<Element>>& grid, std::uint32_t* codes) {
+  using Real = RealOf<Element>;
+  bool good = true;
+  for_each_value<Element>(own, [&](int i, Real value) {
+    if constexpr (kExactZero) {
+      const std::int32_t code = code_of(value, grid);
+      const Real back = real_of(element_of<Element>(value_of(code, grid)));
+      codes[i] = static_cast<std::uint32_t>(code);
+      good = good && holds(value, back, grid);
+    } else {
+      // Codes are at most kMaxCode, so what comes out of the sum is exact, and twice that too.
+      const Real sum = value * grid.inverse + kToInteger<Real>;
+      const Real twice = fma(Real{2}, sum, Real{-2} * kToInteger<Real>);
+      const Real back = real_of(element_of<Element>(twice * grid.half));
+      codes[i] = static_cast<std::uint32_t>(std::bit_cast<Bits<Real>>(sum) -
+                                            std::bit_cast<Bits<Real>>(kToInteger<Real>));
+      good = good && fabs(value - back) <= grid.bound;
+    }
+  });
+  return good;
+}
+
+// Codes on the first grid on which all values of the chunk hold, and its number; -1: there is none.
+template <class Element>
+__device__ TUCKFOLD_INLINE int quantize_chunk(const Control* control, const unsigned char* own,
+                                              std::uint32_t* codes) {
+  using Real = RealOf<Element>;
+  const Real largest = largest_of<Element>(own);
+  if (!(largest <= std::numeric_limits<Real>::max())) return -1;
+  int number = first_grid(kDTypeOf<Element>, largest, grid_at<Real>(control, 0));
+  for (; number < kGrids; ++number) {
+    const Grid<Real> grid = grid_at<Real>(control, number);
+    if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return -1;
+    const bool good = grid.exact_zero ? quantize<Element, true>(own, grid, codes)
+                                      : quantize<Element, false>(own, grid, codes);
+    if (__all_sync(kAllLanes, good)) return number;
+  }
+  return -1;
+}
+
+// ---- codes --------------------------------------------------------------------------------------
+
+// Whether codes take fewer bits than their differences, as the CPU decides it: rows 0, 16 …, then
+// rows 0, 4 … tell, which are first rows of lanes. None may be negative.
+__device__ TUCKFOLD_INLINE bool narrower_alone(const std::uint32_t* codes, std::uint32_t before) {
+  const int lane = lane_of();
+  std::uint32_t alone = 0, steps = 0;
+#pragma unroll
+  for (int i = 0; i < kRowValues; ++i) {
+    alone |= codes[i];
+    steps |= zigzag(codes[i] - (i == 0 ? before : codes[i - 1]));
+  }
+  const int saved = width_of(steps) - width_of(alone);
+  if (__reduce_add_sync(kAllLanes, lane % 8 == 0 ? saved : 0) <= 0) return false;
+  if (__reduce_add_sync(kAllLanes, lane % 2 == 0 ? saved : 0) <= 0) return false;
+#pragma unroll
+  for (int i = kRowValues; i < kEach; ++i) alone |= codes[i];
+  return !__any_sync(kAllLanes, alone >> 31 != 0);
+}
+
+__device__ TUCKFOLD_INLINE void store_row(const std::uint32_t* numbers, int width, bool wide,
+                                          std::uint16_t* to) {
+  std::uint32_t words[8];
+  const auto store = [&](int first) {
+#pragma unroll
+    for (int j = 0; j < 16; ++j) {
+      if (first + j < width) {
+        to[first + j] = static_cast<std::uint16_t>(j < 8 ? words[j] : words[j - 8] >> 16);
+      }
+    }
+  };
+  planes_of<0>(numbers, words);
+  store(0);
+  if (wide) {
+    planes_of<1>(numbers, words);
+    store(16);
+  }
+}
+
+// ---- to global memory, from any even byte on ----------------------------------------------------
+
+__device__ TUCKFOLD_INLINE void copy_payload(const unsigned char* stage, int words, std::byte* to) {
+  const int lane = lane_of();
+  const auto* halves = reinterpret_cast<const std::uint16_t*>(stage);
+  const auto* pairs = reinterpret_cast<const std::uint32_t*>(stage);
+  auto* out = reinterpret_cast<std::uint16_t*>(to);
+  const int head = static_cast<int>(reinterpret_cast<std::uintptr_t>(to) / 2 % 2);
+  const int whole = (words - head) / 2;
+  auto* out_pairs = reinterpret_cast<std::uint32_t*>(out + head);
+  if (lane == 0 && head != 0) out[0] = halves[0];
+  if (lane == 0 && head + 2 * whole < words) out[words - 1] = halves[words - 1];
+  if (head == 0) {
+    for (int i = lane; i < whole; i += kWarp) out_pairs[i] = pairs[i];
+  } else {
+    for (int i = lane; i < whole; i += kWarp) {
+      out_pairs[i] = __funnelshift_r(pairs[i], pairs[i + 1], 16);
+    }
+  }
+}
+
+// The first bytes of a chunk's values as they are, and a byte of 0 if they are odd.
+template <class Element>
+__device__ TUCKFOLD_INLINE void copy_values(const unsigned char* stage, int bytes, std::byte* to) {
+  auto* out = reinterpret_cast<std::uint16_t*>(to);
+  for (int i = lane_of(); 2 * i < bytes; i += kWarp) {
+    const std::uint16_t two =
+        *reinterpret_cast<const std::uint16_t*>(stage + Stage16<Element>::byte_place(2 * i));
+    out[i] = 2 * i + 1 < bytes ? two : static_cast<std::uint16_t>(two & 0xffu);
+  }
+}
+
+// ---- chunks -------------------------------------------------------------------------------------
+
+template <class Element>
+__device__ TUCKFOLD_INLINE bool all_same(const unsigned char* stage, const unsigned char* own) {
+  constexpr int kSize = sizeof(Element);
+  bool same = true;
+  for (int i = 0; i < Stage16<Element>::kLaneBytes; i += kSize) {
+    for (int b = 0; b < kSize; ++b) same = same && own[i + b] == stage[b];
+  }
+  return __all_sync(kAllLanes, same);
+}
+
+template <class Element>
+__global__ void __launch_bounds__(kThreads, sizeof(Element) == 8 ? 1 : kPackBlocks)
+    pack_kernel(const __grid_constant__ PackArgs args) {
+  using S = Stage16<Element>;
+  __shared__ std::int64_t shared_tile;
+  __shared__ std::uint64_t shared_before;
+  __shared__ int sizes[kWarps];
+  const int lane = lane_of(), warp = static_cast<int>(threadIdx.x) / kWarp;
+  unsigned char* stage = cuda::shared_memory() + warp * S::kBytes;
+  unsigned char* own = stage + lane * S::kStride;
+  if (threadIdx.x == 0) shared_tile = cuda::take_ticket(&args.control->tickets);
+  __syncthreads();
+  const std::int64_t tile = shared_tile, chunk = tile * kWarps + warp;
+  const bool there = chunk < args.chunks;
+
+  std::uint32_t numbers[kEach];
+  Packed packed{0, kKept, 0};
+  int count = 0, first_width = 0, second_width = 0, least = 0, row_at = 0;
+  bool alone = false;
+  if (there) {
+    count = static_cast<int>(chunk_elems(args.in.elems, chunk));
+    stage_values<Element>(args, chunk, count, stage);
+    packed.kind = quantize_chunk<Element>(args.control, own, numbers);
+    if (packed.kind >= 0) {
+      std::uint32_t before = __shfl_up_sync(kAllLanes, numbers[kEach - 1], 1);
+      if (lane == 0) before = numbers[0];
+      alone = narrower_alone(numbers, before);
+      if (!alone) {
+        packed.base = static_cast<std::int32_t>(__shfl_sync(kAllLanes, numbers[0], 0));
+#pragma unroll
+        for (int i = kEach; i-- > 0;) {
+          numbers[i] = zigzag(numbers[i] - (i == 0 ? before : numbers[i - 1]));
+        }
+      }
+      std::uint32_t first = 0, second = 0;
+#pragma unroll
+      for (int i = 0; i < kRowValues; ++i) {
+        first |= numbers[i];
+        second |= numbers[kRowValues + i];
+      }
+      const int widest = width_of(__reduce_or_sync(kAllLanes, first | second));
+      least = widest > 15 ? widest - 15 : 0;
+      first_width = width_of(first) > least ? width_of(first) : least;
+      second_width = width_of(second) > least ? width_of(second) : least;
+      const int sum = sum_of_lanes(first_width + second_width);
+      row_at = kWidthWords + sum - first_width - second_width;
+      packed.words = widest == 0 ? 0 : kWidthWords + __shfl_sync(kAllLanes, sum, kWarp - 1);
+    }
+    if (packed.kind < 0 || 2 * packed.words >= count * S::kSize) {
+      const bool same = all_same<Element>(stage, own);
+      packed = {
+          .base = 0, .kind = same ? kSame : kKept, .words = kept_words(S::kSize, same ? 1 : count)};
+    }
+    if (lane < 3) {
+      const std::uint32_t base = static_cast<std::uint32_t>(packed.base);
+      auto* header = reinterpret_cast<std::uint16_t*>(args.out + args.bound_bytes +
+                                                      chunk * static_cast<int>(kHeaderBytes));
+      header[lane] = static_cast<std::uint16_t>(lane == 0   ? base
+                                                : lane == 1 ? base >> 16
+                                                            : packed.kind | packed.words << 3);
+    }
+  }
+  if (lane == 0) sizes[warp] = packed.words;
+  __syncthreads();
+
+  // Warp 0 tells and asks other blocks while the other warps go on.
+  const int size = lane < kWarps ? sizes[lane] : 0;
+  if (warp == 0) {
+    const auto all = static_cast<unsigned>(__reduce_add_sync(kAllLanes, size));
+    if (lane == 0) cuda::publish_own(args.states, tile, all);
+    const std::uint64_t before = cuda::look_back(args.states, tile);
+    if (lane == 0) {
+      cuda::publish_all(args.states, tile, before + all);
+      shared_before = before;
+      if ((tile + 1) * kWarps >= args.chunks) {
+        const std::uint64_t bytes = args.front_bytes + 2 * (before + all);
+        args.control->size = bytes < args.out_bytes ? bytes : args.out_bytes;
+      }
+    }
+  }
+  const int inside = __reduce_add_sync(kAllLanes, lane < warp ? size : 0);
+  const bool coded = packed.kind < kSame && packed.words > 0;
+  if (coded) {  // over the values, which every lane has read
+    __syncwarp();
+    auto* halves = reinterpret_cast<std::uint16_t*>(stage);
+    if (lane == 0) halves[0] = static_cast<std::uint16_t>(least | (alone ? 0x100 : 0));
+    stage[2 + lane] =
+        static_cast<unsigned char>((first_width - least) | (second_width - least) << 4);
+    store_row(numbers, first_width, least > 1, halves + row_at);
+    store_row(numbers + kRowValues, second_width, least > 1, halves + row_at + first_width);
+  }
+  __syncthreads();
+  const std::uint64_t at =
+      args.front_bytes + 2 * (shared_before + static_cast<std::uint64_t>(inside));
+  // What does not fit is dropped: then all is, and the tensor stored as it is.
+  if (!there || at + 2 * static_cast<std::uint64_t>(packed.words) > args.out_bytes) return;
+  if (coded) {
+    copy_payload(stage, packed.words, args.out + at);
+  } else if (packed.kind >= kSame) {
+    copy_values<Element>(stage, (packed.kind == kSame ? 1 : count) * S::kSize, args.out + at);
+  }
+}
+
+// ---- the range of a tensor, for rel -------------------------------------------------------------
+
+// Numbers whose order is that of doubles; none is 0.
+__device__ inline unsigned long long key_of(double value) {
+  const auto bits = std::bit_cast<unsigned long long>(value);
+  return bits >> 63 != 0 ? ~bits : bits | 1ull << 63;
+}
+__device__ inline double of_key(unsigned long long key) {
+  return std::bit_cast<double>(key >> 63 != 0 ? key & ~(1ull << 63) : ~key);
+}
+
+inline constexpr int kRangeThreads = 256, kRangeVectors = 4;
+
+// Leaves the range as keys, the lowest inverted, so that both only grow.
+template <class Element>
+__global__ void range_kernel(const __grid_constant__ PackArgs args) {
+  using Real = RealOf<Element>;
+  constexpr Real kInf = std::numeric_limits<Real>::infinity();
+  constexpr int kValues = Stage16<Element>::kTogetherValues;
+  Real low = kInf, high = -kInf;
+  const auto widen = [&](Real value) {
+    if (!(fabs(value) <= std::numeric_limits<Real>::max())) return;
+    low = value < low ? value : low;
+    high = value > high ? value : high;
+  };
+  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * kRangeThreads;
+  const std::int64_t self = static_cast<std::int64_t>(blockIdx.x) * kRangeThreads + threadIdx.x;
+  std::int64_t done = 0;
+  if (args.vectors) {
+    const auto* from = reinterpret_cast<const uint4*>(args.in.data);
+    const std::int64_t vectors = args.in.elems / kValues;
+    for (std::int64_t v = self; v < vectors; v += kRangeVectors * threads) {
+      uint4 some[kRangeVectors];
+#pragma unroll
+      for (int k = 0; k < kRangeVectors; ++k) {
+        some[k] = from[v + k * threads < vectors ? v + k * threads : v];
+      }
+#pragma unroll
+      for (int k = 0; k < kRangeVectors; ++k) {
+        const auto values = std::bit_cast<Sixteen<Element>>(some[k]);
+#pragma unroll
+        for (int i = 0; i < kValues; ++i) widen(real_of(values.elements[i]));
+      }
+    }
+    done = vectors * kValues;
+  }
+  for (std::int64_t i = done + self; i < args.in.elems; i += threads) {
+    widen(real_of(reinterpret_cast<const Element*>(args.in.data)[args.in.offset(i)]));
+  }
+#pragma unroll
+  for (int by = kWarp / 2; by > 0; by /= 2) {
+    const Real other_low = __shfl_xor_sync(kAllLanes, low, by);
+    const Real other_high = __shfl_xor_sync(kAllLanes, high, by);
+    low = other_low < low ? other_low : low;
+    high = other_high > high ? other_high : high;
+  }
+  if (lane_of() == 0 && low <= high) {
+    atomicMax(&args.control->lowest, ~key_of(low));
+    atomicMax(&args.control->highest, key_of(high));
+  }
+}
+
+}  // namespace tuckfold::bounded
