@@ -170,6 +170,7 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
                       .control = control,
                       .states = words_of(run),
                       .vectors = view.dense(16)};
+  const std::int64_t tiles = cuda::blocks_for(sizes.chunks, kWarps);
   cuda::with_element(view.dtype, [&](auto element) {
     using Element = decltype(element);
     if (params.relative != 0) {
@@ -188,13 +189,12 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
            .control = control,
            .verdict = verdict,
            .states = args.states,
-           .states_count = sizes.parts},
+           .states_count = tiles},
           run.stream);
-    cuda::launch(pack_kernel<Element>,
-                 {.blocks = sizes.parts,
-                  .threads = kThreads,
-                  .shared_bytes = kWarps * Stage16<Element>::kBytes},
-                 run.stream, args);
+    cuda::launch(
+        pack_kernel<Element>,
+        {.blocks = tiles, .threads = kThreads, .shared_bytes = kWarps * Stage16<Element>::kBytes},
+        run.stream, args);
   });
   as_it_is.size = &control->size;
   as_it_is.verdict = verdict;

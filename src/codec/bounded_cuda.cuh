@@ -17,11 +17,9 @@ using cuda::kAllLanes;
 using cuda::kWarp;
 using cuda::View;
 
-inline constexpr int kWarps = static_cast<int>(kTogether);  // of a block: a part's chunks
-inline constexpr int kThreads = kWarps * kWarp;
 inline constexpr int kEach = static_cast<int>(kChunk) / kWarp;  // values of a lane: two rows
 inline constexpr int kRowValues = static_cast<int>(kRow);
-static_assert(kEach == 2 * kRowValues && kWarps <= kWarp);
+static_assert(kEach == 2 * kRowValues);
 
 template <class Element>
 using RealOf = std::conditional_t<std::is_same_v<Element, double>, double, float>;
@@ -46,7 +44,14 @@ static_assert(sizeof(Control) <= kCudaControlBytes);
 
 template <class Real>
 __device__ inline Grid<Real> grid_at(const Control* control, int number) {
-  return reinterpret_cast<const Grid<Real>*>(control->grids)[number];
+  if constexpr (std::is_same_v<Real, float>) {  // all of it in one load
+    static_assert(sizeof(Grid<float>) == sizeof(uint4));
+    const uint4 all = reinterpret_cast<const uint4*>(control->grids)[number];
+    return {__uint_as_float(all.x), __uint_as_float(all.y), __uint_as_float(all.z),
+            (all.w & 0xffu) != 0};
+  } else {
+    return reinterpret_cast<const Grid<Real>*>(control->grids)[number];
+  }
 }
 
 __device__ inline int lane_of() { return static_cast<int>(threadIdx.x) % kWarp; }
@@ -114,19 +119,61 @@ __device__ TUCKFOLD_INLINE Element element_of(RealOf<Element> value) {
 
 // ---- 16 numbers and their planes ----------------------------------------------------------------
 
-// Exchanges the low three bits of a place in a word with the word's number. Both ways the same.
+// The bits of `a` where the mask has them, else those of `b`: one instruction when written so.
+__device__ TUCKFOLD_INLINE std::uint32_t chosen(std::uint32_t mask, std::uint32_t a,
+                                                std::uint32_t b) {
+  return b ^ ((a ^ b) & mask);
+}
+
+// Exchanges one bit of a place in a word with the same bit of the word's number.
+template <int kBy, int kWords>
+__device__ TUCKFOLD_INLINE void exchange(std::uint32_t* words) {
+  constexpr std::uint32_t kLow = kBy == 4 ? 0x0f0f0f0fu : kBy == 2 ? 0x33333333u : 0x55555555u;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    if ((i & kBy) != 0) continue;
+    const std::uint32_t a = words[i], b = words[i + kBy];
+    words[i] = chosen(kLow, a, b << kBy);
+    words[i + kBy] = chosen(kLow, a >> kBy, b);
+  }
+}
 __device__ TUCKFOLD_INLINE void exchange_bits(std::uint32_t* words) {
-  constexpr std::uint32_t kLow[] = {0x55555555u, 0x33333333u, 0x0f0f0f0fu};
+  exchange<4, 8>(words);
+  exchange<2, 8>(words);
+  exchange<1, 8>(words);
+}
+
+// Planes of numbers below 256: plane j in the low half of word j, plane j + 4 in the high one.
+__device__ TUCKFOLD_INLINE void exchange_narrow(std::uint32_t* words) {
+  exchange<2, 4>(words);
+  exchange<1, 4>(words);
+}
+__device__ TUCKFOLD_INLINE std::uint32_t swap_in_word(std::uint32_t word) {
+  const std::uint32_t t = (word ^ (word >> 12)) & 0xf0f0u;
+  return word ^ t ^ (t << 12);
+}
+__device__ TUCKFOLD_INLINE void narrow_planes_of(const std::uint32_t* numbers,
+                                                 std::uint32_t* words) {
 #pragma unroll
-  for (int step = 2; step >= 0; --step) {
-    const int by = 1 << step;
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t low = numbers[i] + 256 * numbers[i + 8];
+    const std::uint32_t high = numbers[i + 4] + 256 * numbers[i + 12];
+    words[i] = __byte_perm(low, high, 0x5410u);
+  }
+  exchange_narrow(words);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if ((i & by) != 0) continue;
-      const std::uint32_t a = words[i], b = words[i + by];
-      words[i] = (a & kLow[step]) | ((b << by) & ~kLow[step]);
-      words[i + by] = ((a >> by) & kLow[step]) | (b & ~kLow[step]);
-    }
+  for (int i = 0; i < 4; ++i) words[i] = swap_in_word(words[i]);
+}
+__device__ TUCKFOLD_INLINE void narrow_numbers_of(std::uint32_t* words, std::uint32_t* numbers) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) words[i] = swap_in_word(words[i]);
+  exchange_narrow(words);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    numbers[i] = words[i] & 0xffu;
+    numbers[i + 8] = words[i] >> 8 & 0xffu;
+    numbers[i + 4] = words[i] >> 16 & 0xffu;
+    numbers[i + 12] = words[i] >> 24;
   }
 }
 

@@ -8,7 +8,15 @@
 
 namespace tuckfold::bounded {
 
-inline constexpr int kPackBlocks = 2;  // on one SM
+// Chunks of a block, and blocks on one SM. There is room for as many states as parts of eight.
+inline constexpr int kWarps = 16, kPackBlocks = 2;
+inline constexpr int kThreads = kWarps * kWarp;
+static_assert(kWarps >= 8 && kWarps <= kWarp);
+
+// Codes of f32 are held twofold: it costs nothing to make them so, and a shift less for each
+// difference. Those of f64 have no bit to spare.
+template <class Element>
+inline constexpr int kHeldShift = std::is_same_v<Element, double> ? 0 : 1;
 
 struct PackArgs {
   View in;
@@ -90,40 +98,58 @@ __device__ TUCKFOLD_INLINE RealOf<Element> largest_of(const unsigned char* own) 
   }
 }
 
-// A lane's codes, and whether all hold; codes are of no use where not.
+// A lane's codes, as they are held, and whether all hold; codes are of no use where not.
 template <class Element, bool kExactZero>
 __device__ TUCKFOLD_INLINE bool quantize(const unsigned char* own,
                                          const Grid<RealOf<Element>>& grid, std::uint32_t* codes) {
   using Real = RealOf<Element>;
-  bool good = true;
+  bool good[4] = {true, true, true, true};  // so that they need not wait for each other
   for_each_value<Element>(own, [&](int i, Real value) {
+    bool here;
     if constexpr (kExactZero) {
       const std::int32_t code = code_of(value, grid);
       const Real back = real_of(element_of<Element>(value_of(code, grid)));
-      codes[i] = static_cast<std::uint32_t>(code);
-      good = good && holds(value, back, grid);
+      codes[i] = static_cast<std::uint32_t>(code) << kHeldShift<Element>;
+      here = holds(value, back, grid);
     } else {
       // Codes are at most kMaxCode, so what comes out of the sum is exact, and twice that too.
       const Real sum = value * grid.inverse + kToInteger<Real>;
       const Real twice = fma(Real{2}, sum, Real{-2} * kToInteger<Real>);
       const Real back = real_of(element_of<Element>(twice * grid.half));
-      codes[i] = static_cast<std::uint32_t>(std::bit_cast<Bits<Real>>(sum) -
-                                            std::bit_cast<Bits<Real>>(kToInteger<Real>));
-      good = good && fabs(value - back) <= grid.bound;
+      constexpr auto kOrigin =
+          static_cast<std::uint32_t>(std::bit_cast<Bits<Real>>(kToInteger<Real>));
+      constexpr std::uint32_t kTimes = 1u << kHeldShift<Element>;
+      codes[i] =
+          static_cast<std::uint32_t>(std::bit_cast<Bits<Real>>(sum)) * kTimes - kOrigin * kTimes;
+      here = fabs(value - back) <= grid.bound;
     }
+    good[i % 4] = good[i % 4] & here;
   });
-  return good;
+  return good[0] & good[1] & good[2] & good[3];
+}
+
+// As first_grid, without a branch: the limits grow from grid to grid.
+template <class Element>
+__device__ TUCKFOLD_INLINE int grid_for(RealOf<Element> largest, RealOf<Element> inverse) {
+  using Real = RealOf<Element>;
+  if constexpr (!std::is_same_v<Element, float>) return 0;
+  const Real steps = largest * inverse;
+  int number = 0;
+#pragma unroll
+  for (int i = 0; i + 1 < kGrids; ++i) {
+    number += steps <= static_cast<Real>(kShrink[i]) * Real{0x1p20} ? 0 : 1;
+  }
+  return number;
 }
 
 // Codes on the first grid on which all values of the chunk hold, and its number; -1: there is none.
 template <class Element>
-__device__ TUCKFOLD_INLINE int quantize_chunk(const Control* control, const unsigned char* own,
-                                              std::uint32_t* codes) {
+__device__ TUCKFOLD_INLINE int quantize_chunk(const Control* control, RealOf<Element> inverse,
+                                              const unsigned char* own, std::uint32_t* codes) {
   using Real = RealOf<Element>;
   const Real largest = largest_of<Element>(own);
   if (!(largest <= std::numeric_limits<Real>::max())) return -1;
-  int number = first_grid(kDTypeOf<Element>, largest, grid_at<Real>(control, 0));
-  for (; number < kGrids; ++number) {
+  for (int number = grid_for<Element>(largest, inverse); number < kGrids; ++number) {
     const Grid<Real> grid = grid_at<Real>(control, number);
     if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return -1;
     const bool good = grid.exact_zero ? quantize<Element, true>(own, grid, codes)
@@ -135,38 +161,67 @@ __device__ TUCKFOLD_INLINE int quantize_chunk(const Control* control, const unsi
 
 // ---- codes --------------------------------------------------------------------------------------
 
+// The zigzag number of a difference of held codes.
+template <class Element>
+__device__ TUCKFOLD_INLINE std::uint32_t zigzag_of(std::uint32_t held, std::uint32_t before) {
+  const std::uint32_t step = held - before;
+  if constexpr (kHeldShift<Element> == 0) return zigzag(step);
+  return step ^ (0u - (step >> 31));
+}
+
 // Whether codes take fewer bits than their differences, as the CPU decides it: rows 0, 16 …, then
 // rows 0, 4 … tell, which are first rows of lanes. None may be negative.
-__device__ TUCKFOLD_INLINE bool narrower_alone(const std::uint32_t* codes, std::uint32_t before) {
+template <class Element>
+__device__ TUCKFOLD_INLINE bool narrower_alone(const std::uint32_t* held, std::uint32_t before) {
   const int lane = lane_of();
   std::uint32_t alone = 0, steps = 0;
 #pragma unroll
   for (int i = 0; i < kRowValues; ++i) {
-    alone |= codes[i];
-    steps |= zigzag(codes[i] - (i == 0 ? before : codes[i - 1]));
+    alone |= held[i];
+    steps |= zigzag_of<Element>(held[i], i == 0 ? before : held[i - 1]);
   }
-  const int saved = width_of(steps) - width_of(alone);
+  // Of a negative one the width is 32, twofold or not.
+  const int width = alone >> 31 != 0 ? 32 : width_of(alone >> kHeldShift<Element>);
+  const int saved = width_of(steps) - width;
   if (__reduce_add_sync(kAllLanes, lane % 8 == 0 ? saved : 0) <= 0) return false;
   if (__reduce_add_sync(kAllLanes, lane % 2 == 0 ? saved : 0) <= 0) return false;
 #pragma unroll
-  for (int i = kRowValues; i < kEach; ++i) alone |= codes[i];
+  for (int i = kRowValues; i < kEach; ++i) alone |= held[i];
   return !__any_sync(kAllLanes, alone >> 31 != 0);
 }
 
-__device__ TUCKFOLD_INLINE void store_row(const std::uint32_t* numbers, int width, bool wide,
+// The planes of a row, `width` of them; `widest` is the chunk's.
+__device__ TUCKFOLD_INLINE void store_row(const std::uint32_t* numbers, int width, int widest,
                                           std::uint16_t* to) {
+  // One bit for each plane that there is, from `first` on.
+  const auto planes_there = [&](int first, int most) {
+    const int some = width - first < most ? width - first : most;
+    return (1u << (some > 0 ? some : 0)) - 1;
+  };
   std::uint32_t words[8];
+  if (widest <= 8) {
+    const unsigned there = planes_there(0, 8);
+    narrow_planes_of(numbers, words);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      if ((there & 1u << j) != 0) {
+        to[j] = static_cast<std::uint16_t>(j < 4 ? words[j] : words[j - 4] >> 16);
+      }
+    }
+    return;
+  }
   const auto store = [&](int first) {
+    const unsigned there = planes_there(first, 16);
 #pragma unroll
     for (int j = 0; j < 16; ++j) {
-      if (first + j < width) {
+      if ((there & 1u << j) != 0) {
         to[first + j] = static_cast<std::uint16_t>(j < 8 ? words[j] : words[j - 8] >> 16);
       }
     }
   };
   planes_of<0>(numbers, words);
   store(0);
-  if (wide) {
+  if (widest > 16) {
     planes_of<1>(numbers, words);
     store(16);
   }
@@ -184,11 +239,13 @@ __device__ TUCKFOLD_INLINE void copy_payload(const unsigned char* stage, int wor
   auto* out_pairs = reinterpret_cast<std::uint32_t*>(out + head);
   if (lane == 0 && head != 0) out[0] = halves[0];
   if (lane == 0 && head + 2 * whole < words) out[words - 1] = halves[words - 1];
-  if (head == 0) {
-    for (int i = lane; i < whole; i += kWarp) out_pairs[i] = pairs[i];
-  } else {
-    for (int i = lane; i < whole; i += kWarp) {
-      out_pairs[i] = __funnelshift_r(pairs[i], pairs[i + 1], 16);
+  constexpr int kAtOnce = 4;
+  for (int first = lane; first < whole; first += kAtOnce * kWarp) {
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int i = first + k * kWarp;
+      if (i >= whole) continue;
+      out_pairs[i] = head == 0 ? pairs[i] : __funnelshift_r(pairs[i], pairs[i + 1], 16);
     }
   }
 }
@@ -208,10 +265,13 @@ __device__ TUCKFOLD_INLINE void copy_values(const unsigned char* stage, int byte
 
 template <class Element>
 __device__ TUCKFOLD_INLINE bool all_same(const unsigned char* stage, const unsigned char* own) {
-  constexpr int kSize = sizeof(Element);
   bool same = true;
-  for (int i = 0; i < Stage16<Element>::kLaneBytes; i += kSize) {
-    for (int b = 0; b < kSize; ++b) same = same && own[i + b] == stage[b];
+#pragma unroll 1
+  for (int i = 0; i < Stage16<Element>::kLaneBytes; i += 2) {
+    // Of single bytes two are compared with the first twice.
+    const int first = sizeof(Element) == 1 ? 0 : i % static_cast<int>(sizeof(Element));
+    const int second = sizeof(Element) == 1 ? 0 : first + 1;
+    same = same && own[i] == stage[first] && own[i + 1] == stage[second];
   }
   return __all_sync(kAllLanes, same);
 }
@@ -233,21 +293,26 @@ __global__ void __launch_bounds__(kThreads, sizeof(Element) == 8 ? 1 : kPackBloc
 
   std::uint32_t numbers[kEach];
   Packed packed{0, kKept, 0};
-  int count = 0, first_width = 0, second_width = 0, least = 0, row_at = 0;
+  int count = 0, first_width = 0, second_width = 0, widest = 0, row_at = 0;
   bool alone = false;
   if (there) {
     count = static_cast<int>(chunk_elems(args.in.elems, chunk));
+    const auto inverse = grid_at<RealOf<Element>>(args.control, 0).inverse;
     stage_values<Element>(args, chunk, count, stage);
-    packed.kind = quantize_chunk<Element>(args.control, own, numbers);
+    packed.kind = quantize_chunk<Element>(args.control, inverse, own, numbers);
     if (packed.kind >= 0) {
       std::uint32_t before = __shfl_up_sync(kAllLanes, numbers[kEach - 1], 1);
       if (lane == 0) before = numbers[0];
-      alone = narrower_alone(numbers, before);
-      if (!alone) {
-        packed.base = static_cast<std::int32_t>(__shfl_sync(kAllLanes, numbers[0], 0));
+      alone = narrower_alone<Element>(numbers, before);
+      if (alone) {
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) numbers[i] >>= kHeldShift<Element>;
+      } else {
+        packed.base =
+            static_cast<std::int32_t>(__shfl_sync(kAllLanes, numbers[0], 0)) >> kHeldShift<Element>;
 #pragma unroll
         for (int i = kEach; i-- > 0;) {
-          numbers[i] = zigzag(numbers[i] - (i == 0 ? before : numbers[i - 1]));
+          numbers[i] = zigzag_of<Element>(numbers[i], i == 0 ? before : numbers[i - 1]);
         }
       }
       std::uint32_t first = 0, second = 0;
@@ -256,8 +321,8 @@ __global__ void __launch_bounds__(kThreads, sizeof(Element) == 8 ? 1 : kPackBloc
         first |= numbers[i];
         second |= numbers[kRowValues + i];
       }
-      const int widest = width_of(__reduce_or_sync(kAllLanes, first | second));
-      least = widest > 15 ? widest - 15 : 0;
+      widest = width_of(__reduce_or_sync(kAllLanes, first | second));
+      const int least = widest > 15 ? widest - 15 : 0;
       first_width = width_of(first) > least ? width_of(first) : least;
       second_width = width_of(second) > least ? width_of(second) : least;
       const int sum = sum_of_lanes(first_width + second_width);
@@ -300,12 +365,13 @@ __global__ void __launch_bounds__(kThreads, sizeof(Element) == 8 ? 1 : kPackBloc
   const bool coded = packed.kind < kSame && packed.words > 0;
   if (coded) {  // over the values, which every lane has read
     __syncwarp();
+    const int least = widest > 15 ? widest - 15 : 0;
     auto* halves = reinterpret_cast<std::uint16_t*>(stage);
     if (lane == 0) halves[0] = static_cast<std::uint16_t>(least | (alone ? 0x100 : 0));
     stage[2 + lane] =
         static_cast<unsigned char>((first_width - least) | (second_width - least) << 4);
-    store_row(numbers, first_width, least > 1, halves + row_at);
-    store_row(numbers + kRowValues, second_width, least > 1, halves + row_at + first_width);
+    store_row(numbers, first_width, widest, halves + row_at);
+    store_row(numbers + kRowValues, second_width, widest, halves + row_at + first_width);
   }
   __syncthreads();
   const std::uint64_t at =
