@@ -164,16 +164,18 @@ __device__ TUCKFOLD_INLINE void narrow_planes_of(const std::uint32_t* numbers,
 #pragma unroll
   for (int i = 0; i < 4; ++i) words[i] = swap_in_word(words[i]);
 }
-__device__ TUCKFOLD_INLINE void narrow_numbers_of(std::uint32_t* words, std::uint32_t* numbers) {
+// `mask` has the bits that there are planes for; words may hold anything for the others.
+__device__ TUCKFOLD_INLINE void narrow_numbers_of(std::uint32_t* words, std::uint32_t mask,
+                                                  std::uint32_t* numbers) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) words[i] = swap_in_word(words[i]);
   exchange_narrow(words);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    numbers[i] = words[i] & 0xffu;
-    numbers[i + 8] = words[i] >> 8 & 0xffu;
-    numbers[i + 4] = words[i] >> 16 & 0xffu;
-    numbers[i + 12] = words[i] >> 24;
+    numbers[i] = words[i] & mask;
+    numbers[i + 8] = words[i] >> 8 & mask;
+    numbers[i + 4] = words[i] >> 16 & mask;
+    numbers[i + 12] = words[i] >> 24 & mask;
   }
 }
 

@@ -38,9 +38,10 @@ struct Packed {
 
 // Behind the end of the tensor its last value is repeated, and so its code.
 template <class Element>
-__device__ TUCKFOLD_INLINE void stage_values(const PackArgs& args, std::int64_t chunk, int count,
+__device__ TUCKFOLD_INLINE void stage_values(const PackArgs& args, std::int64_t chunk,
                                              unsigned char* stage) {
   using S = Stage16<Element>;
+  const int count = static_cast<int>(chunk_elems(args.in.elems, chunk));
   if (args.vectors && count == kChunk) {
     const auto* from =
         reinterpret_cast<const uint4*>(args.in.data) + chunk * (S::kVectors * kWarp) + lane_of();
@@ -67,8 +68,9 @@ __device__ TUCKFOLD_INLINE void stage_values(const PackArgs& args, std::int64_t 
 
 // Calls visit(i, value) for a lane's values, from its part of the stage.
 template <class Element, class Visit>
-__device__ TUCKFOLD_INLINE void for_each_value(const unsigned char* own, Visit&& visit) {
+__device__ TUCKFOLD_INLINE void for_each_value(const unsigned char* stage, Visit&& visit) {
   using S = Stage16<Element>;
+  const unsigned char* own = stage + lane_of() * S::kStride;
 #pragma unroll
   for (int v = 0; v < S::kVectors; ++v) {
     const auto some =
@@ -82,17 +84,18 @@ __device__ TUCKFOLD_INLINE void for_each_value(const unsigned char* own, Visit&&
 
 // The largest magnitude. A NaN is not seen here: it holds on no grid.
 template <class Element>
-__device__ TUCKFOLD_INLINE RealOf<Element> largest_of(const unsigned char* own) {
+__device__ TUCKFOLD_INLINE RealOf<Element> largest_of(const unsigned char* stage) {
   using Real = RealOf<Element>;
   Real largest = 0;
-  for_each_value<Element>(own, [&](int, Real value) { largest = fmax(largest, fabs(value)); });
+  for_each_value<Element>(stage,
+                          [&](int, Real value) { largest = std::fmax(largest, std::fabs(value)); });
   if constexpr (std::is_same_v<Real,
                                float>) {  // bits of numbers that are not negative are in order
     return __uint_as_float(__reduce_max_sync(kAllLanes, __float_as_uint(largest)));
   } else {
 #pragma unroll
     for (int by = kWarp / 2; by > 0; by /= 2) {
-      largest = fmax(largest, __shfl_xor_sync(kAllLanes, largest, by));
+      largest = std::fmax(largest, __shfl_xor_sync(kAllLanes, largest, by));
     }
     return largest;
   }
@@ -100,11 +103,11 @@ __device__ TUCKFOLD_INLINE RealOf<Element> largest_of(const unsigned char* own) 
 
 // A lane's codes, as they are held, and whether all hold; codes are of no use where not.
 template <class Element, bool kExactZero>
-__device__ TUCKFOLD_INLINE bool quantize(const unsigned char* own,
+__device__ TUCKFOLD_INLINE bool quantize(const unsigned char* stage,
                                          const Grid<RealOf<Element>>& grid, std::uint32_t* codes) {
   using Real = RealOf<Element>;
   bool good[4] = {true, true, true, true};  // so that they need not wait for each other
-  for_each_value<Element>(own, [&](int i, Real value) {
+  for_each_value<Element>(stage, [&](int i, Real value) {
     bool here;
     if constexpr (kExactZero) {
       const std::int32_t code = code_of(value, grid);
@@ -114,14 +117,14 @@ __device__ TUCKFOLD_INLINE bool quantize(const unsigned char* own,
     } else {
       // Codes are at most kMaxCode, so what comes out of the sum is exact, and twice that too.
       const Real sum = value * grid.inverse + kToInteger<Real>;
-      const Real twice = fma(Real{2}, sum, Real{-2} * kToInteger<Real>);
+      const Real twice = std::fma(Real{2}, sum, Real{-2} * kToInteger<Real>);
       const Real back = real_of(element_of<Element>(twice * grid.half));
       constexpr auto kOrigin =
           static_cast<std::uint32_t>(std::bit_cast<Bits<Real>>(kToInteger<Real>));
       constexpr std::uint32_t kTimes = 1u << kHeldShift<Element>;
       codes[i] =
           static_cast<std::uint32_t>(std::bit_cast<Bits<Real>>(sum)) * kTimes - kOrigin * kTimes;
-      here = fabs(value - back) <= grid.bound;
+      here = std::fabs(value - back) <= grid.bound;
     }
     good[i % 4] = good[i % 4] & here;
   });
@@ -145,15 +148,15 @@ __device__ TUCKFOLD_INLINE int grid_for(RealOf<Element> largest, RealOf<Element>
 // Codes on the first grid on which all values of the chunk hold, and its number; -1: there is none.
 template <class Element>
 __device__ TUCKFOLD_INLINE int quantize_chunk(const Control* control, RealOf<Element> inverse,
-                                              const unsigned char* own, std::uint32_t* codes) {
+                                              const unsigned char* stage, std::uint32_t* codes) {
   using Real = RealOf<Element>;
-  const Real largest = largest_of<Element>(own);
+  const Real largest = largest_of<Element>(stage);
   if (!(largest <= std::numeric_limits<Real>::max())) return -1;
   for (int number = grid_for<Element>(largest, inverse); number < kGrids; ++number) {
     const Grid<Real> grid = grid_at<Real>(control, number);
     if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return -1;
-    const bool good = grid.exact_zero ? quantize<Element, true>(own, grid, codes)
-                                      : quantize<Element, false>(own, grid, codes);
+    const bool good = grid.exact_zero ? quantize<Element, true>(stage, grid, codes)
+                                      : quantize<Element, false>(stage, grid, codes);
     if (__all_sync(kAllLanes, good)) return number;
   }
   return -1;
@@ -264,7 +267,8 @@ __device__ TUCKFOLD_INLINE void copy_values(const unsigned char* stage, int byte
 // ---- chunks -------------------------------------------------------------------------------------
 
 template <class Element>
-__device__ TUCKFOLD_INLINE bool all_same(const unsigned char* stage, const unsigned char* own) {
+__device__ TUCKFOLD_INLINE bool all_same(const unsigned char* stage) {
+  const unsigned char* own = stage + lane_of() * Stage16<Element>::kStride;
   bool same = true;
 #pragma unroll 1
   for (int i = 0; i < Stage16<Element>::kLaneBytes; i += 2) {
@@ -276,30 +280,39 @@ __device__ TUCKFOLD_INLINE bool all_same(const unsigned char* stage, const unsig
   return __all_sync(kAllLanes, same);
 }
 
+__device__ TUCKFOLD_INLINE void store_header(const PackArgs& args, std::int64_t chunk,
+                                             const Packed& packed) {
+  if (lane_of() >= 3) return;
+  const auto base = static_cast<std::uint32_t>(packed.base);
+  auto* header = reinterpret_cast<std::uint16_t*>(args.out + args.bound_bytes +
+                                                  chunk * static_cast<int>(kHeaderBytes));
+  header[lane_of()] =
+      static_cast<std::uint16_t>(lane_of() == 0   ? base
+                                 : lane_of() == 1 ? base >> 16
+                                                  : packed.kind | packed.words << 3);
+}
+
 template <class Element>
 __global__ void __launch_bounds__(kThreads, sizeof(Element) == 8 ? 1 : kPackBlocks)
     pack_kernel(const __grid_constant__ PackArgs args) {
   using S = Stage16<Element>;
-  __shared__ std::int64_t shared_tile;
-  __shared__ std::uint64_t shared_before;
+  // What is read again from here need not be held in registers, of which there are few.
+  __shared__ std::int64_t tile;
+  __shared__ std::uint64_t words_before;
   __shared__ int sizes[kWarps];
   const int lane = lane_of(), warp = static_cast<int>(threadIdx.x) / kWarp;
   unsigned char* stage = cuda::shared_memory() + warp * S::kBytes;
-  unsigned char* own = stage + lane * S::kStride;
-  if (threadIdx.x == 0) shared_tile = cuda::take_ticket(&args.control->tickets);
+  if (threadIdx.x == 0) tile = cuda::take_ticket(&args.control->tickets);
   __syncthreads();
-  const std::int64_t tile = shared_tile, chunk = tile * kWarps + warp;
-  const bool there = chunk < args.chunks;
 
   std::uint32_t numbers[kEach];
-  Packed packed{0, kKept, 0};
-  int count = 0, first_width = 0, second_width = 0, widest = 0, row_at = 0;
+  Packed packed{.base = 0, .kind = kKept, .words = 0};
+  int first_width = 0, second_width = 0, widest = 0, row_at = 0;
   bool alone = false;
-  if (there) {
-    count = static_cast<int>(chunk_elems(args.in.elems, chunk));
+  if (const std::int64_t chunk = tile * kWarps + warp; chunk < args.chunks) {
     const auto inverse = grid_at<RealOf<Element>>(args.control, 0).inverse;
-    stage_values<Element>(args, chunk, count, stage);
-    packed.kind = quantize_chunk<Element>(args.control, inverse, own, numbers);
+    stage_values<Element>(args, chunk, stage);
+    packed.kind = quantize_chunk<Element>(args.control, inverse, stage, numbers);
     if (packed.kind >= 0) {
       std::uint32_t before = __shfl_up_sync(kAllLanes, numbers[kEach - 1], 1);
       if (lane == 0) before = numbers[0];
@@ -329,19 +342,13 @@ __global__ void __launch_bounds__(kThreads, sizeof(Element) == 8 ? 1 : kPackBloc
       row_at = kWidthWords + sum - first_width - second_width;
       packed.words = widest == 0 ? 0 : kWidthWords + __shfl_sync(kAllLanes, sum, kWarp - 1);
     }
+    const int count = static_cast<int>(chunk_elems(args.in.elems, tile * kWarps + warp));
     if (packed.kind < 0 || 2 * packed.words >= count * S::kSize) {
-      const bool same = all_same<Element>(stage, own);
+      const bool same = all_same<Element>(stage);
       packed = {
           .base = 0, .kind = same ? kSame : kKept, .words = kept_words(S::kSize, same ? 1 : count)};
     }
-    if (lane < 3) {
-      const std::uint32_t base = static_cast<std::uint32_t>(packed.base);
-      auto* header = reinterpret_cast<std::uint16_t*>(args.out + args.bound_bytes +
-                                                      chunk * static_cast<int>(kHeaderBytes));
-      header[lane] = static_cast<std::uint16_t>(lane == 0   ? base
-                                                : lane == 1 ? base >> 16
-                                                            : packed.kind | packed.words << 3);
-    }
+    store_header(args, tile * kWarps + warp, packed);
   }
   if (lane == 0) sizes[warp] = packed.words;
   __syncthreads();
@@ -354,7 +361,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(Element) == 8 ? 1 : kPackBloc
     const std::uint64_t before = cuda::look_back(args.states, tile);
     if (lane == 0) {
       cuda::publish_all(args.states, tile, before + all);
-      shared_before = before;
+      words_before = before;
       if ((tile + 1) * kWarps >= args.chunks) {
         const std::uint64_t bytes = args.front_bytes + 2 * (before + all);
         args.control->size = bytes < args.out_bytes ? bytes : args.out_bytes;
@@ -375,12 +382,13 @@ __global__ void __launch_bounds__(kThreads, sizeof(Element) == 8 ? 1 : kPackBloc
   }
   __syncthreads();
   const std::uint64_t at =
-      args.front_bytes + 2 * (shared_before + static_cast<std::uint64_t>(inside));
+      args.front_bytes + 2 * (words_before + static_cast<std::uint64_t>(inside));
   // What does not fit is dropped: then all is, and the tensor stored as it is.
-  if (!there || at + 2 * static_cast<std::uint64_t>(packed.words) > args.out_bytes) return;
+  if (at + 2 * static_cast<std::uint64_t>(packed.words) > args.out_bytes) return;
   if (coded) {
     copy_payload(stage, packed.words, args.out + at);
-  } else if (packed.kind >= kSame) {
+  } else if (packed.words > 0) {
+    const int count = static_cast<int>(chunk_elems(args.in.elems, tile * kWarps + warp));
     copy_values<Element>(stage, (packed.kind == kSame ? 1 : count) * S::kSize, args.out + at);
   }
 }
@@ -406,7 +414,7 @@ __global__ void range_kernel(const __grid_constant__ PackArgs args) {
   constexpr int kValues = Stage16<Element>::kTogetherValues;
   Real low = kInf, high = -kInf;
   const auto widen = [&](Real value) {
-    if (!(fabs(value) <= std::numeric_limits<Real>::max())) return;
+    if (!(std::fabs(value) <= std::numeric_limits<Real>::max())) return;
     low = value < low ? value : low;
     high = value > high ? value : high;
   };
