@@ -1,5 +1,7 @@
 // bounded on CUDA, codes=bits. How many bytes there are is known on the device alone: pack and
 // unpack wait for one number, unless they are told where to leave it.
+#include <algorithm>
+
 #include "base/cuda/runtime.h"
 #include "base/cuda/view.cuh"
 #include "codec/bounded_pack_cuda.cuh"
@@ -10,7 +12,8 @@ namespace tuckfold::bounded {
 namespace {
 
 constexpr int kBeginThreads = 256, kCopyThreads = 256;
-constexpr std::int64_t kMostBlocks = 132 * 8;  // of kernels that go through the tensor in strides
+constexpr std::int64_t kSms = 132;  // of an H200; on another device blocks wait or are few
+constexpr std::int64_t kMostBlocks = kSms * 8;  // of kernels that go through the tensor in strides
 
 std::int64_t few_blocks(std::int64_t work, std::int64_t each) {
   const std::int64_t blocks = cuda::blocks_for(work, each);
@@ -161,24 +164,27 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
   }
   Control* control = control_of(run);
   std::uint64_t* verdict = run.outcome != nullptr ? run.outcome : &control->verdict;
-  const PackArgs args{.in = view,
-                      .chunks = sizes.chunks,
-                      .out = out.data(),
-                      .out_bytes = out.size(),
-                      .front_bytes = sizes.front_bytes,
-                      .bound_bytes = sizes.bound_bytes,
-                      .control = control,
-                      .states = words_of(run),
-                      .vectors = view.dense(16)};
-  const std::int64_t tiles = cuda::blocks_for(sizes.chunks, kWarps);
+  const PackArgs args{
+      .in = view,
+      .chunks = sizes.chunks,
+      .tiles = cuda::blocks_for(sizes.chunks,
+                                view.dtype == DType::F64 ? kPackWarps<double> : kPackWarps<float>),
+      .out = out.data(),
+      .out_bytes = out.size(),
+      .front_bytes = sizes.front_bytes,
+      .bound_bytes = sizes.bound_bytes,
+      .control = control,
+      .states = words_of(run),
+      .vectors = view.dense(16)};
   cuda::with_element(view.dtype, [&](auto element) {
     using Element = decltype(element);
     if (params.relative != 0) {
       cuda::fill(control, 0, sizeof(*control), run.stream);
       const std::int64_t each = kRangeThreads * kRangeVectors * Stage16<Element>::kTogetherValues;
       cuda::launch(range_kernel<Element>,
-                   {.blocks = few_blocks(view.elems, each), .threads = kRangeThreads}, run.stream,
-                   args);
+                   {.blocks = std::min(few_blocks(view.elems, each), kSms * kRangeBlocks),
+                    .threads = kRangeThreads},
+                   run.stream, args);
     }
     begin({.dtype = view.dtype,
            .absolute = params.absolute,
@@ -189,12 +195,13 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
            .control = control,
            .verdict = verdict,
            .states = args.states,
-           .states_count = tiles},
+           .states_count = args.tiles},
           run.stream);
-    cuda::launch(
-        pack_kernel<Element>,
-        {.blocks = tiles, .threads = kThreads, .shared_bytes = kWarps * Stage16<Element>::kBytes},
-        run.stream, args);
+    cuda::launch(pack_kernel<Element>,
+                 {.blocks = std::min(args.tiles, kSms * kPackBlocks),
+                  .threads = kPackWarps<Element> * kWarp,
+                  .shared_bytes = kPackWarps<Element> * Stage16<Element>::kBytes},
+                 run.stream, args);
   });
   as_it_is.size = &control->size;
   as_it_is.verdict = verdict;
@@ -216,6 +223,10 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
     return;
   }
   if (packed.size() == tensor_bytes) {
+    if (view.dense()) {
+      if (run.outcome != nullptr) cuda::fill(run.outcome, 0, sizeof(*run.outcome), run.stream);
+      return cuda::copy(view.data, packed.data(), packed.size(), run.stream);
+    }
     return copy_all<false>(
         {view, const_cast<std::byte*>(packed.data()), packed.size(), nullptr, run.outcome},
         run.stream);

@@ -8,10 +8,11 @@
 
 namespace tuckfold::bounded {
 
-// Chunks of a block, and blocks on one SM. There is room for as many states as parts of eight.
-inline constexpr int kWarps = 16, kPackBlocks = 2;
-inline constexpr int kThreads = kWarps * kWarp;
-static_assert(kWarps >= 8 && kWarps <= kWarp);
+// Chunks of a tile, and blocks on one SM, each of which packs tile after tile. There is room for as
+// many states as tiles of eight chunks.
+template <class Element>
+inline constexpr int kPackWarps = sizeof(Element) == 8 ? 8 : 16;
+inline constexpr int kPackBlocks = 2;
 
 // Codes of f32 are held twofold: it costs nothing to make them so, and a shift less for each
 // difference. Those of f64 have no bit to spare.
@@ -20,7 +21,7 @@ inline constexpr int kHeldShift = std::is_same_v<Element, double> ? 0 : 1;
 
 struct PackArgs {
   View in;
-  std::int64_t chunks;
+  std::int64_t chunks, tiles;
   std::byte* out;
   std::uint64_t out_bytes, front_bytes, bound_bytes;
   Control* control;
@@ -172,25 +173,50 @@ __device__ TUCKFOLD_INLINE std::uint32_t zigzag_of(std::uint32_t held, std::uint
   return step ^ (0u - (step >> 31));
 }
 
-// Whether codes take fewer bits than their differences, as the CPU decides it: rows 0, 16 …, then
-// rows 0, 4 … tell, which are first rows of lanes. None may be negative.
+// The difference of held codes back from its zigzag number.
 template <class Element>
-__device__ TUCKFOLD_INLINE bool narrower_alone(const std::uint32_t* held, std::uint32_t before) {
+__device__ TUCKFOLD_INLINE std::uint32_t step_of(std::uint32_t number) {
+  if constexpr (kHeldShift<Element> == 0) return unzigzag(number);
+  return number ^ (0u - (number & 1u));
+}
+
+// Held codes to numbers, in place: codes where they take fewer bits than their differences and none
+// is negative, and then true; else differences. The CPU's decision: rows 0, 16 …, then rows 0, 4 …
+// tell, which are first rows of lanes. `before` is the code before the lane's first.
+template <class Element>
+__device__ TUCKFOLD_INLINE bool number_alone(std::uint32_t* held, std::uint32_t before) {
   const int lane = lane_of();
+  const std::uint32_t between = held[kRowValues - 1];
   std::uint32_t alone = 0, steps = 0;
 #pragma unroll
-  for (int i = 0; i < kRowValues; ++i) {
+  for (int i = kRowValues; i-- > 0;) {
     alone |= held[i];
-    steps |= zigzag_of<Element>(held[i], i == 0 ? before : held[i - 1]);
+    held[i] = zigzag_of<Element>(held[i], i == 0 ? before : held[i - 1]);
+    steps |= held[i];
   }
   // Of a negative one the width is 32, twofold or not.
   const int width = alone >> 31 != 0 ? 32 : width_of(alone >> kHeldShift<Element>);
   const int saved = width_of(steps) - width;
-  if (__reduce_add_sync(kAllLanes, lane % 8 == 0 ? saved : 0) <= 0) return false;
-  if (__reduce_add_sync(kAllLanes, lane % 2 == 0 ? saved : 0) <= 0) return false;
+  if (__reduce_add_sync(kAllLanes, lane % 8 == 0 ? saved : 0) > 0 &&
+      __reduce_add_sync(kAllLanes, lane % 2 == 0 ? saved : 0) > 0) {
 #pragma unroll
-  for (int i = kRowValues; i < kEach; ++i) alone |= held[i];
-  return !__any_sync(kAllLanes, alone >> 31 != 0);
+    for (int i = kRowValues; i < kEach; ++i) alone |= held[i];
+    if (!__any_sync(kAllLanes, alone >> 31 != 0)) {
+      // Registers are scarce: the first row's codes were not kept.
+#pragma unroll
+      for (int i = 0; i < kRowValues; ++i) {
+        before += step_of<Element>(held[i]);
+        held[i] = before >> kHeldShift<Element>;
+        held[kRowValues + i] >>= kHeldShift<Element>;
+      }
+      return true;
+    }
+  }
+#pragma unroll
+  for (int i = kEach; i-- > kRowValues;) {
+    held[i] = zigzag_of<Element>(held[i], i == kRowValues ? between : held[i - 1]);
+  }
+  return false;
 }
 
 // The planes of a row, `width` of them; `widest` is the chunk's.
@@ -229,6 +255,8 @@ __device__ TUCKFOLD_INLINE void store_row(const std::uint32_t* numbers, int widt
     store(16);
   }
 }
+
+__device__ TUCKFOLD_INLINE int least_width(int widest) { return widest > 15 ? widest - 15 : 0; }
 
 // ---- to global memory, from any even byte on ----------------------------------------------------
 
@@ -292,104 +320,133 @@ __device__ TUCKFOLD_INLINE void store_header(const PackArgs& args, std::int64_t 
                                                   : packed.kind | packed.words << 3);
 }
 
+// What becomes of a chunk, and of a lane's two rows of it.
+struct Rows {
+  Packed chunk;
+  int widest;  // of the chunk
+  int first_width, second_width, at;
+  bool alone;
+};
+
+// A chunk's values, staged, to a lane's numbers.
 template <class Element>
-__global__ void __launch_bounds__(kThreads, sizeof(Element) == 8 ? 1 : kPackBlocks)
+__device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, std::int64_t chunk,
+                                        unsigned char* stage, std::uint32_t* numbers) {
+  Rows rows{};
+  const auto inverse = grid_at<RealOf<Element>>(args.control, 0).inverse;
+  stage_values<Element>(args, chunk, stage);
+  rows.chunk.kind = quantize_chunk<Element>(args.control, inverse, stage, numbers);
+  if (rows.chunk.kind >= 0) {
+    std::uint32_t before = __shfl_up_sync(kAllLanes, numbers[kEach - 1], 1);
+    if (lane_of() == 0) before = numbers[0];
+    rows.alone = number_alone<Element>(numbers, before);
+    const auto held = static_cast<std::int32_t>(__shfl_sync(kAllLanes, before, 0));
+    rows.chunk.base = rows.alone ? 0 : held >> kHeldShift<Element>;
+    std::uint32_t first = 0, second = 0;
+#pragma unroll
+    for (int i = 0; i < kRowValues; ++i) {
+      first |= numbers[i];
+      second |= numbers[kRowValues + i];
+    }
+    rows.widest = width_of(__reduce_or_sync(kAllLanes, first | second));
+    const int least = least_width(rows.widest);
+    rows.first_width = width_of(first) > least ? width_of(first) : least;
+    rows.second_width = width_of(second) > least ? width_of(second) : least;
+    const int both = rows.first_width + rows.second_width, sum = sum_of_lanes(both);
+    rows.at = kWidthWords + sum - both;
+    rows.chunk.words = rows.widest == 0 ? 0 : kWidthWords + __shfl_sync(kAllLanes, sum, kWarp - 1);
+  }
+  constexpr int kSize = sizeof(Element);
+  const int count = static_cast<int>(chunk_elems(args.in.elems, chunk));
+  if (rows.chunk.kind < 0 || 2 * rows.chunk.words >= count * kSize) {
+    const bool same = all_same<Element>(stage);
+    rows.chunk = {
+        .base = 0, .kind = same ? kSame : kKept, .words = kept_words(kSize, same ? 1 : count)};
+  }
+  return rows;
+}
+
+// The payload, over the values, which every lane has read.
+__device__ TUCKFOLD_INLINE void store_rows(const Rows& rows, const std::uint32_t* numbers,
+                                           unsigned char* stage) {
+  __syncwarp();
+  const int least = least_width(rows.widest);
+  auto* halves = reinterpret_cast<std::uint16_t*>(stage);
+  if (lane_of() == 0) halves[0] = static_cast<std::uint16_t>(least | (rows.alone ? 0x100 : 0));
+  stage[2 + lane_of()] =
+      static_cast<unsigned char>((rows.first_width - least) | (rows.second_width - least) << 4);
+  store_row(numbers, rows.first_width, rows.widest, halves + rows.at);
+  store_row(numbers + kRowValues, rows.second_width, rows.widest,
+            halves + rows.at + rows.first_width);
+}
+
+// A block packs tile after tile, and takes its next ticket while it looks back, so that it never
+// waits for one. That keeps look_back.cuh's proof: the block that holds the first tile without an
+// own sum waits at most for tiles in front of that, all of which have theirs.
+template <class Element>
+__global__ void __launch_bounds__(kPackWarps<Element>* kWarp, kPackBlocks)
     pack_kernel(const __grid_constant__ PackArgs args) {
   using S = Stage16<Element>;
-  // What is read again from here need not be held in registers, of which there are few.
-  __shared__ std::int64_t tile;
+  constexpr int kWarps = kPackWarps<Element>;
+  // Of two tiles in turn: the next is told between this one's barriers, when no warp reads what
+  // was told before. Sizes and words_before are written when no warp is behind the barrier that
+  // ends their use.
+  __shared__ std::int64_t tiles[2];
   __shared__ std::uint64_t words_before;
   __shared__ int sizes[kWarps];
   const int lane = lane_of(), warp = static_cast<int>(threadIdx.x) / kWarp;
   unsigned char* stage = cuda::shared_memory() + warp * S::kBytes;
-  if (threadIdx.x == 0) tile = cuda::take_ticket(&args.control->tickets);
+  if (threadIdx.x == 0) tiles[0] = cuda::take_ticket(&args.control->tickets);
   __syncthreads();
+  for (int turn = 0; tiles[turn] < args.tiles; turn ^= 1) {
+    std::uint32_t numbers[kEach];
+    Rows rows{};
+    rows.chunk.kind = kKept;
+    if (const std::int64_t chunk = tiles[turn] * kWarps + warp; chunk < args.chunks) {
+      rows = rows_of<Element>(args, chunk, stage, numbers);
+      store_header(args, tiles[turn] * kWarps + warp, rows.chunk);
+    }
+    if (lane == 0) sizes[warp] = rows.chunk.words;
+    __syncthreads();
 
-  std::uint32_t numbers[kEach];
-  Packed packed{.base = 0, .kind = kKept, .words = 0};
-  int first_width = 0, second_width = 0, widest = 0, row_at = 0;
-  bool alone = false;
-  if (const std::int64_t chunk = tile * kWarps + warp; chunk < args.chunks) {
-    const auto inverse = grid_at<RealOf<Element>>(args.control, 0).inverse;
-    stage_values<Element>(args, chunk, stage);
-    packed.kind = quantize_chunk<Element>(args.control, inverse, stage, numbers);
-    if (packed.kind >= 0) {
-      std::uint32_t before = __shfl_up_sync(kAllLanes, numbers[kEach - 1], 1);
-      if (lane == 0) before = numbers[0];
-      alone = narrower_alone<Element>(numbers, before);
-      if (alone) {
-#pragma unroll
-        for (int i = 0; i < kEach; ++i) numbers[i] >>= kHeldShift<Element>;
-      } else {
-        packed.base =
-            static_cast<std::int32_t>(__shfl_sync(kAllLanes, numbers[0], 0)) >> kHeldShift<Element>;
-#pragma unroll
-        for (int i = kEach; i-- > 0;) {
-          numbers[i] = zigzag_of<Element>(numbers[i], i == 0 ? before : numbers[i - 1]);
+    // Warp 0 tells and asks other blocks while the other warps go on.
+    const int size = lane < kWarps ? sizes[lane] : 0;
+    if (warp == 0) {
+      const std::int64_t tile = tiles[turn];
+      const auto all = static_cast<unsigned>(__reduce_add_sync(kAllLanes, size));
+      std::int64_t next = 0;
+      if (lane == 0) {
+        cuda::publish_own(args.states, tile, all);
+        next = cuda::take_ticket(&args.control->tickets);
+      }
+      const std::uint64_t before = cuda::look_back(args.states, tile);
+      if (lane == 0) {
+        cuda::publish_all(args.states, tile, before + all);
+        words_before = before;
+        tiles[turn ^ 1] = next;
+        if (tile + 1 == args.tiles) {
+          const std::uint64_t bytes = args.front_bytes + 2 * (before + all);
+          args.control->size = bytes < args.out_bytes ? bytes : args.out_bytes;
         }
       }
-      std::uint32_t first = 0, second = 0;
-#pragma unroll
-      for (int i = 0; i < kRowValues; ++i) {
-        first |= numbers[i];
-        second |= numbers[kRowValues + i];
-      }
-      widest = width_of(__reduce_or_sync(kAllLanes, first | second));
-      const int least = widest > 15 ? widest - 15 : 0;
-      first_width = width_of(first) > least ? width_of(first) : least;
-      second_width = width_of(second) > least ? width_of(second) : least;
-      const int sum = sum_of_lanes(first_width + second_width);
-      row_at = kWidthWords + sum - first_width - second_width;
-      packed.words = widest == 0 ? 0 : kWidthWords + __shfl_sync(kAllLanes, sum, kWarp - 1);
     }
-    const int count = static_cast<int>(chunk_elems(args.in.elems, tile * kWarps + warp));
-    if (packed.kind < 0 || 2 * packed.words >= count * S::kSize) {
-      const bool same = all_same<Element>(stage);
-      packed = {
-          .base = 0, .kind = same ? kSame : kKept, .words = kept_words(S::kSize, same ? 1 : count)};
-    }
-    store_header(args, tile * kWarps + warp, packed);
-  }
-  if (lane == 0) sizes[warp] = packed.words;
-  __syncthreads();
+    const int inside = __reduce_add_sync(kAllLanes, lane < warp ? size : 0);
+    const bool coded = rows.chunk.kind < kSame && rows.chunk.words > 0;
+    if (coded) store_rows(rows, numbers, stage);
+    __syncthreads();
 
-  // Warp 0 tells and asks other blocks while the other warps go on.
-  const int size = lane < kWarps ? sizes[lane] : 0;
-  if (warp == 0) {
-    const auto all = static_cast<unsigned>(__reduce_add_sync(kAllLanes, size));
-    if (lane == 0) cuda::publish_own(args.states, tile, all);
-    const std::uint64_t before = cuda::look_back(args.states, tile);
-    if (lane == 0) {
-      cuda::publish_all(args.states, tile, before + all);
-      words_before = before;
-      if ((tile + 1) * kWarps >= args.chunks) {
-        const std::uint64_t bytes = args.front_bytes + 2 * (before + all);
-        args.control->size = bytes < args.out_bytes ? bytes : args.out_bytes;
-      }
+    const std::uint64_t at =
+        args.front_bytes + 2 * (words_before + static_cast<std::uint64_t>(inside));
+    // What does not fit is dropped: then all is, and the tensor stored as it is.
+    const bool fits = at + 2 * static_cast<std::uint64_t>(rows.chunk.words) <= args.out_bytes;
+    if (coded && fits) {
+      copy_payload(stage, rows.chunk.words, args.out + at);
+    } else if (rows.chunk.words > 0 && fits) {
+      const std::int64_t chunk = tiles[turn] * kWarps + warp;
+      const int count = static_cast<int>(chunk_elems(args.in.elems, chunk));
+      copy_values<Element>(stage, (rows.chunk.kind == kSame ? 1 : count) * S::kSize, args.out + at);
     }
-  }
-  const int inside = __reduce_add_sync(kAllLanes, lane < warp ? size : 0);
-  const bool coded = packed.kind < kSame && packed.words > 0;
-  if (coded) {  // over the values, which every lane has read
-    __syncwarp();
-    const int least = widest > 15 ? widest - 15 : 0;
-    auto* halves = reinterpret_cast<std::uint16_t*>(stage);
-    if (lane == 0) halves[0] = static_cast<std::uint16_t>(least | (alone ? 0x100 : 0));
-    stage[2 + lane] =
-        static_cast<unsigned char>((first_width - least) | (second_width - least) << 4);
-    store_row(numbers, first_width, widest, halves + row_at);
-    store_row(numbers + kRowValues, second_width, widest, halves + row_at + first_width);
-  }
-  __syncthreads();
-  const std::uint64_t at =
-      args.front_bytes + 2 * (words_before + static_cast<std::uint64_t>(inside));
-  // What does not fit is dropped: then all is, and the tensor stored as it is.
-  if (at + 2 * static_cast<std::uint64_t>(packed.words) > args.out_bytes) return;
-  if (coded) {
-    copy_payload(stage, packed.words, args.out + at);
-  } else if (packed.words > 0) {
-    const int count = static_cast<int>(chunk_elems(args.in.elems, tile * kWarps + warp));
-    copy_values<Element>(stage, (packed.kind == kSame ? 1 : count) * S::kSize, args.out + at);
+    __syncwarp();  // before the next chunk is staged
   }
 }
 
@@ -404,11 +461,12 @@ __device__ inline double of_key(unsigned long long key) {
   return std::bit_cast<double>(key >> 63 != 0 ? key & ~(1ull << 63) : ~key);
 }
 
-inline constexpr int kRangeThreads = 256, kRangeVectors = 4;
+inline constexpr int kRangeThreads = 256, kRangeVectors = 4, kRangeBlocks = 6;
 
 // Leaves the range as keys, the lowest inverted, so that both only grow.
 template <class Element>
-__global__ void range_kernel(const __grid_constant__ PackArgs args) {
+__global__ void __launch_bounds__(kRangeThreads, kRangeBlocks)
+    range_kernel(const __grid_constant__ PackArgs args) {
   using Real = RealOf<Element>;
   constexpr Real kInf = std::numeric_limits<Real>::infinity();
   constexpr int kValues = Stage16<Element>::kTogetherValues;
@@ -449,10 +507,20 @@ __global__ void range_kernel(const __grid_constant__ PackArgs args) {
     low = other_low < low ? other_low : low;
     high = other_high > high ? other_high : high;
   }
-  if (lane_of() == 0 && low <= high) {
-    atomicMax(&args.control->lowest, ~key_of(low));
-    atomicMax(&args.control->highest, key_of(high));
+  __shared__ Real lows[kRangeThreads / kWarp], highs[kRangeThreads / kWarp];
+  if (lane_of() == 0) {
+    lows[threadIdx.x / kWarp] = low;
+    highs[threadIdx.x / kWarp] = high;
   }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int i = 1; i < kRangeThreads / kWarp; ++i) {
+    low = lows[i] < low ? lows[i] : low;
+    high = highs[i] > high ? highs[i] : high;
+  }
+  if (low > high) return;
+  atomicMax(&args.control->lowest, ~key_of(low));
+  atomicMax(&args.control->highest, key_of(high));
 }
 
 }  // namespace tuckfold::bounded

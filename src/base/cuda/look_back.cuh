@@ -13,10 +13,11 @@
 // fence is needed: a reader sees nothing, the tile's own sum, or the sum up to and with the tile,
 // and each of these is true whenever it is seen.
 //
-// Waiting ends: tile i waits for tiles below i alone. A tile below i belongs to a block that took
-// its ticket earlier and so was running then; blocks that run stay on their SM until they end, and
-// between its ticket and publish_own a block waits for nothing but its own threads. So every tile
-// publishes its own sum, and a sum of own sums is all that look_back needs. Tile 0 waits for none.
+// Waiting ends: tile i waits for tiles below i alone, and each of those was given to a block that
+// was running then, and stays on its SM until it ends. Look at the lowest tile that has not told
+// its own sum. Its block waits for nothing but its own threads, or, if it took the ticket early, in
+// look_back for a tile below; all tiles below have told their own sums, and a sum of own sums is
+// all that look_back needs. So the block goes on, and tells. Tile 0 waits for none.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +25,6 @@
 #include "base/cuda/kernel.cuh"
 
 namespace tuckfold::cuda {
-
-// Whether tiles are numbered as blocks come to run; else as they are launched. Hardware starts
-// blocks in that order but promises nothing, and a ticket takes the time of one access to memory
-// before a block can begin.
-inline constexpr bool kTickets = true;
 
 // States that a lane reads at once. While one look takes L and blocks finish every T, about L / T
 // tiles in front of one have no sum of all yet: a window larger than that needs one look.
@@ -38,9 +34,9 @@ inline constexpr std::uint64_t kOwnSum = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t kAllSum = std::uint64_t{2} << 62;
 inline constexpr std::uint64_t kSumMask = kOwnSum - 1;
 
-__device__ inline std::int64_t take_ticket(unsigned* tickets) {
-  return kTickets ? atomicAdd(tickets, 1u) : blockIdx.x;
-}
+// Tiles are numbered as blocks come to run: hardware starts blocks in the order of their numbers,
+// but promises nothing.
+__device__ inline std::int64_t take_ticket(unsigned* tickets) { return atomicAdd(tickets, 1u); }
 
 // Volatile: read from and written to the memory that blocks share, each time that it says so.
 __device__ inline void publish_own(std::uint64_t* states, std::int64_t tile, std::uint64_t sum) {
