@@ -199,7 +199,7 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
           run.stream);
     cuda::launch(pack_kernel<Element>,
                  {.blocks = std::min(args.tiles, kSms * kPackBlocks),
-                  .threads = kPackWarps<Element> * kWarp,
+                  .threads = kPackThreads<Element>,
                   .shared_bytes = kPackWarps<Element> * Stage16<Element>::kBytes},
                  run.stream, args);
   });

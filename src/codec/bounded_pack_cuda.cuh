@@ -8,10 +8,12 @@
 
 namespace tuckfold::bounded {
 
-// Chunks of a tile, and blocks on one SM, each of which packs tile after tile. There is room for as
-// many states as tiles of eight chunks.
+// Chunks of a tile: a block has a warp for each, and one that looks back. Blocks on one SM, each of
+// which packs tile after tile. There is room for as many states as tiles of eight chunks.
 template <class Element>
-inline constexpr int kPackWarps = sizeof(Element) == 8 ? 8 : 16;
+inline constexpr int kPackWarps = sizeof(Element) == 8 ? 8 : 15;
+template <class Element>
+inline constexpr int kPackThreads = (kPackWarps<Element> + 1) * kWarp;
 inline constexpr int kPackBlocks = 2;
 
 // Codes of f32 are held twofold: it costs nothing to make them so, and a shift less for each
@@ -380,39 +382,29 @@ __device__ TUCKFOLD_INLINE void store_rows(const Rows& rows, const std::uint32_t
             halves + rows.at + rows.first_width);
 }
 
-// A block packs tile after tile, and takes its next ticket while it looks back, so that it never
-// waits for one. That keeps look_back.cuh's proof: the block that holds the first tile without an
-// own sum waits at most for tiles in front of that, all of which have theirs.
+// A block packs tile after tile. Its last warp finds out where the tile's payloads begin while the
+// others pack bits, and takes the next ticket, so that nobody waits for one. That keeps
+// look_back.cuh's proof: the block that holds the first tile without an own sum waits at most for
+// tiles in front of that, all of which have theirs.
 template <class Element>
-__global__ void __launch_bounds__(kPackWarps<Element>* kWarp, kPackBlocks)
+__global__ void __launch_bounds__(kPackThreads<Element>, kPackBlocks)
     pack_kernel(const __grid_constant__ PackArgs args) {
   using S = Stage16<Element>;
   constexpr int kWarps = kPackWarps<Element>;
   // Of two tiles in turn: the next is told between this one's barriers, when no warp reads what
-  // was told before. Sizes and words_before are written when no warp is behind the barrier that
-  // ends their use.
+  // was told before. Sizes are read between the barriers, words_before behind the second; both are
+  // written again when all warps have come to the barrier after that.
   __shared__ std::int64_t tiles[2];
   __shared__ std::uint64_t words_before;
   __shared__ int sizes[kWarps];
   const int lane = lane_of(), warp = static_cast<int>(threadIdx.x) / kWarp;
-  unsigned char* stage = cuda::shared_memory() + warp * S::kBytes;
   if (threadIdx.x == 0) tiles[0] = cuda::take_ticket(&args.control->tickets);
   __syncthreads();
-  for (int turn = 0; tiles[turn] < args.tiles; turn ^= 1) {
-    std::uint32_t numbers[kEach];
-    Rows rows{};
-    rows.chunk.kind = kKept;
-    if (const std::int64_t chunk = tiles[turn] * kWarps + warp; chunk < args.chunks) {
-      rows = rows_of<Element>(args, chunk, stage, numbers);
-      store_header(args, tiles[turn] * kWarps + warp, rows.chunk);
-    }
-    if (lane == 0) sizes[warp] = rows.chunk.words;
-    __syncthreads();
-
-    // Warp 0 tells and asks other blocks while the other warps go on.
-    const int size = lane < kWarps ? sizes[lane] : 0;
-    if (warp == 0) {
+  if (warp == kWarps) {
+    for (int turn = 0; tiles[turn] < args.tiles; turn ^= 1) {
+      __syncthreads();
       const std::int64_t tile = tiles[turn];
+      const int size = lane < kWarps ? sizes[lane] : 0;
       const auto all = static_cast<unsigned>(__reduce_add_sync(kAllLanes, size));
       std::int64_t next = 0;
       if (lane == 0) {
@@ -429,8 +421,23 @@ __global__ void __launch_bounds__(kPackWarps<Element>* kWarp, kPackBlocks)
           args.control->size = bytes < args.out_bytes ? bytes : args.out_bytes;
         }
       }
+      __syncthreads();
     }
-    const int inside = __reduce_add_sync(kAllLanes, lane < warp ? size : 0);
+    return;
+  }
+  unsigned char* stage = cuda::shared_memory() + warp * S::kBytes;
+  for (int turn = 0; tiles[turn] < args.tiles; turn ^= 1) {
+    std::uint32_t numbers[kEach];
+    Rows rows{};
+    rows.chunk.kind = kKept;
+    if (const std::int64_t chunk = tiles[turn] * kWarps + warp; chunk < args.chunks) {
+      rows = rows_of<Element>(args, chunk, stage, numbers);
+      store_header(args, tiles[turn] * kWarps + warp, rows.chunk);
+    }
+    if (lane == 0) sizes[warp] = rows.chunk.words;
+    __syncthreads();
+
+    const int inside = __reduce_add_sync(kAllLanes, lane < warp ? sizes[lane] : 0);
     const bool coded = rows.chunk.kind < kSame && rows.chunk.words > 0;
     if (coded) store_rows(rows, numbers, stage);
     __syncthreads();
@@ -442,6 +449,7 @@ __global__ void __launch_bounds__(kPackWarps<Element>* kWarp, kPackBlocks)
     if (coded && fits) {
       copy_payload(stage, rows.chunk.words, args.out + at);
     } else if (rows.chunk.words > 0 && fits) {
+      // The next tile may be in tiles[turn ^ 1] by now, this one still is where it was.
       const std::int64_t chunk = tiles[turn] * kWarps + warp;
       const int count = static_cast<int>(chunk_elems(args.in.elems, chunk));
       copy_values<Element>(stage, (rows.chunk.kind == kSame ? 1 : count) * S::kSize, args.out + at);
