@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "base/cuda/async.cuh"
 #include "codec/bounded_cuda.cuh"
 
 namespace tuckfold::bounded {
@@ -48,17 +49,11 @@ __device__ TUCKFOLD_INLINE void stage_values(const PackArgs& args, std::int64_t 
   if (args.vectors && count == kChunk) {
     const auto* from =
         reinterpret_cast<const uint4*>(args.in.data) + chunk * (S::kVectors * kWarp) + lane_of();
-    constexpr int kAtOnce = S::kVectors < 8 ? S::kVectors : 8;
 #pragma unroll
-    for (int first = 0; first < S::kVectors; first += kAtOnce) {
-      uint4 some[kAtOnce];
-#pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) some[k] = from[(first + k) * kWarp];
-#pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) {
-        *reinterpret_cast<uint4*>(stage + S::place(first + k)) = some[k];
-      }
+    for (int k = 0; k < S::kVectors; ++k) {
+      cuda::copy_async(stage + S::place(k), from + k * kWarp);
     }
+    cuda::wait_for_copies();
   } else {
     const auto* data = reinterpret_cast<const Element*>(args.in.data);
     for (int i = lane_of(); i < kChunk; i += kWarp) {
@@ -150,9 +145,10 @@ __device__ TUCKFOLD_INLINE int grid_for(RealOf<Element> largest, RealOf<Element>
 
 // Codes on the first grid on which all values of the chunk hold, and its number; -1: there is none.
 template <class Element>
-__device__ TUCKFOLD_INLINE int quantize_chunk(const Control* control, RealOf<Element> inverse,
-                                              const unsigned char* stage, std::uint32_t* codes) {
+__device__ TUCKFOLD_INLINE int quantize_chunk(const Control* control, const unsigned char* stage,
+                                              std::uint32_t* codes) {
   using Real = RealOf<Element>;
+  const Real inverse = grid_at<Real>(control, 0).inverse;
   const Real largest = largest_of<Element>(stage);
   if (!(largest <= std::numeric_limits<Real>::max())) return -1;
   for (int number = grid_for<Element>(largest, inverse); number < kGrids; ++number) {
@@ -335,9 +331,8 @@ template <class Element>
 __device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, std::int64_t chunk,
                                         unsigned char* stage, std::uint32_t* numbers) {
   Rows rows{};
-  const auto inverse = grid_at<RealOf<Element>>(args.control, 0).inverse;
   stage_values<Element>(args, chunk, stage);
-  rows.chunk.kind = quantize_chunk<Element>(args.control, inverse, stage, numbers);
+  rows.chunk.kind = quantize_chunk<Element>(args.control, stage, numbers);
   if (rows.chunk.kind >= 0) {
     std::uint32_t before = __shfl_up_sync(kAllLanes, numbers[kEach - 1], 1);
     if (lane_of() == 0) before = numbers[0];
