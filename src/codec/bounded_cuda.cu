@@ -5,6 +5,7 @@
 #include "base/cuda/runtime.h"
 #include "base/cuda/view.cuh"
 #include "codec/bounded_pack_cuda.cuh"
+#include "codec/bounded_range_cuda.cuh"
 #include "codec/bounded_unpack_cuda.cuh"
 #include "codec/cuda_rows.h"
 

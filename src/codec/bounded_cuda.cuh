@@ -54,6 +54,16 @@ __device__ inline Grid<Real> grid_at(const Control* control, int number) {
   }
 }
 
+struct PackArgs {
+  View in;
+  std::int64_t chunks, tiles;
+  std::byte* out;
+  std::uint64_t out_bytes, front_bytes, bound_bytes;
+  Control* control;
+  std::uint64_t* states;
+  bool vectors;  // the tensor is dense, from a multiple of 16 bytes on
+};
+
 __device__ inline int lane_of() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ inline int width_of(std::uint32_t bits) { return 32 - __clz(static_cast<int>(bits)); }
 
