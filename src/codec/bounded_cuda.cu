@@ -198,7 +198,7 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
            .states = args.states,
            .states_count = args.tiles},
           run.stream);
-    cuda::launch(pack_kernel<Element>,
+    cuda::launch(params.exact_zero ? pack_kernel<Element, true> : pack_kernel<Element, false>,
                  {.blocks = std::min(args.tiles, kSms * kPackBlocks),
                   .threads = kPackThreads<Element>,
                   .shared_bytes = kPackWarps<Element> * Stage16<Element>::kBytes},

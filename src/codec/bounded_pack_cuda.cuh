@@ -132,12 +132,12 @@ struct Rows {
 };
 
 // A chunk's values, staged, to a lane's numbers.
-template <class Element>
+template <class Element, bool kExactZero>
 __device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, std::int64_t chunk,
                                         unsigned char* stage, std::uint32_t* numbers) {
   Rows rows{};
   stage_values<Element>(args, chunk, stage);
-  rows.chunk.kind = quantize_chunk<Element>(args.control, stage, numbers);
+  rows.chunk.kind = quantize_chunk<Element, kExactZero>(args.control, stage, numbers);
   if (rows.chunk.kind >= 0) {
     std::uint32_t before = __shfl_up_sync(kAllLanes, numbers[kEach - 1], 1);
     if (lane_of() == 0) before = numbers[0];
@@ -186,7 +186,7 @@ __device__ TUCKFOLD_INLINE void store_rows(const Rows& rows, const std::uint32_t
 // others pack bits, and takes the next ticket, so that nobody waits for one. That keeps
 // look_back.cuh's proof: the block that holds the first tile without an own sum waits at most for
 // tiles in front of that, all of which have theirs.
-template <class Element>
+template <class Element, bool kExactZero>
 __global__ void __launch_bounds__(kPackThreads<Element>, kPackBlocks)
     pack_kernel(const __grid_constant__ PackArgs args) {
   using S = Stage16<Element>;
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kPackThreads<Element>, kPackBlocks)
     Rows rows{};
     rows.chunk.kind = kKept;
     if (const std::int64_t chunk = tiles[turn] * kWarps + warp; chunk < args.chunks) {
-      rows = rows_of<Element>(args, chunk, stage, numbers);
+      rows = rows_of<Element, kExactZero>(args, chunk, stage, numbers);
       store_header(args, tiles[turn] * kWarps + warp, rows.chunk);
     }
     if (lane == 0) sizes[warp] = rows.chunk.words;

@@ -15,13 +15,25 @@ inline constexpr int kHeldShift = std::is_same_v<Element, double> ? 0 : 1;
 
 // ---- values -------------------------------------------------------------------------------------
 
-// Behind the end of the tensor its last value is repeated, and so its code.
+// Any tensor's values. Behind the end the last value is repeated, and so its code. Not inlined: it
+// would take registers from what follows.
+template <class Element>
+__device__ __attribute__((noinline)) void stage_any(const PackArgs& args, std::int64_t chunk,
+                                                    unsigned char* stage) {
+  const int count = static_cast<int>(chunk_elems(args.in.elems, chunk));
+  const auto* data = reinterpret_cast<const Element*>(args.in.data);
+  for (int i = lane_of(); i < kChunk; i += kWarp) {
+    const std::int64_t index = chunk * kChunk + (i < count ? i : count - 1);
+    *reinterpret_cast<Element*>(stage + Stage16<Element>::value_place(i)) =
+        data[args.in.offset(index)];
+  }
+}
+
 template <class Element>
 __device__ TUCKFOLD_INLINE void stage_values(const PackArgs& args, std::int64_t chunk,
                                              unsigned char* stage) {
   using S = Stage16<Element>;
-  const int count = static_cast<int>(chunk_elems(args.in.elems, chunk));
-  if (args.vectors && count == kChunk) {
+  if (args.vectors && (chunk + 1) * kChunk <= args.in.elems) {
     const auto* from =
         reinterpret_cast<const uint4*>(args.in.data) + chunk * (S::kVectors * kWarp) + lane_of();
 #pragma unroll
@@ -30,11 +42,7 @@ __device__ TUCKFOLD_INLINE void stage_values(const PackArgs& args, std::int64_t 
     }
     cuda::wait_for_copies();
   } else {
-    const auto* data = reinterpret_cast<const Element*>(args.in.data);
-    for (int i = lane_of(); i < kChunk; i += kWarp) {
-      const std::int64_t index = chunk * kChunk + (i < count ? i : count - 1);
-      *reinterpret_cast<Element*>(stage + S::value_place(i)) = data[args.in.offset(index)];
-    }
+    stage_any<Element>(args, chunk, stage);
   }
   __syncwarp();
 }
@@ -119,19 +127,17 @@ __device__ TUCKFOLD_INLINE int grid_for(RealOf<Element> largest, RealOf<Element>
 }
 
 // Codes on the first grid on which all values of the chunk hold, and its number; -1: there is none.
-template <class Element>
+template <class Element, bool kExactZero>
 __device__ TUCKFOLD_INLINE int quantize_chunk(const Control* control, const unsigned char* stage,
                                               std::uint32_t* codes) {
   using Real = RealOf<Element>;
-  const Real inverse = grid_at<Real>(control, 0).inverse;
   const Real largest = largest_of<Element>(stage);
   if (!(largest <= std::numeric_limits<Real>::max())) return -1;
+  const Real inverse = grid_at<Real>(control, 0).inverse;
   for (int number = grid_for<Element>(largest, inverse); number < kGrids; ++number) {
     const Grid<Real> grid = grid_at<Real>(control, number);
     if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return -1;
-    const bool good = grid.exact_zero ? quantize<Element, true>(stage, grid, codes)
-                                      : quantize<Element, false>(stage, grid, codes);
-    if (__all_sync(kAllLanes, good)) return number;
+    if (__all_sync(kAllLanes, quantize<Element, kExactZero>(stage, grid, codes))) return number;
   }
   return -1;
 }
