@@ -11,6 +11,8 @@
 #include "base/fp_env.h"
 #include "base/parallel.h"
 #include "base/stream.h"
+#include "codec/bounded_block.h"
+#include "codec/cuda_rows.h"
 
 namespace tuckfold::bounded {
 namespace {
@@ -41,9 +43,6 @@ constexpr ParamInfo kParams[] = {
      .words = kCodes},
 };
 
-constexpr std::size_t kBoundBytes = 8;  // stored for rel
-constexpr std::int64_t kTogether = 16;  // chunks in a part
-
 Codec::Complaint check(const Stage& stage) {
   const bool absolute = stage["abs"] != 0, relative = stage["rel"] != 0;
   if (absolute && relative) return {"rel", "abs and rel cannot both be given; drop one"};
@@ -56,8 +55,6 @@ Codec::Complaint check(const Stage& stage) {
 void settle(Stage& stage, const Stage& next) {
   if (stage["codes"] == 0 && next.codec->name == "zstd") value_of(stage, "codes") = 2;
 }
-
-std::int64_t chunks_of(std::int64_t elems) { return (elems + kChunk - 1) / kChunk; }
 
 // How a tensor is cut into the parts that threads take, in the order of their payloads.
 struct Parts {
@@ -105,29 +102,14 @@ struct Parts {
 Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
   const Parts parts(Params::of(stage), dtype, shape);
   const std::size_t bytes = parts.tensor_bytes();
+  const std::size_t on_cpu = static_cast<std::size_t>(parts.count()) * 16 +
+                             static_cast<std::size_t>(parts.slots()) * parts.slot_bytes();
   return {.max_bytes = bytes,
           .fixed = false,
-          .workspace_bytes = static_cast<std::size_t>(parts.count()) * 16 +
-                             static_cast<std::size_t>(parts.slots()) * parts.slot_bytes(),
+          .workspace_bytes =
+              std::max(on_cpu, parts.params.bytes ? 0 : cuda_workspace_bytes(parts.elems)),
           .dtype = DType::U8,
           .shape = {static_cast<std::int64_t>(bytes)}};
-}
-
-// rel * (high - low), rounded down: what is stored must not promise less than was asked for.
-double bound_of(double relative, Range range) {
-  if (!(range.low < range.high)) return 0;
-  const double most = std::numeric_limits<double>::max();
-  double span = range.high - range.low;
-  if (span > most) {
-    span = most;
-  } else {  // what rounding took from the difference (Knuth's two-sum)
-    const double taken = span - range.high, given = span - taken;
-    const double lost = (range.high - given) + (-range.low - taken);
-    if (lost < 0) span = std::nextafter(span, 0.0);
-  }
-  double bound = std::min(relative * span, most);
-  if (std::fma(relative, span, -bound) < 0) bound = std::nextafter(bound, 0.0);
-  return bound;
 }
 
 double absolute_bound(const Parts& parts, const FlatReader& in, RunContext run) {
@@ -143,7 +125,7 @@ double absolute_bound(const Parts& parts, const FlatReader& in, RunContext run) 
     all.low = std::min(all.low, ranges[i].low);
     all.high = std::max(all.high, ranges[i].high);
   }
-  return bound_of(parts.params.relative, all);
+  return bound_of(parts.params.relative, all.low, all.high);
 }
 
 // Packs the payloads to `out`, one after the other. Several threads do not know where theirs will
@@ -235,13 +217,6 @@ double stored_bound(const Parts& parts, std::span<const std::byte> packed) {
   return bound;
 }
 
-bool well_formed(const ChunkHeader& header, DType dtype, std::int64_t count) {
-  const int kept = kept_words(dtype, count);
-  if (header.kind == kKept) return header.words == kept;
-  if (header.kind == kSame) return header.words == kept_words(dtype, 1);
-  return header.words == 0 || (header.words >= kWidthWords && header.words < kept);
-}
-
 // Bytes of a part's payload, from its headers.
 std::size_t payload_bytes(const Parts& parts, const std::byte* headers, std::int64_t part) {
   if (parts.params.bytes) {
@@ -254,7 +229,7 @@ std::size_t payload_bytes(const Parts& parts, const std::byte* headers, std::int
   for (std::int64_t chunk = part * kTogether; chunk < last; ++chunk) {
     const ChunkHeader header =
         load_header(headers + static_cast<std::size_t>(chunk) * kHeaderBytes);
-    if (!well_formed(header, parts.dtype, chunk_elems(parts.elems, chunk))) {
+    if (!well_formed(header, size_bytes(parts.dtype), chunk_elems(parts.elems, chunk))) {
       corrupt("a chunk has a size that it cannot have");
     }
     bytes += 2 * static_cast<std::size_t>(header.words);
@@ -354,6 +329,8 @@ const Codec kBounded = {
     .layout = bounded::layout_of,
     .pack = bounded::pack_all,
     .unpack = bounded::unpack_all,
+    .pack_cuda = bounded::pack_cuda,
+    .unpack_cuda = bounded::unpack_cuda,
 };
 
 }  // namespace tuckfold

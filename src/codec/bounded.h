@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/device.h"
 #include "base/strided.h"
 #include "codec/registry.h"
 
@@ -50,6 +51,8 @@ struct ChunkHeader {
   int words;
 };
 inline constexpr std::size_t kHeaderBytes = 6;
+inline constexpr std::size_t kBoundBytes = 8;  // in front of all headers, for rel
+inline constexpr std::int64_t kTogether = 16;  // chunks that a thread, or a block of them, takes
 inline constexpr int kSame = 6;  // all values have the same bits, which are the payload
 inline constexpr int kKept = 7;  // the values' bits are the payload
 // A payload starts with the least width, 0, and 64 widths of 4 bits beyond the least.
@@ -63,11 +66,19 @@ inline ChunkHeader load_header(const std::byte* from) {
   return {.base = base, .kind = both & 7, .words = both >> 3};
 }
 // Values in chunk `index`, and the words that their bits take.
-inline std::int64_t chunk_elems(std::int64_t elems, std::int64_t index) {
+inline std::int64_t chunks_of(std::int64_t elems) { return (elems + kChunk - 1) / kChunk; }
+TUCKFOLD_HOST_DEVICE inline std::int64_t chunk_elems(std::int64_t elems, std::int64_t index) {
   return elems - index * kChunk < kChunk ? elems - index * kChunk : kChunk;
 }
-inline int kept_words(DType dtype, std::int64_t count) {
-  return static_cast<int>((static_cast<std::size_t>(count) * size_bytes(dtype) + 1) / 2);
+TUCKFOLD_HOST_DEVICE inline int kept_words(std::size_t value_bytes, std::int64_t count) {
+  return static_cast<int>((static_cast<std::size_t>(count) * value_bytes + 1) / 2);
+}
+TUCKFOLD_HOST_DEVICE inline bool well_formed(const ChunkHeader& header, std::size_t value_bytes,
+                                             std::int64_t count) {
+  const int kept = kept_words(value_bytes, count);
+  if (header.kind == kKept) return header.words == kept;
+  if (header.kind == kSame) return header.words == kept_words(value_bytes, 1);
+  return header.words == 0 || (header.words >= kWidthWords && header.words < kept);
 }
 
 // Packs chunks [begin, end); their payloads, at most 2 * kept_words bytes each, go to `out`.
@@ -78,6 +89,14 @@ std::size_t pack_chunks(const Job& job, const FlatReader& in, std::int64_t begin
 // the payloads contradict themselves.
 bool unpack_chunks(const Job& job, const std::byte* headers, const std::byte* from,
                    const FlatWriter& out, std::int64_t begin, std::int64_t end, bool stream);
+
+// What kernels of CUDA devices keep: for each kTogether chunks where they begin or how far the sum
+// of sizes has come, the same for fewer and larger parts, and the grids.
+inline constexpr std::size_t kCudaControlBytes = 512;
+inline std::size_t cuda_workspace_bytes(std::int64_t elems) {
+  const auto parts = static_cast<std::size_t>((chunks_of(elems) + kTogether - 1) / kTogether);
+  return elems == 0 ? 0 : kCudaControlBytes + 16 * parts;
+}
 
 // ---- codes=bytes: parts of whole tiles, at most 33 x 513 values of a plane ----------------------
 

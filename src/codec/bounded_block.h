@@ -9,6 +9,7 @@
 // they are beside the bound; whether the bound holds is then checked value by value.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -20,7 +21,7 @@
 namespace tuckfold::bounded {
 
 inline constexpr int kGrids = 6;
-inline constexpr float kShrink[kGrids] = {0x1p-16f, 0x1p-12f, 0x1p-8f, 0x1p-5f, 0x1p-3f, 0x1p-1f};
+TUCKFOLD_TABLE float kShrink[kGrids] = {0x1p-16f, 0x1p-12f, 0x1p-8f, 0x1p-5f, 0x1p-3f, 0x1p-1f};
 
 // The largest code; sums with kToInteger are exact and differences of codes fit 32 bits.
 template <class Real>
@@ -31,6 +32,26 @@ inline constexpr Real kToInteger = std::is_same_v<Real, float> ? Real{0x1.8p23} 
 
 template <class Real>
 using Bits = std::conditional_t<std::is_same_v<Real, float>, std::uint32_t, std::uint64_t>;
+
+// rel * (high - low), rounded down: what is stored must not promise less than was asked for.
+TUCKFOLD_HOST_DEVICE inline double bound_of(double relative, double low, double high) {
+  if (!(low < high)) return 0;
+  const double most = std::numeric_limits<double>::max();
+  const auto below = [](double positive) {
+    return std::bit_cast<double>(std::bit_cast<std::uint64_t>(positive) - 1);
+  };
+  double span = high - low;
+  if (span > most) {
+    span = most;
+  } else {  // what rounding took from the difference (Knuth's two-sum)
+    const double taken = span - high, given = span - taken;
+    const double lost = (high - given) + (-low - taken);
+    if (lost < 0) span = below(span);
+  }
+  double bound = relative * span < most ? relative * span : most;
+  if (std::fma(relative, span, -bound) < 0) bound = below(bound);
+  return bound;
+}
 
 // The largest Real that is at most a bound of 0 or more.
 template <class Real>

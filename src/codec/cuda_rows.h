@@ -9,7 +9,7 @@
 
 namespace tuckfold {
 
-#define TUCKFOLD_CUDA_ROWS(row) row(raw) row(dct_chop) row(dct_quant)
+#define TUCKFOLD_CUDA_ROWS(row) row(raw) row(dct_chop) row(dct_quant) row(bounded)
 
 #define TUCKFOLD_DECLARE(codec)                                                         \
   namespace codec {                                                                     \
