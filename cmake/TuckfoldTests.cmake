@@ -27,6 +27,7 @@ function(tuckfold_cuda_tests name label)
 endfunction()
 add_library(tuckfold_emulated_cuda OBJECT tests/cuda/emulated.cc)
 tuckfold_compile(tuckfold_emulated_cuda)
+target_compile_options(tuckfold_emulated_cuda PRIVATE -Wno-unknown-pragmas)  # unroll
 target_include_directories(tuckfold_emulated_cuda PUBLIC include src)
 target_link_libraries(tuckfold_emulated_cuda PUBLIC fmt::fmt)
 tuckfold_cuda_tests(tuckfold_emulated_cuda_tests fast tuckfold_emulated_cuda)

@@ -1,0 +1,152 @@
+// block_quant's kernels that unpack. The fast one: a warp writes a tile of 1024 values of a dense
+// tensor, 16 bytes a lane and store, side by side, so that every store is whole lines. It asks for
+// all codes and headers of the tile before it uses the first. Groups may have any size.
+#pragma once
+
+#include <cstdint>
+
+#include "base/cuda/view.cuh"
+#include "codec/block_quant_block.h"
+#include "codec/block_quant_pack_cuda.cuh"
+#include "codec/vectors_cuda.cuh"
+
+namespace tuckfold::block_quant {
+
+inline constexpr int kUnpackThreads = 256;
+
+struct UnpackArgs {
+  View view;
+  const std::byte* codes;
+  const std::byte* headers;
+  std::int64_t group;
+  int bits;
+  int group_shift;  // -1: the group is no power of two
+};
+
+// ---- what both ways share -----------------------------------------------------------------------
+
+__device__ TUCKFOLD_INLINE std::uint32_t load_header(const std::byte* headers, std::int64_t group) {
+  const std::byte* from = headers + group * 4;
+  const auto address = reinterpret_cast<std::uintptr_t>(headers);
+  if (address % 4 == 0) return __ldg(reinterpret_cast<const unsigned*>(from));
+  if (address % 2 == 0) {
+    const auto* halves = reinterpret_cast<const unsigned short*>(from);
+    return __ldg(halves) | static_cast<std::uint32_t>(__ldg(halves + 1)) << 16;
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(from);
+  std::uint32_t word = 0;
+  for (int i = 0; i < 4; ++i) word |= static_cast<std::uint32_t>(__ldg(bytes + i)) << 8 * i;
+  return word;
+}
+
+// How codes of a group become values, for both kinds of groups: value_of without its branches. The
+// code is the low bits of a float of 2^23 and more, as kToInteger; adding -0 changes nothing.
+struct Spread {
+  float subtract, scale, add;
+  __device__ explicit Spread(std::uint32_t header) {
+    const bool about_zero = (header & 0x8000u) != 0;
+    subtract = about_zero ? float_of(0x4b000000u | header >> 16) : kToInteger;
+    scale = float_of((header & 0x7fffu) << 16);
+    add = about_zero ? -0.0f : float_of(header & 0xffff0000u);
+  }
+  __device__ float value(std::uint32_t code_bits) const {
+    return (float_of(code_bits) - subtract) * scale + add;
+  }
+};
+
+__device__ TUCKFOLD_INLINE std::uint32_t code_at(const std::byte* codes, std::int64_t index,
+                                                 int bits) {
+  const auto* from = reinterpret_cast<const unsigned char*>(codes) + index / 8 * bits;
+  const int bit = static_cast<int>(index % 8) * bits;
+  std::uint32_t word = from[bit / 8];
+  if (bit % 8 + bits > 8) word |= static_cast<std::uint32_t>(from[bit / 8 + 1]) << 8;
+  return word >> bit % 8 & ((1u << bits) - 1u);
+}
+
+// ---- any tensor ---------------------------------------------------------------------------------
+
+template <class T>
+__device__ TUCKFOLD_INLINE void unpack_value(const UnpackArgs& a, std::int64_t index) {
+  const Spread spread(load_header(a.headers, index / a.group));
+  const float value = spread.value(0x4b000000u | code_at(a.codes, index, a.bits));
+  reinterpret_cast<T*>(a.view.data)[a.view.offset(index)] = cuda::from_float<T>(value);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kUnpackThreads)
+    unpack_any_kernel(const __grid_constant__ UnpackArgs a) {
+  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kUnpackThreads + threadIdx.x;
+  if (index < a.view.elems) unpack_value<T>(a, index);
+}
+
+// ---- dense tensors ------------------------------------------------------------------------------
+
+// kCount codes from code `index` on, a multiple of kCount, in the low bits. Words past the last
+// code's are not read.
+template <int kBits, int kCount>
+__device__ TUCKFOLD_INLINE std::uint64_t load_codes(const std::byte* codes, std::int64_t index) {
+  constexpr int kSize = kBits * kCount;
+  if constexpr (kSize == 8) {
+    return __ldg(reinterpret_cast<const unsigned char*>(codes) + index / kCount);
+  } else if constexpr (kSize == 16) {
+    return __ldg(reinterpret_cast<const unsigned short*>(codes) + index / kCount);
+  } else if constexpr (kSize == 32) {
+    return __ldg(reinterpret_cast<const unsigned*>(codes) + index / kCount);
+  } else if constexpr (kSize == 64) {
+    const uint2 both = __ldg(reinterpret_cast<const uint2*>(codes) + index / kCount);
+    return static_cast<std::uint64_t>(both.y) << 32 | both.x;
+  } else {
+    const std::int64_t bit = index * kBits;
+    const int shift = static_cast<int>(bit & 31);
+    const auto* from = reinterpret_cast<const unsigned*>(codes) + (bit >> 5);
+    std::uint64_t both = __ldg(from);
+    if (shift + kSize > 32) both |= static_cast<std::uint64_t>(__ldg(from + 1)) << 32;
+    both >>= shift;
+    if constexpr (kSize > 40) {
+      if (shift + kSize > 64) both |= static_cast<std::uint64_t>(__ldg(from + 2)) << (64 - shift);
+    }
+    return both;
+  }
+}
+
+template <class T, int kBits>
+__global__ void __launch_bounds__(kUnpackThreads)
+    unpack_tiles_kernel(const __grid_constant__ UnpackArgs a) {
+  constexpr int kV = kVector<T>, kStep = kWarp * kV, kSteps = kTile / kStep;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t tile =
+      static_cast<std::int64_t>(blockIdx.x) * (kUnpackThreads / kWarp) + threadIdx.x / kWarp;
+  const std::int64_t begin = tile * kTile;
+  T* to = reinterpret_cast<T*>(a.view.data) + begin + lane * kV;
+  if (begin + kTile > a.view.elems) {
+    for (std::int64_t i = begin + lane; i < a.view.elems; i += kWarp) unpack_value<T>(a, i);
+    return;
+  }
+  std::uint64_t codes[kSteps];
+  std::uint32_t headers[kSteps];
+  const std::int64_t first_group = a.group_shift >= 0 ? begin >> a.group_shift : begin / a.group;
+  const auto past = static_cast<std::uint32_t>(begin - first_group * a.group);
+#pragma unroll
+  for (int j = 0; j < kSteps; ++j) {
+    const int at = j * kStep + lane * kV;
+    codes[j] = load_codes<kBits, kV>(a.codes, begin + at);
+    const std::uint32_t in_groups = past + static_cast<std::uint32_t>(at);
+    const std::uint32_t group = a.group_shift >= 0
+                                    ? in_groups >> a.group_shift
+                                    : in_groups / static_cast<std::uint32_t>(a.group);
+    headers[j] = load_header(a.headers, first_group + group);
+  }
+#pragma unroll
+  for (int j = 0; j < kSteps; ++j) {
+    const Spread spread(headers[j]);
+    float x[kV];
+#pragma unroll
+    for (int i = 0; i < kV; ++i) {
+      const auto code = static_cast<std::uint32_t>(codes[j] >> i * kBits) & ((1u << kBits) - 1u);
+      x[i] = spread.value(0x4b000000u | code);
+    }
+    __stcs(reinterpret_cast<uint4*>(to + j * kStep), cuda::vector_of<T>(x));
+  }
+}
+
+}  // namespace tuckfold::block_quant
