@@ -2,6 +2,8 @@
 #include "base/cuda/emulate.h"
 #include "base/cuda/runtime.h"
 #include "codec/block_quant_cuda.cu"
+#include "codec/bytes_of_cuda.cu"
+#include "codec/mask_cuda.cu"
 #include "codec/raw_cuda.cu"
 
 namespace tuckfold::cuda {
