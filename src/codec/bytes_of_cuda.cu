@@ -69,6 +69,7 @@ __device__ TUCKFOLD_INLINE std::uint32_t code_of(const Args<T>& a, const Word<T>
                                                  Word<T> word, std::int64_t index) {
   const int guess = guess_of(float_of_word<T>(word), a.guess);
   if (word_of<T, kComputed>(a, table, guess) == word) return static_cast<std::uint32_t>(guess);
+#pragma unroll 1
   for (int k = 0; k < 256; ++k) {
     if (word_of<T, kComputed>(a, table, k) == word) return static_cast<std::uint32_t>(k);
   }
@@ -131,19 +132,30 @@ __global__ void __launch_bounds__(kThreads) dense_kernel(const __grid_constant__
     uint4 raw[kSteps];
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) raw[j] = values[j * kWarp];
+    std::uint32_t wrong = 0;  // steps with a wrong guess
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) {
       std::uint32_t words[2] = {};
+      bool right = true;
 #pragma unroll
       for (int i = 0; i < kV; ++i) {
-        words[i / 4] |= code_of<T, kComputed>(a, table, part<T>(raw[j], i), begin + j * kStep + i)
-                        << 8 * (i % 4);
+        const Word<T> word = part<T>(raw[j], i);
+        const int guess = guess_of(float_of_word<T>(word), a.guess);
+        right = right && word_of<T, kComputed>(a, table, guess) == word;
+        words[i / 4] |= static_cast<std::uint32_t>(guess) << 8 * (i % 4);
       }
+      if (!right) wrong |= 1u << j;
       if constexpr (kV == 8) {
         codes[j * kWarp] = make_uint2(words[0], words[1]);
       } else {
         codes[j * kWarp] = static_cast<Codes>(words[0]);
       }
+    }
+#pragma unroll 1
+    for (; wrong != 0; wrong &= wrong - 1) {
+      const std::int64_t at = begin + (__ffs(static_cast<int>(wrong)) - 1) * kStep;
+#pragma unroll 1
+      for (int i = 0; i < kV; ++i) one_value<T, true, kComputed>(a, table, at + i);
     }
   } else {
     std::uint32_t words[kSteps][2];

@@ -9,7 +9,7 @@
 
 namespace tuckfold {
 
-#define TUCKFOLD_CUDA_ROWS(row) row(raw) row(block_quant) row(mask) row(bytes_of)
+#define TUCKFOLD_CUDA_ROWS(row) row(raw) row(block_quant) row(bits) row(mask) row(bytes_of)
 
 #define TUCKFOLD_DECLARE(codec)                                                         \
   namespace codec {                                                                     \

@@ -14,7 +14,6 @@ using cuda::View;
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kTile = kWarp * 32;  // values of a warp: a word of bits for each lane
-constexpr int kAtOnce = 16;        // loads that a lane has under way
 
 template <class T>
 struct Args {
@@ -44,15 +43,26 @@ __device__ TUCKFOLD_INLINE void store_word(const Args<T>& a, std::int64_t tile, 
   }
 }
 
+// One of these values, 32 apart, is neither of the two.
+template <class T>
+__device__ void note_first(const Args<T>& a, std::int64_t index, int count) {
+#pragma unroll 1
+  for (; count > 0; --count, index += kWarp) {
+    const T x = reinterpret_cast<const T*>(a.view.data)[a.view.offset(index)];
+    if (x != a.set && x != a.clear) return refuse(a.refusals, index);
+  }
+}
+
 template <class T, bool kDense>
 __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ Args<T> a) {
+  constexpr int kAtOnce = kDense ? 16 : 4;  // loads that a lane has under way
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t tile = warp_index(), begin = tile * kTile + lane;
   if (tile * kTile >= a.view.elems) return;
   const bool whole = (tile + 1) * kTile <= a.view.elems;
   const T* data = reinterpret_cast<const T*>(a.view.data);
   std::uint32_t mine = 0;
-#pragma unroll
+#pragma unroll 1
   for (int j = 0; j < 32; j += kAtOnce) {
     T x[kAtOnce];
 #pragma unroll
@@ -68,12 +78,7 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
       const std::uint32_t word = __ballot_sync(kAllLanes, is_set);
       if (lane == j + i) mine = word;
     }
-    if (!known) {
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (x[i] != a.set && x[i] != a.clear) refuse(a.refusals, begin + (j + i) * kWarp);
-      }
-    }
+    if (!known) note_first(a, begin + j * kWarp, kAtOnce);
   }
   store_word(a, tile, lane, mine);
 }
