@@ -25,16 +25,11 @@ struct UnpackArgs {
 
 // ---- what both ways share -----------------------------------------------------------------------
 
-__device__ TUCKFOLD_INLINE std::uint32_t load_header(const std::byte* headers, std::int64_t group) {
-  const std::byte* from = headers + group * 4;
-  const auto address = reinterpret_cast<std::uintptr_t>(headers);
-  if (address % 4 == 0) return __ldg(reinterpret_cast<const unsigned*>(from));
-  if (address % 2 == 0) {
-    const auto* halves = reinterpret_cast<const unsigned short*>(from);
-    return __ldg(halves) | static_cast<std::uint32_t>(__ldg(halves + 1)) << 16;
-  }
+// Four bytes at any address.
+__device__ TUCKFOLD_INLINE std::uint32_t load_bytes(const std::byte* from) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(from);
   std::uint32_t word = 0;
+#pragma unroll
   for (int i = 0; i < 4; ++i) word |= static_cast<std::uint32_t>(__ldg(bytes + i)) << 8 * i;
   return word;
 }
@@ -67,7 +62,7 @@ __device__ TUCKFOLD_INLINE std::uint32_t code_at(const std::byte* codes, std::in
 
 template <class T>
 __device__ TUCKFOLD_INLINE void unpack_value(const UnpackArgs& a, std::int64_t index) {
-  const Spread spread(load_header(a.headers, index / a.group));
+  const Spread spread(load_bytes(a.headers + index / a.group * 4));
   const float value = spread.value(0x4b000000u | code_at(a.codes, index, a.bits));
   reinterpret_cast<T*>(a.view.data)[a.view.offset(index)] = cuda::from_float<T>(value);
 }
@@ -122,19 +117,34 @@ __global__ void __launch_bounds__(kUnpackThreads)
     for (std::int64_t i = begin + lane; i < a.view.elems; i += kWarp) unpack_value<T>(a, i);
     return;
   }
+  // Loops of their own, so that no branch is between two loads.
   std::uint64_t codes[kSteps];
-  std::uint32_t headers[kSteps];
-  const std::int64_t first_group = a.group_shift >= 0 ? begin >> a.group_shift : begin / a.group;
-  const auto past = static_cast<std::uint32_t>(begin - first_group * a.group);
 #pragma unroll
   for (int j = 0; j < kSteps; ++j) {
-    const int at = j * kStep + lane * kV;
-    codes[j] = load_codes<kBits, kV>(a.codes, begin + at);
-    const std::uint32_t in_groups = past + static_cast<std::uint32_t>(at);
-    const std::uint32_t group = a.group_shift >= 0
-                                    ? in_groups >> a.group_shift
-                                    : in_groups / static_cast<std::uint32_t>(a.group);
-    headers[j] = load_header(a.headers, first_group + group);
+    codes[j] = load_codes<kBits, kV>(a.codes, begin + j * kStep + lane * kV);
+  }
+  std::uint32_t groups[kSteps];  // from the tile's first on
+  const std::int64_t first_group = a.group_shift >= 0 ? begin >> a.group_shift : begin / a.group;
+  const auto past = static_cast<std::uint32_t>(begin - first_group * a.group + lane * kV);
+  if (a.group_shift >= 0) {
+#pragma unroll
+    for (int j = 0; j < kSteps; ++j) groups[j] = (past + j * kStep) >> a.group_shift;
+  } else {
+#pragma unroll
+    for (int j = 0; j < kSteps; ++j) {
+      groups[j] = (past + j * kStep) / static_cast<std::uint32_t>(a.group);
+    }
+  }
+  std::uint32_t headers[kSteps];
+  const std::byte* from = a.headers + first_group * 4;
+  if (reinterpret_cast<std::uintptr_t>(a.headers) % 4 == 0) {
+#pragma unroll
+    for (int j = 0; j < kSteps; ++j) {
+      headers[j] = __ldg(reinterpret_cast<const unsigned*>(from) + groups[j]);
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kSteps; ++j) headers[j] = load_bytes(from + std::int64_t{4} * groups[j]);
   }
 #pragma unroll
   for (int j = 0; j < kSteps; ++j) {
