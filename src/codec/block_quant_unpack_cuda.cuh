@@ -76,29 +76,31 @@ __global__ void __launch_bounds__(kUnpackThreads)
 
 // ---- dense tensors ------------------------------------------------------------------------------
 
-// kCount codes from code `index` on, a multiple of kCount, in the low bits. Words past the last
-// code's are not read.
+// The codes of a lane's kCount values in step `step` of the tile whose codes begin at `tile`, in
+// the low bits. Words past the last code's are not read.
 template <int kBits, int kCount>
-__device__ TUCKFOLD_INLINE std::uint64_t load_codes(const std::byte* codes, std::int64_t index) {
+__device__ TUCKFOLD_INLINE std::uint64_t load_codes(const std::byte* tile, int lane, int step) {
   constexpr int kSize = kBits * kCount;
-  if constexpr (kSize == 8) {
-    return __ldg(reinterpret_cast<const unsigned char*>(codes) + index / kCount);
+  const std::byte* from = tile + step * (kWarp * kSize / 8);
+  if constexpr (kSize == 4) {
+    return __ldg(reinterpret_cast<const unsigned char*>(from) + lane / 2) >> lane % 2 * 4;
+  } else if constexpr (kSize == 8) {
+    return __ldg(reinterpret_cast<const unsigned char*>(from) + lane);
   } else if constexpr (kSize == 16) {
-    return __ldg(reinterpret_cast<const unsigned short*>(codes) + index / kCount);
+    return __ldg(reinterpret_cast<const unsigned short*>(from) + lane);
   } else if constexpr (kSize == 32) {
-    return __ldg(reinterpret_cast<const unsigned*>(codes) + index / kCount);
+    return __ldg(reinterpret_cast<const unsigned*>(from) + lane);
   } else if constexpr (kSize == 64) {
-    const uint2 both = __ldg(reinterpret_cast<const uint2*>(codes) + index / kCount);
+    const uint2 both = __ldg(reinterpret_cast<const uint2*>(from) + lane);
     return static_cast<std::uint64_t>(both.y) << 32 | both.x;
   } else {
-    const std::int64_t bit = index * kBits;
-    const int shift = static_cast<int>(bit & 31);
-    const auto* from = reinterpret_cast<const unsigned*>(codes) + (bit >> 5);
-    std::uint64_t both = __ldg(from);
-    if (shift + kSize > 32) both |= static_cast<std::uint64_t>(__ldg(from + 1)) << 32;
+    const int bit = lane * kSize, shift = bit % 32;
+    const auto* words = reinterpret_cast<const unsigned*>(from) + bit / 32;
+    std::uint64_t both = __ldg(words);
+    if (shift + kSize > 32) both |= static_cast<std::uint64_t>(__ldg(words + 1)) << 32;
     both >>= shift;
     if constexpr (kSize > 40) {
-      if (shift + kSize > 64) both |= static_cast<std::uint64_t>(__ldg(from + 2)) << (64 - shift);
+      if (shift + kSize > 64) both |= static_cast<std::uint64_t>(__ldg(words + 2)) << (64 - shift);
     }
     return both;
   }
@@ -119,10 +121,9 @@ __global__ void __launch_bounds__(kUnpackThreads)
   }
   // Loops of their own, so that no branch is between two loads.
   std::uint64_t codes[kSteps];
+  const std::byte* tile_codes = a.codes + tile * (kTile / 8 * kBits);
 #pragma unroll
-  for (int j = 0; j < kSteps; ++j) {
-    codes[j] = load_codes<kBits, kV>(a.codes, begin + j * kStep + lane * kV);
-  }
+  for (int j = 0; j < kSteps; ++j) codes[j] = load_codes<kBits, kV>(tile_codes, lane, j);
   std::uint32_t groups[kSteps];  // from the tile's first on
   const std::int64_t first_group = a.group_shift >= 0 ? begin >> a.group_shift : begin / a.group;
   const auto past = static_cast<std::uint32_t>(begin - first_group * a.group + lane * kV);
