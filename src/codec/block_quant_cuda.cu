@@ -11,6 +11,7 @@
 namespace tuckfold::block_quant {
 namespace {
 
+constexpr int kUsualShift = 8;            // groups of 256 have a kernel of their own
 constexpr std::int64_t kLeastGroup = 32;  // a lane of the tile for each group
 
 bool is_power_of_two(std::int64_t n) { return std::has_single_bit(static_cast<std::uint64_t>(n)); }
@@ -37,9 +38,11 @@ void launch_pack(const PackArgs& a, bool fast, void* stream) {
   if constexpr (sizeof(T) == 4 || sizeof(T) == 2) {
     if (fast) {
       const std::int64_t left = a.groups - (a.tiles * kTile >> a.group_shift);
-      return cuda::launch(
-          pack_tiles_kernel<T, kStochastic>,
-          {.blocks = cuda::blocks_for(a.tiles + left, kWarps), .threads = kPackThreads}, stream, a);
+      const cuda::Grid grid{.blocks = cuda::blocks_for(a.tiles + left, kWarps),
+                            .threads = kPackThreads};
+      return a.group_shift == kUsualShift
+                 ? cuda::launch(pack_tiles_kernel<T, kStochastic, kUsualShift>, grid, stream, a)
+                 : cuda::launch(pack_tiles_kernel<T, kStochastic, 0>, grid, stream, a);
     }
   }
   cuda::launch(pack_any_kernel<T, kStochastic>,
