@@ -7,7 +7,7 @@
 namespace tuckfold {
 namespace {
 
-using ref::expect_the_cpus;
+using ref::difference_from_cpu;
 using ref::Pattern;
 using ref::Tensor;
 
@@ -32,8 +32,9 @@ TEST_F(BlockQuantCuda, EveryNumberOfBitsAndEveryGroupOfATile) {
   for (const DType dtype : kFast) {
     for (int bits = 1; bits <= 8; ++bits) {
       for (const int group : {32, 64, 128, 256, 512, 1024}) {
-        expect_the_cpus(spec_of(bits, group), values(dtype, 9 * 1024, Pattern::Random));
-        if (HasFatalFailure()) return;
+        ASSERT_EQ(
+            difference_from_cpu(spec_of(bits, group), values(dtype, 9 * 1024, Pattern::Random)),
+            "");
       }
     }
   }
@@ -43,9 +44,11 @@ TEST_F(BlockQuantCuda, WhatIsLeftBehindTiles) {
   for (const DType dtype : kFast) {
     for (const int bits : {1, 3, 4, 7, 8}) {
       for (const std::int64_t left : {1, 2, 7, 8, 255, 257, 1023}) {
-        expect_the_cpus(spec_of(bits, 256), values(dtype, 2048 + left, Pattern::Random));
-        expect_the_cpus(spec_of(bits, 64), values(dtype, 1024 + left, Pattern::Ramp));
-        if (HasFatalFailure()) return;
+        ASSERT_EQ(
+            difference_from_cpu(spec_of(bits, 256), values(dtype, 2048 + left, Pattern::Random)),
+            "");
+        ASSERT_EQ(difference_from_cpu(spec_of(bits, 64), values(dtype, 1024 + left, Pattern::Ramp)),
+                  "");
       }
     }
   }
@@ -55,8 +58,9 @@ TEST_F(BlockQuantCuda, GroupsThatTilesDoNotHold) {
   for (const DType dtype : kFast) {
     for (const int bits : {2, 5, 8}) {
       for (const int group : {8, 16, 24, 200, 1000, 1032, 2048, 65536}) {
-        expect_the_cpus(spec_of(bits, group), values(dtype, 5 * 1024 + 19, Pattern::Random));
-        if (HasFatalFailure()) return;
+        ASSERT_EQ(difference_from_cpu(spec_of(bits, group),
+                                      values(dtype, 5 * 1024 + 19, Pattern::Random)),
+                  "");
       }
     }
   }
@@ -69,8 +73,9 @@ TEST_F(BlockQuantCuda, RandomRoundingAndExactZero) {
         for (const char* more :
              {", round=stochastic", ", zero=exact", ", round=stochastic, zero=exact"}) {
           for (const Pattern kind : {Pattern::Random, Pattern::Ramp, Pattern::Impulse}) {
-            expect_the_cpus(spec_of(bits, group, more), values(dtype, 3 * 1024 + 300, kind));
-            if (HasFatalFailure()) return;
+            ASSERT_EQ(difference_from_cpu(spec_of(bits, group, more),
+                                          values(dtype, 3 * 1024 + 300, kind)),
+                      "");
           }
         }
       }
@@ -82,8 +87,9 @@ TEST_F(BlockQuantCuda, HostileValues) {
   for (const DType dtype : kFast) {
     for (const int group : {32, 64, 256, 512}) {
       for (const char* more : {"", ", round=stochastic", ", zero=exact"}) {
-        expect_the_cpus(spec_of(4, group, more), values(dtype, 24 * 1024, Pattern::Hostile));
-        if (HasFatalFailure()) return;
+        ASSERT_EQ(difference_from_cpu(spec_of(4, group, more),
+                                      values(dtype, 24 * 1024, Pattern::Hostile)),
+                  "");
       }
     }
   }
@@ -92,7 +98,8 @@ TEST_F(BlockQuantCuda, HostileValues) {
 TEST_F(BlockQuantCuda, EveryAlignment) {
   for (const DType dtype : kFast) {
     for (const std::int64_t past : {1, 2, 3, 4, 5}) {
-      expect_the_cpus(spec_of(4, 256), values(dtype, 2048 + 5, Pattern::Random), past);
+      ASSERT_EQ(
+          difference_from_cpu(spec_of(4, 256), values(dtype, 2048 + 5, Pattern::Random), past), "");
     }
   }
 }

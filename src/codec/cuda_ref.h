@@ -1,9 +1,8 @@
 // What a CUDA device makes of a dense tensor, beside what the CPU makes of it; for tests.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstring>
+#include <string>
+#include <vector>
 
 #include "base/cuda/device_ref.h"
 #include "base/fail.h"
@@ -39,29 +38,36 @@ class DeviceElements {
   DeviceBytes bytes_;
 };
 
-// Packs and unpacks a tensor of one axis on both and compares.
-inline void expect_the_cpus(const CodecSpec& spec, const Tensor& in, std::int64_t past = 0,
-                            const RunOptions& options = {.seed = 7}) {
-  SCOPED_TRACE(fmt::format("{} of {} {} past {}", spec.print(), to_string(in.dtype()),
-                           to_string(in.shape()), past));
+// Packs and unpacks a tensor of one axis on both; what differs, or nothing.
+inline std::string difference_from_cpu(const CodecSpec& spec, const Tensor& in,
+                                       std::int64_t past = 0,
+                                       const RunOptions& options = {.seed = 7}) {
+  const auto says = [&](const std::string& what) {
+    return what.empty() ? what
+                        : fmt::format("{} of {} {} past {}: {}", spec.print(),
+                                      to_string(in.dtype()), to_string(in.shape()), past, what);
+  };
   const Layout fit = layout(spec, in.dtype(), in.shape());
   std::vector<std::byte> wanted(fit.max_bytes);
   wanted.resize(pack(spec, in.view(), wanted, options));
   const DeviceElements from(in, past);
   const DeviceBytes out(fit.max_bytes);
-  ASSERT_EQ(pack(spec, from.view(), out.span(), options), wanted.size());
+  const std::size_t written = pack(spec, from.view(), out.span(), options);
+  if (written != wanted.size()) {
+    return says(fmt::format("{} bytes against {}", written, wanted.size()));
+  }
   std::vector<std::byte> got = out.fetch();
-  got.resize(wanted.size());
-  ASSERT_EQ(first_difference(DType::U8, got, wanted), "");
-  ASSERT_TRUE(out.guards_untouched());
-
+  got.resize(written);
+  if (const std::string what = first_difference(DType::U8, got, wanted); !what.empty()) {
+    return says("packed " + what);
+  }
   const Tensor expected(in.dtype(), in.shape());
   unpack(spec, wanted, expected.view(), options);
   const DeviceBytes packed(wanted);
   const DeviceElements to(in.dtype(), in.elems(), past);
   unpack(spec, packed.span(), to.view(), options);
-  ASSERT_EQ(first_difference(in.dtype(), to.fetch(), expected.bytes()), "");
-  ASSERT_TRUE(to.guards_untouched());
+  if (!out.guards_untouched() || !to.guards_untouched()) return says("guards were written");
+  return says(first_difference(in.dtype(), to.fetch(), expected.bytes()));
 }
 
 }  // namespace tuckfold::ref
