@@ -7,6 +7,7 @@
 
 #include "base/fail.h"
 #include "base/stream.h"
+#include "codec/cuda_rows.h"
 #include "codec/exact_run.h"
 
 namespace tuckfold::bits {
@@ -19,24 +20,6 @@ constexpr ParamInfo kParams[] = {
      .max = 64,
      .optional = true},
 };
-
-constexpr std::size_t kMinimumBytes = 8, kWidthBytes = 1;
-
-int bits_of(DType dtype) { return static_cast<int>(8 * size_bytes(dtype)); }
-
-// What precedes the codes; nothing where there are none.
-std::size_t header_bytes(int given_width, DType dtype, std::int64_t elems) {
-  if (elems == 0 || given_width == bits_of(dtype)) return 0;
-  return kMinimumBytes + (given_width == 0 ? kWidthBytes : 0);
-}
-
-// Written so that 2^62 elements of 64 bits do not overflow.
-std::size_t code_bytes(std::int64_t elems, int width) {
-  const auto count = static_cast<std::size_t>(elems), bits = static_cast<std::size_t>(width);
-  return count / 8 * bits + (count % 8 * bits + 7) / 8;
-}
-
-int given_width(const Stage& stage) { return static_cast<int>(stage["width"]); }
 
 Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
   if (dtype != DType::U8 && dtype != DType::I32 && dtype != DType::I64) {
@@ -55,6 +38,7 @@ Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
       header_bytes(width, dtype, elems) + code_bytes(elems, width == 0 ? bits_of(dtype) : width);
   return {.max_bytes = bytes,
           .fixed = width != 0,
+          .workspace_bytes = kNoteBytes,
           .dtype = DType::U8,
           .shape = {static_cast<std::int64_t>(bytes)}};
 }
@@ -81,14 +65,9 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   std::int64_t minimum = 0;
   if (width != bits_of(in.dtype)) {
     const Range range = range_of_all(reader, run.threads);
-    const std::uint64_t span =
-        static_cast<std::uint64_t>(range.high) - static_cast<std::uint64_t>(range.low);
-    const int needed = static_cast<int>(std::bit_width(span));
+    const int needed = needed_width(range);
     minimum = range.low;
-    if (width != 0 && needed > width) {
-      invalid("[pack] bits(width={}) holds a range of {} values, got {}..{}; use width={} or more",
-              width, std::uint64_t{1} << width, range.low, range.high, needed);
-    }
+    if (width != 0 && needed > width) refuse(width, range);
     std::memcpy(out.data(), &minimum, kMinimumBytes);
     if (width == 0) {
       width = needed;
@@ -111,23 +90,12 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   if (writer.elems() == 0) return;
   int width = given_width(stage);
   const std::size_t header = header_bytes(width, out.dtype, writer.elems());
-  if (packed.size() < header) {
-    fail(Errc::CorruptData, "[unpack] bits packs to {} bytes or more, got {}", header,
-         packed.size());
-  }
+  check_header(width, packed.size(), out);
   std::int64_t minimum = 0;
   if (header != 0) std::memcpy(&minimum, packed.data(), kMinimumBytes);
   if (width == 0) {
     width = static_cast<int>(packed[kMinimumBytes]);
-    if (width > bits_of(out.dtype)) {
-      fail(Errc::CorruptData, "[unpack] the width of {} in bits must be 0..{}, got {}",
-           to_string(out.dtype), bits_of(out.dtype), width);
-    }
-    const std::size_t bytes = header + code_bytes(writer.elems(), width);
-    if (packed.size() != bytes) {
-      fail(Errc::CorruptData, "[unpack] bits of {} {} in {} bits each takes {} bytes, got {}",
-           to_string(out.dtype), to_string(out.shape), width, bytes, packed.size());
-    }
+    check_width(width, packed.size(), out);
   }
   const std::size_t out_bytes = static_cast<std::size_t>(writer.elems()) * size_bytes(out.dtype);
   const UnpackJob job{width, minimum, packed.data() + header, &writer, out_bytes > kStreamBytes};
@@ -136,6 +104,33 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
 }
 
 }  // namespace
+
+void refuse(int width, const Range& range) {
+  invalid("[pack] bits(width={}) holds a range of {} values, got {}..{}; use width={} or more",
+          width, std::uint64_t{1} << width, range.low, range.high, needed_width(range));
+}
+
+void check_header(int given_width, std::size_t packed_bytes, const TensorView& out) {
+  const std::size_t header = header_bytes(given_width, out.dtype, out.shape.elems());
+  if (packed_bytes < header) {
+    fail(Errc::CorruptData, "[unpack] bits packs to {} bytes or more, got {}", header,
+         packed_bytes);
+  }
+}
+
+void check_width(int width, std::size_t packed_bytes, const TensorView& out) {
+  if (width > bits_of(out.dtype)) {
+    fail(Errc::CorruptData, "[unpack] the width of {} in bits must be 0..{}, got {}",
+         to_string(out.dtype), bits_of(out.dtype), width);
+  }
+  const std::size_t bytes =
+      header_bytes(0, out.dtype, out.shape.elems()) + code_bytes(out.shape.elems(), width);
+  if (packed_bytes != bytes) {
+    fail(Errc::CorruptData, "[unpack] bits of {} {} in {} bits each takes {} bytes, got {}",
+         to_string(out.dtype), to_string(out.shape), width, bytes, packed_bytes);
+  }
+}
+
 }  // namespace tuckfold::bits
 
 namespace tuckfold {
@@ -148,6 +143,8 @@ const Codec kBits = {
     .layout = bits::layout_of,
     .pack = bits::pack_all,
     .unpack = bits::unpack_all,
+    .pack_cuda = bits::pack_cuda,
+    .unpack_cuda = bits::unpack_cuda,
 };
 
 }  // namespace tuckfold

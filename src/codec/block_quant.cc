@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/stream.h"
+#include "codec/cuda_rows.h"
 
 namespace tuckfold::block_quant {
 namespace {
@@ -35,27 +36,10 @@ constexpr ParamInfo kParams[] = {
      .words = kZeros},
 };
 
-constexpr std::size_t kHeaderBytes = 4;
-
 Codec::Complaint check(const Stage& stage) {
   const auto group = static_cast<std::int64_t>(stage["group"]);
   if (group % 8 != 0) return {"group", fmt::format("group must be a multiple of 8, got {}", group)};
   return {};
-}
-
-struct Sizes {
-  std::int64_t groups;
-  std::size_t codes_bytes;
-  std::size_t total_bytes() const {
-    return codes_bytes + static_cast<std::size_t>(groups) * kHeaderBytes;
-  }
-};
-
-Sizes sizes_of(const Params& p, std::int64_t elems) {
-  const std::int64_t whole = elems / p.group, rest = elems % p.group;
-  return {
-      .groups = whole + (rest > 0 ? 1 : 0),
-      .codes_bytes = static_cast<std::size_t>(whole * p.code_bytes(p.group) + p.code_bytes(rest))};
 }
 
 Layout layout_of(const Stage& stage, DType, const Shape& shape) {
@@ -105,6 +89,13 @@ Params Params::of(const Stage& stage) {
           .exact_zero = stage["zero"] == 1};
 }
 
+Sizes sizes_of(const Params& p, std::int64_t elems) {
+  const std::int64_t whole = elems / p.group, rest = elems % p.group;
+  return {
+      .groups = whole + (rest > 0 ? 1 : 0),
+      .codes_bytes = static_cast<std::size_t>(whole * p.code_bytes(p.group) + p.code_bytes(rest))};
+}
+
 }  // namespace tuckfold::block_quant
 
 namespace tuckfold {
@@ -117,6 +108,8 @@ const Codec kBlockQuant = {
     .layout = block_quant::layout_of,
     .pack = block_quant::pack_all,
     .unpack = block_quant::unpack_all,
+    .pack_cuda = block_quant::pack_cuda,
+    .unpack_cuda = block_quant::unpack_cuda,
 };
 
 }  // namespace tuckfold

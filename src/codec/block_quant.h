@@ -5,6 +5,7 @@
 // its bytes, lowest first; then the groups' headers, four bytes each.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/strided.h"
@@ -21,6 +22,17 @@ struct Params {
   static Params of(const Stage& stage);
   std::int64_t code_bytes(std::int64_t values) const { return (values * bits + 7) / 8; }
 };
+
+inline constexpr std::size_t kHeaderBytes = 4;
+
+struct Sizes {
+  std::int64_t groups;
+  std::size_t codes_bytes;  // where the headers begin
+  std::size_t total_bytes() const {
+    return codes_bytes + static_cast<std::size_t>(groups) * kHeaderBytes;
+  }
+};
+Sizes sizes_of(const Params& params, std::int64_t elems);
 
 // The kernels, over groups [begin, end). They never throw.
 struct PackJob {

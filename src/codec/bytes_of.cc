@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/fp_env.h"
 #include "base/stream.h"
+#include "codec/cuda_rows.h"
 #include "codec/exact_run.h"
 
 namespace tuckfold::bytes_of {
@@ -49,8 +50,38 @@ Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
               element_text(dtype, bits), to_string(dtype));
     }
   }
-  return {.max_bytes = static_cast<std::size_t>(shape.elems()), .dtype = DType::U8, .shape = shape};
+  return {.max_bytes = static_cast<std::size_t>(shape.elems()),
+          .workspace_bytes = kNoteBytes,
+          .dtype = DType::U8,
+          .shape = shape};
 }
+
+std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<std::byte> out,
+                     RunContext run) {
+  const FlatReader reader(in);
+  const Table table = table_of(stage, in.dtype);
+  const PackJob job{&table, &reader, reinterpret_cast<std::uint8_t*>(out.data())};
+  const std::int64_t refused = first_refused(
+      reader.elems(), run.threads,
+      [&](std::int64_t begin, std::int64_t end) { return pack_bytes(job, begin, end); });
+  if (refused < reader.elems()) {
+    refuse(table, in.dtype, refused_bits(reader, refused), refused);
+  }
+  return out.size();
+}
+
+void unpack_all(const Stage& stage, std::span<const std::byte> packed, const TensorView& out,
+                RunContext run) {
+  const FlatWriter writer(out);
+  const Table table = table_of(stage, out.dtype);
+  const std::size_t bytes = static_cast<std::size_t>(writer.elems()) * size_bytes(out.dtype);
+  const UnpackJob job{&table, reinterpret_cast<const std::uint8_t*>(packed.data()), &writer,
+                      bytes > kStreamBytes};
+  for_each_range(writer.elems(), run.threads,
+                 [&](std::int64_t begin, std::int64_t end) { unpack_bytes(job, begin, end); });
+}
+
+}  // namespace
 
 Table table_of(const Stage& stage, DType dtype) {
   const FpEnv env;
@@ -68,37 +99,15 @@ Table table_of(const Stage& stage, DType dtype) {
   return table;
 }
 
-std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<std::byte> out,
-                     RunContext run) {
-  const FlatReader reader(in);
-  const Table table = table_of(stage, in.dtype);
-  const PackJob job{&table, &reader, reinterpret_cast<std::uint8_t*>(out.data())};
-  const std::int64_t refused = first_refused(
-      reader.elems(), run.threads,
-      [&](std::int64_t begin, std::int64_t end) { return pack_bytes(job, begin, end); });
-  if (refused < reader.elems()) {
-    invalid(
-        "[pack] bytes_of holds {}, {}, {} … {}, got {}; give another scale, or use a lossy codec "
-        "such as block_quant",
-        element_text(in.dtype, table.words[0]), element_text(in.dtype, table.words[1]),
-        element_text(in.dtype, table.words[2]), element_text(in.dtype, table.words[255]),
-        refused_text(reader, refused));
-  }
-  return out.size();
+void refuse(const Table& table, DType dtype, std::uint64_t bits, std::int64_t index) {
+  invalid(
+      "[pack] bytes_of holds {}, {}, {} … {}, got {}; give another scale, or use a lossy codec "
+      "such as block_quant",
+      element_text(dtype, table.words[0]), element_text(dtype, table.words[1]),
+      element_text(dtype, table.words[2]), element_text(dtype, table.words[255]),
+      refused_text(dtype, bits, index));
 }
 
-void unpack_all(const Stage& stage, std::span<const std::byte> packed, const TensorView& out,
-                RunContext run) {
-  const FlatWriter writer(out);
-  const Table table = table_of(stage, out.dtype);
-  const std::size_t bytes = static_cast<std::size_t>(writer.elems()) * size_bytes(out.dtype);
-  const UnpackJob job{&table, reinterpret_cast<const std::uint8_t*>(packed.data()), &writer,
-                      bytes > kStreamBytes};
-  for_each_range(writer.elems(), run.threads,
-                 [&](std::int64_t begin, std::int64_t end) { unpack_bytes(job, begin, end); });
-}
-
-}  // namespace
 }  // namespace tuckfold::bytes_of
 
 namespace tuckfold {
@@ -111,6 +120,8 @@ const Codec kBytesOf = {
     .layout = bytes_of::layout_of,
     .pack = bytes_of::pack_all,
     .unpack = bytes_of::unpack_all,
+    .pack_cuda = bytes_of::pack_cuda,
+    .unpack_cuda = bytes_of::unpack_cuda,
 };
 
 }  // namespace tuckfold

@@ -22,6 +22,11 @@ struct Table {
   Factors factors;
 };
 
+Table table_of(const Stage& stage, DType dtype);
+
+// Throws what pack says of an element that no byte stands for.
+[[noreturn]] void refuse(const Table& table, DType dtype, std::uint64_t bits, std::int64_t index);
+
 // The kernels, over elements [begin, end). They never throw.
 struct PackJob {
   const Table* table;

@@ -39,11 +39,14 @@ std::int64_t first_refused(std::int64_t elems, int threads, Run&& run) {
   return first;
 }
 
-// "0.3 at element 17"
-inline std::string refused_text(const FlatReader& in, std::int64_t index) {
+inline std::uint64_t refused_bits(const FlatReader& in, std::int64_t index) {
   std::uint64_t bits = 0;
   in.gather_bytes(index, 1, &bits);
-  return fmt::format("{} at element {}", element_text(in.dtype(), bits), index);
+  return bits;
+}
+// "0.3 at element 17"
+inline std::string refused_text(DType dtype, std::uint64_t bits, std::int64_t index) {
+  return fmt::format("{} at element {}", element_text(dtype, bits), index);
 }
 
 }  // namespace tuckfold

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/fp_env.h"
 #include "base/stream.h"
+#include "codec/cuda_rows.h"
 #include "codec/exact_run.h"
 
 namespace tuckfold::mask {
@@ -30,17 +31,6 @@ constexpr ParamInfo kParams[] = {
 
 bool is_sign(const Stage& stage) { return stage["values"] == 1; }
 
-struct Pair {
-  std::uint64_t clear, set;
-};
-
-Pair pair_of(const Stage& stage, DType dtype) {
-  const FpEnv env;
-  const double scale = stage["scale"];
-  return {.clear = element_bits(dtype, is_sign(stage) ? -scale : 0.0),
-          .set = element_bits(dtype, scale)};
-}
-
 // "mask holds 0 and 2"
 std::string rule_of(const Stage& stage, DType dtype) {
   const Pair pair = pair_of(stage, dtype);
@@ -61,7 +51,10 @@ Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
             element_text(dtype, set), to_string(dtype));
   }
   const std::int64_t bytes = (shape.elems() + 7) / 8;
-  return {.max_bytes = static_cast<std::size_t>(bytes), .dtype = DType::U8, .shape = {bytes}};
+  return {.max_bytes = static_cast<std::size_t>(bytes),
+          .workspace_bytes = kNoteBytes,
+          .dtype = DType::U8,
+          .shape = {bytes}};
 }
 
 std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<std::byte> out,
@@ -73,8 +66,7 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
       reader.elems(), run.threads,
       [&](std::int64_t begin, std::int64_t end) { return pack_bits(job, begin, end); });
   if (refused < reader.elems()) {
-    invalid("[pack] {}, got {}; give the scale of the values, or use another codec",
-            rule_of(stage, in.dtype), refused_text(reader, refused));
+    refuse(stage, in.dtype, refused_bits(reader, refused), refused);
   }
   return out.size();
 }
@@ -90,6 +82,19 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
 }
 
 }  // namespace
+
+Pair pair_of(const Stage& stage, DType dtype) {
+  const FpEnv env;
+  const double scale = stage["scale"];
+  return {.clear = element_bits(dtype, is_sign(stage) ? -scale : 0.0),
+          .set = element_bits(dtype, scale)};
+}
+
+void refuse(const Stage& stage, DType dtype, std::uint64_t bits, std::int64_t index) {
+  invalid("[pack] {}, got {}; give the scale of the values, or use another codec",
+          rule_of(stage, dtype), refused_text(dtype, bits, index));
+}
+
 }  // namespace tuckfold::mask
 
 namespace tuckfold {
@@ -102,6 +107,8 @@ const Codec kMask = {
     .layout = mask::layout_of,
     .pack = mask::pack_all,
     .unpack = mask::unpack_all,
+    .pack_cuda = mask::pack_cuda,
+    .unpack_cuda = mask::unpack_cuda,
 };
 
 }  // namespace tuckfold

@@ -10,6 +10,15 @@
 
 namespace tuckfold::mask {
 
+// The two values' bits.
+struct Pair {
+  std::uint64_t clear, set;
+};
+Pair pair_of(const Stage& stage, DType dtype);
+
+// Throws what pack says of an element that is neither.
+[[noreturn]] void refuse(const Stage& stage, DType dtype, std::uint64_t bits, std::int64_t index);
+
 // The kernels, over elements [begin, end); `begin` is a multiple of 8. They never throw. Values are
 // compared as the bits they are.
 struct PackJob {

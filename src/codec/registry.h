@@ -24,6 +24,9 @@ struct CudaContext {
   std::uint64_t* outcome;          // RunOptions::outcome; null: wait, and throw what it would say
 };
 
+// The workspace of codecs that refuse values: there kernels note what the host must know.
+inline constexpr std::size_t kNoteBytes = 64;
+
 inline constexpr std::size_t kMaxStages = 8;  // in a chain
 
 struct Codec {

@@ -1,0 +1,75 @@
+// Sixteen bytes of a dense tensor of f32, f16 or bf16 as floats, by the conversions of the device:
+// they give the bits of base/half.h but for NaNs, which count as alike.
+#pragma once
+
+#include <cstdint>
+
+#include "base/cuda/kernel.cuh"
+#include "base/device.h"
+#include "base/half.h"
+
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
+namespace tuckfold::cuda {
+
+template <class T>
+inline constexpr int kVector = 16 / static_cast<int>(sizeof(T));  // elements in 16 bytes
+
+template <class T>
+__device__ TUCKFOLD_INLINE float half_to_float(std::uint16_t bits) {
+#ifdef __CUDACC__
+  if constexpr (std::is_same_v<T, F16>) return __half2float(__ushort_as_half(bits));
+#endif
+  return to_float(T{bits});
+}
+
+// Two values as the halves of a word.
+template <class T>
+__device__ TUCKFOLD_INLINE std::uint32_t floats_to_halves(float low, float high) {
+#ifdef __CUDACC__
+  if constexpr (std::is_same_v<T, F16>) {
+    const __half2 both = __floats2half2_rn(low, high);
+    return static_cast<std::uint32_t>(__half_as_ushort(both.y)) << 16 | __half_as_ushort(both.x);
+  } else {
+    const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+    return static_cast<std::uint32_t>(__bfloat16_as_ushort(both.y)) << 16 |
+           __bfloat16_as_ushort(both.x);
+  }
+#else
+  const auto half = [](float value) -> std::uint32_t {
+    if constexpr (std::is_same_v<T, F16>) return to_f16(value).bits;
+    return to_bf16(value).bits;
+  };
+  return half(low) | half(high) << 16;
+#endif
+}
+
+template <class T>
+__device__ TUCKFOLD_INLINE void floats_of(const uint4& raw, float* x) {
+  const std::uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (sizeof(T) == 4) {
+      x[i] = __uint_as_float(words[i]);
+    } else {
+      x[2 * i] = half_to_float<T>(static_cast<std::uint16_t>(words[i]));
+      x[2 * i + 1] = half_to_float<T>(static_cast<std::uint16_t>(words[i] >> 16));
+    }
+  }
+}
+
+template <class T>
+__device__ TUCKFOLD_INLINE uint4 vector_of(const float* x) {
+  if constexpr (sizeof(T) == 4) {
+    return make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]),
+                      __float_as_uint(x[3]));
+  } else {
+    return make_uint4(floats_to_halves<T>(x[0], x[1]), floats_to_halves<T>(x[2], x[3]),
+                      floats_to_halves<T>(x[4], x[5]), floats_to_halves<T>(x[6], x[7]));
+  }
+}
+
+}  // namespace tuckfold::cuda
