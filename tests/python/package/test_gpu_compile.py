@@ -1,5 +1,7 @@
 """Networks on a GPU: torch.compile with and without graphs of its own, Codec, autograd, autocast."""
 
+import functools
+
 import gpu
 import torch
 
@@ -19,13 +21,18 @@ def compiled(function, **options):
     return torch.compile(function, fullgraph=True, **options)
 
 
+@functools.cache
 def inductor() -> dict:
-    """Inductor where there is what it needs, else what comes before it."""
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        return {"backend": "aot_eager"}
-    return {} if gpu.ON_GPU else {"backend": "aot_eager"}
+    """Inductor where its kernels compile, which takes a C compiler and Python's headers; else what
+    comes before it."""
+    if gpu.ON_GPU:
+        try:
+            x = torch.zeros(64, device=DEVICE)
+            assert torch.equal(compiled(lambda t: t.relu() + 1)(x), x + 1)
+            return {}
+        except Exception:
+            pass
+    return {"backend": "aot_eager"}
 
 
 @each(*[(spec,) for spec in FIXED])
@@ -38,19 +45,30 @@ def test_pack_and_unpack_compile_in_one_graph(spec: str) -> None:
         assert gpu.same(compiled(through, **options)(x), through(x))
 
 
-@each(*[(spec,) for spec in FIXED])
-def test_graphs_of_torch_compile_replay(spec: str) -> None:
-    if not gpu.ON_GPU or not inductor() == {}:
-        gpu.skip("needs inductor on a GPU")
+def store(spec: str, x: torch.Tensor) -> torch.Tensor:
+    return tft.unpack(tft.pack(x.relu(), spec), spec, x.shape)
 
-    def store(x: torch.Tensor) -> torch.Tensor:
-        return tft.unpack(tft.pack(x.relu(), spec), spec, x.shape)
 
-    run = compiled(store, mode="reduce-overhead")
+def check_replay(spec: str, options: dict) -> None:
+    run = compiled(functools.partial(store, spec), **options)
     for turn in range(5):
         x = gpu.make(spec, "f32", (4, 32, 64)).to(DEVICE) * (turn + 1)
         torch.compiler.cudagraph_mark_step_begin()
-        assert gpu.same(run(x).clone(), store(x))
+        assert gpu.same(run(x).clone(), store(spec, x))
+
+
+@each(*[(spec,) for spec in FIXED])
+def test_compiled_graphs_replay(spec: str) -> None:
+    if not gpu.ON_GPU:
+        gpu.skip("the CPU has no graphs")
+    check_replay(spec, {"backend": "cudagraphs"})
+
+
+@each(*[(spec,) for spec in FIXED])
+def test_inductors_graphs_replay(spec: str) -> None:
+    if inductor():
+        gpu.skip("inductor cannot compile kernels here")
+    check_replay(spec, {"mode": "reduce-overhead"})
 
 
 @each(*[(spec, shape) for spec in CODECS for shape in SHAPES])
