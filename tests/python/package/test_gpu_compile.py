@@ -50,7 +50,7 @@ def store(spec: str, x: torch.Tensor) -> torch.Tensor:
 
 
 def check_replay(spec: str, options: dict) -> None:
-    run = compiled(functools.partial(store, spec), **options)
+    run = compiled(lambda x: store(spec, x), **options)
     for turn in range(5):
         x = gpu.make(spec, "f32", (4, 32, 64)).to(DEVICE) * (turn + 1)
         torch.compiler.cudagraph_mark_step_begin()

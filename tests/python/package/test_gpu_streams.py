@@ -10,6 +10,7 @@ pytestmark = gpu.marks
 each = gpu.each
 FIXED = [spec for spec in gpu.LOSSY + ["raw"] if gpu.runs(spec)]
 SHAPE = (16, 3, 128, 128)
+SLEEP = 100_000_000  # cycles: longer than all calls of a test take to queue
 
 
 def needs_gpu() -> None:
@@ -70,7 +71,9 @@ def test_a_side_stream_is_followed(spec: str) -> None:
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(20_000_000)
+        through(spec, x * 3)  # memory of this stream is at hand afterwards
+        stream.synchronize()
+        torch.cuda._sleep(SLEEP)
         tripled = x * 3
         packed, back = through(spec, tripled)
         busy = not stream.query()
@@ -127,7 +130,7 @@ def test_a_fixed_size_waits_for_nothing() -> None:
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")  # torch's own waits; ours would keep query() true
         try:
-            torch.cuda._sleep(20_000_000)
+            torch.cuda._sleep(SLEEP)
             through(spec, x)
             assert not torch.cuda.current_stream().query(), spec
         finally:
