@@ -174,6 +174,13 @@ def test_numpy_points_to_torch() -> None:
         tuckfold.pack(torch.rand(16, 64, device=DEVICE), "raw")
 
 
+def test_vmap_takes_rows_that_start_anywhere() -> None:
+    x = torch.rand(5, 7, 3, device=DEVICE)  # 84 bytes each
+    packed = torch.vmap(lambda one: tft.pack(one, "raw"))(x)
+    back = torch.vmap(lambda one: tft.unpack(one, "raw", (7, 3)))(packed)
+    assert torch.equal(back, x)
+
+
 def test_half_types_of_autocast() -> None:
     for spec in FIXED:
         for dtype in ("f16", "bf16"):
