@@ -9,4 +9,4 @@ target_link_libraries(tuckfold_c PRIVATE $<BUILD_INTERFACE:tuckfold_objects>
 target_link_options(tuckfold_c PRIVATE LINKER:--version-script=${tuckfold_c_exports})
 set_target_properties(tuckfold_c PROPERTIES LINK_DEPENDS ${tuckfold_c_exports}
                                             LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python
-                                            INSTALL_RPATH $ORIGIN)
+                                            BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN)

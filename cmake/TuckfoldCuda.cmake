@@ -6,8 +6,13 @@ if(CMAKE_CUDA_COMPILER)
   set_target_properties(tuckfold_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static
                                                  CUDA_VISIBILITY_PRESET hidden)
   # No fused multiply-adds but those that are written: packed bytes must be the CPU's.
+  # The host's compiler does not know `#pragma unroll`; defaults of fields are meant.
   target_compile_options(tuckfold_cuda PRIVATE -std=c++20 -fmad=false --expt-relaxed-constexpr -lineinfo
-                                               -Xcompiler=-ffp-contract=off)
+                                               -Xcompiler=-ffp-contract=off,-Wall,-Wextra
+                                               -Xcompiler=-Wno-unknown-pragmas,-Wno-missing-field-initializers)
+  if(TUCKFOLD_WERROR)
+    target_compile_options(tuckfold_cuda PRIVATE --Werror=all-warnings -Xcompiler=-Werror)
+  endif()
   find_package(CUDAToolkit REQUIRED)
   target_link_libraries(tuckfold_cuda PUBLIC CUDA::cudart_static)
 else()

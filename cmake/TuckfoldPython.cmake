@@ -8,9 +8,9 @@ if(TARGET Torch::FromPip)
   add_library(tuckfold_torch MODULE src/torch/ops.cc)
   tuckfold_compile(tuckfold_torch)
   target_compile_definitions(tuckfold_torch PRIVATE TORCH_TARGET_VERSION=0x020a000000000000)
-  target_include_directories(tuckfold_torch PRIVATE include)
+  target_include_directories(tuckfold_torch PRIVATE include src)
   target_include_directories(tuckfold_torch SYSTEM PRIVATE ${torch_include})
-  target_link_libraries(tuckfold_torch PRIVATE tuckfold_c)
+  target_link_libraries(tuckfold_torch PRIVATE tuckfold_c ${CMAKE_DL_LIBS})
   target_link_options(tuckfold_torch PRIVATE LINKER:--no-as-needed,${torch_library},--as-needed
                                              LINKER:--allow-shlib-undefined)
   set_target_properties(tuckfold_torch PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python

@@ -33,6 +33,8 @@ target_link_libraries(tuckfold_emulated_cuda PUBLIC fmt::fmt)
 tuckfold_cuda_tests(tuckfold_emulated_cuda_tests fast tuckfold_emulated_cuda)
 if(CMAKE_CUDA_COMPILER)
   tuckfold_cuda_tests(tuckfold_cuda_tests gpu tuckfold_cuda)
+  # Copied to a machine with a GPU, it finds beside it what that lacks.
+  set_target_properties(tuckfold_cuda_tests PROPERTIES BUILD_RPATH $ORIGIN)
 endif()
 
 function(tuckfold_test name)

@@ -46,6 +46,7 @@ struct CodecInfo {
   std::string_view name;
   std::string_view summary;
   std::span<const ParamInfo> params;
+  bool cuda = false;  // whether this build runs it on CUDA devices, too
 };
 
 // Every codec of this build, in the order of the documentation.

@@ -119,7 +119,14 @@ typedef struct tuckfold_options {
   size_t workspace_bytes;
   tuckfold_executor executor; /* threads of the caller's; NULL: the library's own pool */
   void* executor_data;
+  /* For tensors of TUCKFOLD_CUDA: packed bytes and workspace lie on the current device, too, and
+     the work is left to the stream. What waits for it, and why, is in tuckfold/codec.h. */
+  void* stream;      /* a cudaStream_t; NULL: the default one */
+  uint64_t* outcome; /* where the device can write: after tuckfold_pack the bytes written, after
+                        tuckfold_unpack 0, or TUCKFOLD_REFUSED in place of a status; may be NULL */
 } tuckfold_options;
+
+#define TUCKFOLD_REFUSED UINT64_MAX
 
 /* Writes the packed bytes to the front of out, and how many there are to *written. */
 TUCKFOLD_C_API tuckfold_status tuckfold_pack(const tuckfold_spec* spec, const tuckfold_tensor* in,
@@ -149,6 +156,8 @@ TUCKFOLD_C_API tuckfold_status tuckfold_matmul_form(const tuckfold_spec* spec, i
 
 TUCKFOLD_C_API const char* tuckfold_version(void);    /* "0.1.0" */
 TUCKFOLD_C_API const char* tuckfold_cpu_target(void); /* the SIMD target in use, "avx3" … */
+TUCKFOLD_C_API int32_t tuckfold_has_cuda(void);       /* 1 where this build has CUDA kernels */
+TUCKFOLD_C_API int32_t tuckfold_cuda_devices(void);   /* how many devices they can run on */
 
 #ifdef __cplusplus
 }

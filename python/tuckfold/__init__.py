@@ -15,7 +15,7 @@ has the same as operators of PyTorch. Importing ``tuckfold`` loads neither torch
 
 from tuckfold._codec import Layout, MatmulForm, layout, matmul_form, pack, unpack
 from tuckfold._errors import CorruptDataError
-from tuckfold._library import cpu_target, version
+from tuckfold._library import cpu_target, cuda_devices, has_cuda, version
 from tuckfold._spec import CodecInfo, CodecSpec, ParamInfo, Stage, list_codecs
 
 __all__ = [
@@ -27,6 +27,8 @@ __all__ = [
     "ParamInfo",
     "Stage",
     "cpu_target",
+    "cuda_devices",
+    "has_cuda",
     "layout",
     "list_codecs",
     "matmul_form",

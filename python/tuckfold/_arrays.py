@@ -57,7 +57,8 @@ def array_of(what: str, source: Any) -> np.ndarray:
         device, _ = source.__dlpack_device__()
         if device not in _DLPACK_HOST:
             raise NotImplementedError(
-                f"[{what}] the tensor is not in the memory of the CPU; copy it there first"
+                f"[{what}] the tensor is not in the memory of the CPU; copy it there first, or use "
+                "tuckfold.torch, which takes tensors on a GPU"
             )
         try:
             return np.from_dlpack(source)

@@ -54,6 +54,8 @@ class Options(ctypes.Structure):
         ("workspace_bytes", c_size_t),
         ("executor", c_void_p),
         ("executor_data", c_void_p),
+        ("stream", c_void_p),
+        ("outcome", POINTER(ctypes.c_uint64)),
     ]
 
 
@@ -84,6 +86,8 @@ _FUNCTIONS = {
     ),
     "version": (c_char_p, []),
     "cpu_target": (c_char_p, []),
+    "has_cuda": (c_int32, []),
+    "cuda_devices": (c_int32, []),
 }
 
 
@@ -142,3 +146,13 @@ def cpu_target() -> str:
     ``TUCKFOLD_CPU`` in the environment forces one; packed bytes are equal on all of them.
     """
     return _c["cpu_target"]().decode()
+
+
+def has_cuda() -> bool:
+    """Whether this build has CUDA kernels; ``CodecInfo.cuda`` says for which codecs."""
+    return bool(_c["has_cuda"]())
+
+
+def cuda_devices() -> int:
+    """How many CUDA devices those kernels can run on; 0 where there is no driver."""
+    return _c["cuda_devices"]()

@@ -32,6 +32,7 @@ class CodecInfo:
     name: str
     summary: str
     params: tuple[ParamInfo, ...]
+    cuda: bool = False  #: whether this build runs it on CUDA devices, too
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def list_codecs() -> tuple[CodecInfo, ...]:
         CodecInfo(
             name=codec["name"],
             summary=codec["summary"],
+            cuda=codec["cuda"],
             params=tuple(
                 ParamInfo(**{**param, "words": tuple(param.get("words", ()))})
                 for param in codec["params"]

@@ -31,6 +31,7 @@ static_assert(TUCKFOLD_F32 == int{static_cast<int>(DType::F32)} &&
               TUCKFOLD_I64 == static_cast<int>(DType::I64));
 static_assert(TUCKFOLD_CPU == static_cast<int>(Device::Cpu) &&
               TUCKFOLD_CUDA == static_cast<int>(Device::Cuda));
+static_assert(TUCKFOLD_REFUSED == kRefused);
 
 constexpr const char* kNoMemory = "the system has not enough memory for this";
 
@@ -128,7 +129,9 @@ RunOptions run_options(const tuckfold_options& options) {
   return {.threads = options.threads,
           .seed = options.seed,
           .workspace = {static_cast<std::byte*>(options.workspace),
-                        options.workspace == nullptr ? 0 : options.workspace_bytes}};
+                        options.workspace == nullptr ? 0 : options.workspace_bytes},
+          .stream = options.stream,
+          .outcome = options.outcome};
 }
 
 void copy_matrix(const Matrix& from, float* to) {
@@ -244,3 +247,6 @@ const char* tuckfold_cpu_target(void) {
   }();
   return text.c_str();
 }
+
+int32_t tuckfold_has_cuda(void) { return has_cuda() ? 1 : 0; }
+int32_t tuckfold_cuda_devices(void) { return cuda_devices(); }

@@ -49,8 +49,8 @@ std::string codecs_json() {
   for (const CodecInfo& codec : list_codecs()) {
     std::vector<std::string> params;
     for (const ParamInfo& param : codec.params) params.push_back(param_json(param));
-    codecs.push_back(fmt::format(R"({{"name": {}, "summary": {}, "params": [{}]}})",
-                                 quoted(codec.name), quoted(codec.summary),
+    codecs.push_back(fmt::format(R"({{"name": {}, "summary": {}, "cuda": {}, "params": [{}]}})",
+                                 quoted(codec.name), quoted(codec.summary), codec.cuda,
                                  fmt::join(params, ", ")));
   }
   return fmt::format("[{}]", fmt::join(codecs, ", "));

@@ -31,7 +31,8 @@ std::string range_text(const ParamInfo& param) {
 }
 
 std::string describe(const CodecInfo& codec) {
-  std::string text = fmt::format("{}: {}\n", codec.name, codec.summary);
+  std::string text =
+      fmt::format("{}: {}{}\n", codec.name, codec.summary, codec.cuda ? " [CUDA]" : "");
   if (codec.params.empty()) return text;
   Table table({"<parameter", "<default", "<values", "<meaning"});
   for (const ParamInfo& param : codec.params) {
@@ -62,7 +63,10 @@ Json to_json(const CodecInfo& codec) {
     }
     params.push_back(std::move(json));
   }
-  return {{"name", codec.name}, {"summary", codec.summary}, {"params", std::move(params)}};
+  return {{"name", codec.name},
+          {"summary", codec.summary},
+          {"cuda", codec.cuda},
+          {"params", std::move(params)}};
 }
 
 std::vector<CodecInfo> chosen(const std::string& name) {
@@ -95,7 +99,9 @@ void add_codecs(CLI::App& app) {
       app.add_subcommand("codecs", "List codecs, their parameters, defaults and ranges");
   verb->add_option("NAME", options->name, "Only this codec")->type_name("");
   verb->add_flag("--json", options->json, "Print a JSON array");
-  verb->footer("Example:\n  tuckfold codecs dct_chop");
+  verb->footer(
+      "[CUDA] marks those that this build runs on a GPU, too.\n\nExample:\n  tuckfold codecs "
+      "dct_chop");
   verb->callback([options] { run(*options); });
 }
 

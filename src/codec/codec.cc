@@ -98,8 +98,11 @@ Plan plan(const char* what, const CodecSpec& spec, DType dtype, const Shape& sha
 void check_view(const char* what, const void* data, DType dtype, const Shape& shape,
                 const Shape& strides, Device device) {
   if (device == Device::Cuda && !cuda::built()) {
-    fail(Errc::Unsupported, "[{}] this build has no CUDA codecs; copy the tensor to the CPU first",
-         what);
+    fail(
+        Errc::Unsupported,
+        "[{}] this build has no CUDA codecs; install tuckfold where nvcc is, or copy the tensor to "
+        "the CPU first",
+        what);
   }
   if (strides.rank() != shape.rank()) {
     invalid("[{}] a tensor of rank {} needs as many strides, got {}", what, shape.rank(),

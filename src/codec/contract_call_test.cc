@@ -160,7 +160,9 @@ TEST_P(CodecCall, ViewsThatCannotBeWalkedAreRefused) {
     EXPECT_EQ(errors({nullptr, DType::F32, shape}), kBoth(Errc::InvalidArgument));
     EXPECT_EQ(errors({data + 1, DType::F32, shape}), kBoth(Errc::InvalidArgument));
     EXPECT_EQ(errors({data, DType::F32, shape, Shape{1}}), kBoth(Errc::InvalidArgument));
-    EXPECT_EQ(errors({data, DType::F32, shape, Device::Cuda}), kBoth(Errc::Unsupported));
+    if (cuda_devices() == 0) {  // with one, kernels would look for the host's memory on it
+      EXPECT_EQ(errors({data, DType::F32, shape, Device::Cuda}), kBoth(Errc::Unsupported));
+    }
     EXPECT_EQ(errors({data, DType::F32, shape}, {.threads = -1}), kBoth(Errc::InvalidArgument));
     // An output may not repeat elements, an input may.
     EXPECT_EQ(errors({data, DType::F32, shape, Shape{0, 1}}).second, Errc::InvalidArgument);

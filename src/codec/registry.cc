@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/cuda/runtime.h"
 #include "base/fail.h"
 
 namespace tuckfold {
@@ -17,7 +18,10 @@ const auto& rows() {
 const auto& infos() {
   static const auto kInfos = [] {
     std::array<CodecInfo, std::tuple_size_v<std::remove_cvref_t<decltype(rows())>>> list;
-    for (std::size_t i = 0; i < list.size(); ++i) list[i] = rows()[i].info;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      list[i] = rows()[i].info;
+      list[i].cuda = cuda::built() && rows()[i].pack_cuda != nullptr;
+    }
     return list;
   }();
   return kInfos;

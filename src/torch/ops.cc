@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -21,12 +22,14 @@
 #include <unordered_map>
 #include <utility>
 
+#include "torch/place.h"
 #include "tuckfold/tuckfold.h"
 
 namespace {
 
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
+using tuckfold::torch_ops::Place;
 
 // ---- errors, dtypes, specs ----------------------------------------------------------------------
 
@@ -95,27 +98,13 @@ const tuckfold_spec* spec_of(std::string_view text) {
 // ---- tensors ------------------------------------------------------------------------------------
 
 // A view of a tensor with strides of its own; the tensor must outlive it.
-tuckfold_tensor view_of(const char* what, const Tensor& tensor, void* data) {
+tuckfold_tensor view_of(const char* what, const Place& place, const Tensor& tensor, void* data) {
   return {.data = data,
           .dtype = dtype_of(what, tensor.scalar_type()),
           .rank = static_cast<std::int32_t>(tensor.dim()),
           .shape = tensor.sizes().data(),
           .strides = tensor.strides().data(),
-          .device = TUCKFOLD_CPU};
-}
-
-Tensor empty(std::span<const std::int64_t> shape, ScalarType dtype) {
-  std::int64_t strides[TUCKFOLD_MAX_RANK], step = 1;
-  for (std::size_t axis = shape.size(); axis-- > 0;
-       step *= std::max<std::int64_t>(shape[axis], 1)) {
-    strides[axis] = step;
-  }
-  AtenTensorHandle handle = nullptr;
-  const auto type = static_cast<std::int32_t>(torch::stable::detail::from(dtype));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(shape.size()),
-                                                  shape.data(), strides, type,
-                                                  aoti_torch_device_type_cpu(), 0, &handle));
-  return Tensor(handle);
+          .device = place.device()};
 }
 
 tuckfold_layout layout_of(const tuckfold_spec* spec, const tuckfold_tensor& view) {
@@ -128,39 +117,75 @@ tuckfold_layout layout_of(const tuckfold_spec* spec, const tuckfold_tensor& view
 std::atomic<bool> g_forked{false};
 [[maybe_unused]] const int kAtFork = pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
 
-// Loops run on torch's threads, as many as torch.set_num_threads says; in a forked child, a worker
-// of a data loader say, on as many of the library's own, which survive.
-tuckfold_options options_of(std::int64_t seed) {
-  tuckfold_options options{.struct_bytes = sizeof options,
-                           .seed = static_cast<std::uint64_t>(seed)};
+// How a call runs, and the scratch memory that it has from torch.
+struct Run {
+  tuckfold_options options{.struct_bytes = sizeof options};
+  std::optional<Tensor> workspace;
+};
+
+// On the CPU loops run on torch's threads, as many as torch.set_num_threads says; in a forked
+// child, a worker of a data loader say, on as many of the library's own, which survive.
+void run_on_threads(tuckfold_options& options) {
   options.threads = static_cast<std::int32_t>(torch::stable::get_num_threads());
-  if (g_forked) return options;
+  if (g_forked) return;
   options.executor = [](void*, std::int64_t parts, std::int32_t, tuckfold_range_body body,
                         void* context) {
     torch::stable::parallel_for(
         0, parts, 1, [&](std::int64_t begin, std::int64_t end) { body(context, begin, end); });
   };
-  return options;
 }
 
-std::size_t pack_into(const tuckfold_spec* spec, const tuckfold_tensor& in, const Tensor& out,
-                      std::size_t room, std::int64_t seed) {
+// On a GPU kernels follow what is in the current stream. Scratch memory of torch's allocator may be
+// given back right after the call, since torch hands it out again in the order of the stream.
+Run run_of(const Place& place, const tuckfold_layout* fit, std::int64_t seed) {
+  Run run;
+  run.options.seed = static_cast<std::uint64_t>(seed);
+  if (!place.cuda()) {
+    run_on_threads(run.options);
+    return run;
+  }
+  run.options.stream = place.stream();
+  if (fit->workspace_bytes > 0) {
+    run.workspace = place.bytes(fit->workspace_bytes);
+    run.options.workspace = run.workspace->mutable_data_ptr();
+    run.options.workspace_bytes = fit->workspace_bytes;
+  }
+  return run;
+}
+
+std::size_t pack_into(const Place& place, const tuckfold_spec* spec, const tuckfold_layout& fit,
+                      const tuckfold_tensor& in, const Tensor& out, std::int64_t seed) {
   std::size_t written = 0;
-  const tuckfold_options options = options_of(seed);
-  check(tuckfold_pack(spec, &in, out.mutable_data_ptr(), room, &options, &written));
+  const Run run = run_of(place, &fit, seed);
+  check(tuckfold_pack(spec, &in, out.mutable_data_ptr(), fit.max_bytes, &run.options, &written));
   return written;
 }
 
-void unpack_from(const char* what, const Tensor& packed, const tuckfold_spec* spec,
-                 const Tensor& out) {
-  if (!packed.is_contiguous()) {
-    throw std::invalid_argument(std::string("[") + what +
-                                "] packed bytes must lie side by side; call contiguous() first");
+// Kernels read packed bytes 16 at a time; torch's own memory starts so, a slice of it may not.
+bool aligned(const Tensor& packed) {
+  return reinterpret_cast<std::uintptr_t>(packed.const_data_ptr()) % 16 == 0;
+}
+
+void unpack_from(const char* what, const Place& place, const Tensor& packed,
+                 const tuckfold_spec* spec, const Tensor& out) {
+  const auto refuse = [&](const char* text) {
+    throw std::invalid_argument(std::string("[") + what + "] " + text);
+  };
+  if (!place.holds(packed) || !place.holds(out)) {
+    refuse("packed bytes and tensor must be on one device; move one of them");
   }
-  const tuckfold_options options = options_of(0);
-  const tuckfold_tensor view = view_of(what, out, out.mutable_data_ptr());
+  if (!packed.is_contiguous()) {
+    refuse("packed bytes must lie side by side; call contiguous() first");
+  }
+  if (place.cuda() && !aligned(packed)) {
+    refuse("packed bytes on a GPU must start at a multiple of 16 bytes; clone() the slice first");
+  }
+  const tuckfold_tensor view = view_of(what, place, out, out.mutable_data_ptr());
+  tuckfold_layout fit;
+  if (place.cuda()) fit = layout_of(spec, view);
+  const Run run = run_of(place, &fit, 0);
   const auto bytes = static_cast<std::size_t>(packed.numel()) * packed.element_size();
-  check(tuckfold_unpack(spec, packed.const_data_ptr(), bytes, &view, &options));
+  check(tuckfold_unpack(spec, packed.const_data_ptr(), bytes, &view, &run.options));
 }
 
 void check_bytes(const Tensor& packed) {
@@ -232,14 +257,14 @@ struct Axes {
 
 Tensor pack(const Tensor& x, std::string_view text, std::int64_t seed) {
   const tuckfold_spec* spec = spec_of(text);
-  const tuckfold_tensor in = view_of("pack", x, const_cast<void*>(x.const_data_ptr()));
+  const Place place(x);
+  const tuckfold_tensor in = view_of("pack", place, x, const_cast<void*>(x.const_data_ptr()));
   const tuckfold_layout fit = layout_of(spec, in);
-  const auto room = static_cast<std::int64_t>(fit.max_bytes);
-  Tensor out = empty({&room, 1}, ScalarType::Byte);
-  const auto written = static_cast<std::int64_t>(pack_into(spec, in, out, fit.max_bytes, seed));
-  if (written == room) return out;
+  Tensor out = place.bytes(fit.max_bytes);
+  const std::size_t written = pack_into(place, spec, fit, in, out, seed);
+  if (written == fit.max_bytes) return out;
   // A view of a few bytes would keep all the room for the worst case.
-  return torch::stable::clone(torch::stable::narrow(out, 0, 0, written));
+  return torch::stable::clone(torch::stable::narrow(out, 0, 0, static_cast<std::int64_t>(written)));
 }
 
 // Refuses a shape that the packed bytes cannot be of before memory is taken for it.
@@ -259,27 +284,29 @@ Tensor unpack(const Tensor& packed, std::string_view text, const Axes& shape, Sc
   check_bytes(packed);
   const tuckfold_spec* spec = spec_of(text);
   if (!shape.small()) check_size(spec, packed, shape, dtype_of("unpack", dtype));
-  Tensor out = empty(shape.all(), dtype);
-  unpack_from("unpack", packed, spec, out);
+  const Place place(packed);
+  Tensor out = place.empty(shape.all(), dtype);
+  unpack_from("unpack", place, packed, spec, out);
   return out;
 }
 
 void unpack_into(const Tensor& packed, std::string_view text, const Tensor& out) {
   check_bytes(packed);
-  unpack_from("unpack", packed, spec_of(text), out);
+  unpack_from("unpack", Place(out), packed, spec_of(text), out);
 }
 
 // The packed bytes as the tensor that Layout describes: for dct_chop, the coefficients.
 Tensor compress(const Tensor& x, std::string_view text) {
   const tuckfold_spec* spec = spec_of(text);
-  const tuckfold_tensor in = view_of("compress", x, const_cast<void*>(x.const_data_ptr()));
+  const Place place(x);
+  const tuckfold_tensor in = view_of("compress", place, x, const_cast<void*>(x.const_data_ptr()));
   const tuckfold_layout fit = layout_of(spec, in);
   if (fit.fixed == 0) {
     throw std::invalid_argument("[compress] needs a codec of a fixed size; use pack, got " +
                                 std::string(text));
   }
-  Tensor out = empty({fit.shape, static_cast<std::size_t>(fit.rank)}, torch_dtype(fit.dtype));
-  pack_into(spec, in, out, fit.max_bytes, 0);
+  Tensor out = place.empty({fit.shape, static_cast<std::size_t>(fit.rank)}, torch_dtype(fit.dtype));
+  pack_into(place, spec, fit, in, out, 0);
   return out;
 }
 
@@ -293,8 +320,11 @@ Tensor decompress(const Tensor& coefs, std::string_view text, const Axes& shape,
   if (dtype_of("decompress", coefs.scalar_type()) != fit.dtype) {
     throw std::invalid_argument("[decompress] the tensor is not of the dtype that compress gives");
   }
-  Tensor out = empty(shape.all(), dtype);
-  unpack_from("decompress", coefs, spec, out);
+  const Place place(coefs);
+  Tensor out = place.empty(shape.all(), dtype);
+  // Gradients arrive as slices of anything.
+  const bool usable = !place.cuda() || aligned(coefs);
+  unpack_from("decompress", place, usable ? coefs : torch::stable::clone(coefs), spec, out);
   return out;
 }
 
@@ -347,10 +377,15 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
   library.def("decompress(Tensor coefs, str spec, int[] shape, ScalarType dtype) -> Tensor");
 }
 
-STABLE_TORCH_LIBRARY_IMPL(tuckfold, CPU, library) {
-  library.impl("pack", boxed_pack);
-  library.impl("unpack", boxed_unpack);
-  library.impl("unpack_into", boxed_unpack_into);
-  library.impl("compress", boxed_compress);
-  library.impl("decompress", boxed_decompress);
-}
+// The same for both: an operator asks its tensors where they are.
+#define TUCKFOLD_REGISTER(device)                        \
+  STABLE_TORCH_LIBRARY_IMPL(tuckfold, device, library) { \
+    library.impl("pack", boxed_pack);                    \
+    library.impl("unpack", boxed_unpack);                \
+    library.impl("unpack_into", boxed_unpack_into);      \
+    library.impl("compress", boxed_compress);            \
+    library.impl("decompress", boxed_decompress);        \
+  }
+TUCKFOLD_REGISTER(CPU)
+TUCKFOLD_REGISTER(CUDA)
+#undef TUCKFOLD_REGISTER

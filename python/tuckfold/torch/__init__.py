@@ -11,7 +11,8 @@ True
 
 The operators are ``torch.ops.tuckfold.pack``, ``unpack``, ``unpack_into``, ``compress`` and
 ``decompress``: C++ on torch's stable ABI, with fake kernels for ``torch.compile``. They walk strides
-in place, release the GIL, and run on torch's threads (``torch.set_num_threads``).
+in place, release the GIL, and run on torch's threads (``torch.set_num_threads``), or on a GPU in its
+current stream, where ``CodecInfo.cuda`` says so.
 """
 
 from tuckfold.torch._functions import layout, pack, unpack

@@ -31,17 +31,20 @@ def pack(x: Tensor, spec: str | CodecSpec, *, seed: int = 0) -> Tensor:
     The bytes are those of :func:`tuckfold.pack`, and follow from spec, values and seed alone. Where
     the codec's size is fixed, so is the shape of the result, and ``torch.compile`` knows it.
 
+    On a GPU kernels follow what is in torch's current stream, and the memory is torch's. Only codecs
+    whose size varies, and exact ones, which may refuse values, wait for them.
+
     Args:
-        x: a tensor on the CPU, of any strides; channels_last is walked as it lies.
+        x: a tensor on the CPU or a CUDA device, of any strides; channels_last is walked as it lies.
         spec: the codec, or its text.
         seed: for stochastic rounding; give each tensor its own.
 
     Returns:
-        A uint8 tensor of one axis. Gradients end here.
+        A uint8 tensor of one axis, on the same device. Gradients end here.
 
     Raises:
         ValueError: the tensor does not fit the codec.
-        NotImplementedError: it is not on the CPU.
+        NotImplementedError: the codec does not run on its device, or the build has no CUDA.
 
     >>> tuckfold.torch.pack(torch.zeros(8, 32, 32), "dct_chop(keep=2)").shape
     torch.Size([2048])
@@ -62,14 +65,14 @@ def unpack(
     """Unfolds what pack made: ``torch.ops.tuckfold.unpack``.
 
     Args:
-        packed: the bytes.
+        packed: the bytes; on a CUDA device from a multiple of 16 bytes on, so clone() a slice.
         spec: the codec that packed them.
         shape: of the tensor that was packed; not needed with out.
         dtype: of the tensor that was packed.
         out: a tensor to fill, of any strides, instead of a new one.
 
     Returns:
-        The tensor, or out.
+        The tensor, on the device of the bytes, or out.
 
     Raises:
         tuckfold.CorruptDataError: the bytes are not of that codec, shape and dtype.

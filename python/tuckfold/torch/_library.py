@@ -195,4 +195,6 @@ def _(info, in_dims: tuple, x: Tensor, spec: str, seed: int = 0) -> tuple[Tensor
 @torch.library.register_vmap("tuckfold::unpack")
 def _(info, in_dims: tuple, packed: Tensor, spec: str, shape, dtype) -> tuple[Tensor, int]:
     each = packed.movedim(in_dims[0], 0).contiguous()
+    if packed.is_cuda:  # where packed bytes start at multiples of 16, unlike rows
+        each = [one.clone() for one in each]
     return torch.stack([torch.ops.tuckfold.unpack(one, spec, shape, dtype) for one in each]), 0

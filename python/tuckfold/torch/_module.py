@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from tuckfold._spec import CodecSpec, spec_of
+from tuckfold._spec import CodecSpec, list_codecs, spec_of
 from tuckfold.torch import _library as ops
 from tuckfold.torch import _linear
 
@@ -21,9 +21,9 @@ class Codec(torch.nn.Module):
     the other's: a network can be trained through decompression. Rounding of coefficients to ``coef``
     counts as the identity.
 
-    On the CPU the library's kernels run, in f32, with the bytes of ``pack``. Elsewhere, for f64, and
-    under transforms of ``torch.func``, the same products are torch's own; a tensor of f64 has
-    coefficients of f64.
+    On the CPU and on CUDA devices the library's kernels run, in f32, with the bytes of ``pack``.
+    Elsewhere, for f64, and under transforms of ``torch.func``, the same products are torch's own; a
+    tensor of f64 has coefficients of f64.
 
     Args:
         spec: one ``dct_chop``, square or triangle.
@@ -47,6 +47,7 @@ class Codec(torch.nn.Module):
         super().__init__()
         self._params = _linear.dct_chop_params("Codec", str(spec_of(spec)))
         self._text = str(spec_of(spec))
+        self._on_cuda = any(codec.name == "dct_chop" and codec.cuda for codec in list_codecs())
         forward, back = _linear.matrices(self._text)
         self.register_buffer("_forward", forward, persistent=False)
         self.register_buffer("_back", back, persistent=False)
@@ -103,7 +104,9 @@ class Codec(torch.nn.Module):
         # torch.func.grad and its kin do not know operators with a registered backward.
         if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
             return False
-        return tensor.device.type == "cpu" and tensor.dtype != torch.float64
+        device = tensor.device.type
+        there = device == "cpu" or (device == "cuda" and self._on_cuda)
+        return there and tensor.dtype != torch.float64
 
     def _arithmetic(self, values: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
         """Both in f32, or in f64 for values of f64."""

@@ -1,6 +1,7 @@
 "$TUCKFOLD" codecs --json | python3 -c '
 import json, sys
 for codec in json.load(sys.stdin):
+    assert codec["cuda"] in (True, False)
     print(codec["name"], *(p["name"] + "=" + str(p["default"]) for p in codec["params"]))
     for p in codec["params"]:
         assert p["summary"]

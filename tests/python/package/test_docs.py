@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", ROOT / "docs/python.md", *sorted((ROOT / "docs/tasks").glob("*.md"))]
+ON_A_GPU = "# on a GPU\n"  # the first line of a snippet that needs one
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -25,18 +26,38 @@ def snippets(page: Path) -> list[tuple[str, str | None]]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_snippets_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
-    monkeypatch.chdir(tmp_path)
+def needs_gpu(page: Path) -> bool:
+    return any(code.startswith(ON_A_GPU) for code, _ in snippets(page))
+
+
+def run_snippets(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, gpu: bool) -> None:
+    """In order, with the names that those before it have left."""
+    monkeypatch.chdir(folder)
     names: dict = {"__name__": "__main__"}
     monkeypatch.setitem(sys.modules, "__main__", sys.modules[__name__])
     for code, expected in snippets(page):
+        if code.startswith(ON_A_GPU) and not gpu:
+            continue
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             exec(compile(code, str(page), "exec"), names)
         if expected is not None:
             assert said.getvalue() == expected
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_snippets_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    run_snippets(page, tmp_path, monkeypatch, gpu=False)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("page", [p for p in PAGES if needs_gpu(p)], ids=lambda page: page.name)
+def test_snippets_on_a_gpu_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU that torch can use")
+    run_snippets(page, tmp_path, monkeypatch, gpu=True)
 
 
 def test_pages_without_python_are_known() -> None:

@@ -89,6 +89,7 @@ def test_a_clean_environment_with_numpy_alone(wheel: Path, tmp_path: Path) -> No
     needed = run("ldd", package / "libtuckfold_c.so")
     for name in ("libhwy", "libfmt", "libzstd"):
         assert re.search(rf"{name}\.so\.\d+ => {re.escape(str(package))}/", needed), needed
+    assert "cudart" not in needed  # users need the driver alone
 
     program = "import tuckfold.torch"
     done = subprocess.run([python, "-c", program], capture_output=True, text=True, env=CLEAN)

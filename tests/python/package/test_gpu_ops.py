@@ -1,0 +1,190 @@
+"""The operators on a GPU: the CPU's bytes and values for every codec that runs there, errors."""
+
+import gpu
+import torch
+
+import tuckfold
+import tuckfold.torch as tft
+from tuckfold.torch._library import DTYPES
+
+pytestmark = gpu.marks
+DEVICE, each, raises = gpu.DEVICE, gpu.each, gpu.raises
+ALL = gpu.cases(gpu.LOSSY + gpu.EXACT + gpu.VARYING)
+SPECS = list(dict.fromkeys(spec for spec, _ in ALL))
+FIXED = [spec for spec in SPECS if spec not in gpu.VARYING]
+# Past what one block of threads does, with tails, and with a start that is not aligned.
+SHAPES = [(8, 3, 224, 224), (3, 37, 129), (257, 1031), (1, 8, 8), (5, 1000, 17)]
+
+
+def test_every_codec_that_runs_there_is_tried() -> None:
+    tried = {stage.name for spec in SPECS for stage in tuckfold.CodecSpec(spec).stages}
+    if gpu.ON_GPU:
+        assert tried == {codec.name for codec in tuckfold.list_codecs() if codec.cuda}
+    assert "raw" in tried
+
+
+@each(*ALL)
+def test_bytes_and_values_are_the_cpus(spec: str, dtype: str) -> None:
+    x = gpu.make(spec, dtype)
+    gpu.check_against_cpu(spec, x, x.to(DEVICE))
+
+
+@each(*[(spec, shape) for spec in SPECS for shape in SHAPES])
+def test_large_and_odd_shapes_too(spec: str, shape: tuple) -> None:
+    dtypes = gpu.WIDE if not spec.startswith("bits") else ("u8", "i32", "i64")
+    for dtype in dtypes:
+        if gpu.fits(spec, dtype, shape):
+            x = gpu.make(spec, dtype, shape)
+            gpu.check_against_cpu(spec, x, x.to(DEVICE))
+
+
+@each(*[(spec,) for spec in gpu.LOSSY if spec in SPECS])
+def test_nan_and_infinities_too(spec: str) -> None:
+    for dtype in gpu.WIDE:
+        x = gpu.make(spec, dtype, (4, 64, 64))
+        x[0, 3, 5], x[1, 9, 40], x[2, 63, 63] = float("nan"), float("inf"), -float("inf")
+        x[3] *= 1e-40 if dtype == "f32" else 1e-7
+        gpu.check_against_cpu(spec, x, x.to(DEVICE))
+
+
+@each(*[(spec,) for spec in FIXED if not spec.startswith("bits")])
+def test_strides_are_walked_in_place(spec: str) -> None:
+    base = gpu.make(spec, "f32", (4, 16, 24, 40))
+    orders = [
+        lambda t: t.contiguous(memory_format=torch.channels_last),
+        lambda t: t.transpose(1, 3),
+        lambda t: t[:, ::2, :, 8:],
+        lambda t: t[..., 1:-1],
+        lambda t: t[:1].expand(3, -1, -1, -1),
+        lambda t: t.permute(3, 0, 2, 1),
+    ]
+    for order in orders:
+        view = order(base)
+        there = order(base.to(DEVICE))
+        assert there.stride() == view.stride()
+        gpu.check_against_cpu(spec, view, there)
+        if 0 in view.stride():
+            continue
+        out = order(torch.full_like(base, 7.0).to(DEVICE))
+        packed = tft.pack(there, spec)
+        assert tft.unpack(packed, spec, out=out) is out
+        assert gpu.same(out.contiguous(), tft.unpack(packed, spec, view.shape)), spec
+
+
+@each(*[(spec,) for spec in SPECS])
+def test_channels_last_comes_back_as_channels_last(spec: str) -> None:
+    dtype = "u8" if spec.startswith("bits") else "f32"
+    x = gpu.make(spec, dtype, (4, 8, 32, 32)).to(DEVICE)
+    x = x.contiguous(memory_format=torch.channels_last)
+    packed = tft.pack(x, spec)
+    out = tft.unpack(packed, spec, out=torch.empty_like(x))
+    assert out.stride() == x.stride()
+    assert gpu.same(out, tft.unpack(packed.cpu(), spec, x.shape, x.dtype))
+
+
+def test_zero_sizes() -> None:
+    for shape in ((3, 0, 8), (0,)):
+        x = torch.empty(shape, device=DEVICE)
+        packed = tft.pack(x, "raw")
+        assert packed.numel() == 0
+        assert tft.unpack(packed, "raw", shape).shape == x.shape
+
+
+def test_seeds_change_the_bytes_as_on_the_cpu() -> None:
+    spec = "block_quant(bits=2, round=stochastic)"
+    if not gpu.runs(spec):
+        gpu.skip("block_quant does not run there")
+    x = gpu.make(spec, "f32", (64, 256))
+    for seed in (0, 1, -1, 2**63):
+        assert gpu.same(tft.pack(x.to(DEVICE), spec, seed=seed), tft.pack(x, spec, seed=seed))
+
+
+@each(*gpu.cases(gpu.LOSSY + gpu.EXACT + gpu.VARYING, ("f32", "bf16", "i64", "u8")))
+def test_opcheck(spec: str, dtype: str) -> None:
+    x = gpu.make(spec, dtype).to(DEVICE)
+    torch.library.opcheck(torch.ops.tuckfold.pack.default, (x, spec, 3))
+    packed = torch.ops.tuckfold.pack(x, spec, 3)
+    unpack = (packed, spec, list(x.shape), x.dtype)
+    torch.library.opcheck(torch.ops.tuckfold.unpack.default, unpack)
+    into = (packed, spec, torch.empty_like(x))
+    torch.library.opcheck(torch.ops.tuckfold.unpack_into.default, into)
+
+
+def test_values_that_do_not_fit_are_refused() -> None:
+    for spec in ("bits(width=4)", "mask"):
+        if gpu.runs(spec):
+            with raises(ValueError, spec.split("(")[0]):
+                tft.pack(torch.arange(100, device=DEVICE), spec)
+    assert tft.pack(torch.ones(64, device=DEVICE), "raw").numel() == 256  # the device lives on
+
+
+# ---- mistakes
+
+
+def test_codecs_without_kernels_say_so() -> None:
+    if not gpu.ON_GPU:
+        gpu.skip("on the CPU all run")
+    x = torch.rand(16, 64, device=DEVICE)
+    for codec in tuckfold.list_codecs():
+        if not codec.cuda and codec.name in ("zstd", "zfp"):
+            spec = {"zfp": "zfp(rate=8)"}.get(codec.name, codec.name)
+            with raises(NotImplementedError, "runs on the CPU alone"):
+                tft.pack(x, spec)
+
+
+def test_packed_bytes_and_tensor_are_on_one_device() -> None:
+    if not gpu.ON_GPU:
+        gpu.skip("there is but one")
+    x = torch.rand(16, 64)
+    with raises(ValueError, "one device"):
+        tft.unpack(tft.pack(x, "raw"), "raw", out=x.to(DEVICE))
+    with raises(ValueError, "one device"):
+        tft.unpack(tft.pack(x.to(DEVICE), "raw"), "raw", out=x)
+
+
+def test_a_slice_of_packed_bytes_is_to_be_cloned() -> None:
+    if not gpu.ON_GPU:
+        gpu.skip("the CPU takes any address")
+    x = torch.rand(16, 64, device=DEVICE)
+    padded = torch.cat([torch.zeros(1, dtype=torch.uint8, device=DEVICE), tft.pack(x, "raw")])
+    with raises(ValueError, "16 bytes", "clone()"):
+        tft.unpack(padded[1:], "raw", x.shape)
+    assert torch.equal(tft.unpack(padded[1:].clone(), "raw", x.shape), x)
+
+
+def test_mistakes_are_exceptions_of_their_class() -> None:
+    x = torch.rand(16, 64, device=DEVICE)
+    packed = tft.pack(x, "raw")
+    with raises(tuckfold.CorruptDataError, "got 4095"):
+        tft.unpack(packed[:-1], "raw", x.shape)
+    with raises(ValueError, "contiguous()"):
+        tft.unpack(packed[::2], "raw", (16, 32))
+    with raises(ValueError, "uint8"):
+        tft.unpack(x, "raw", x.shape)
+    with raises(ValueError, "view(torch.uint8)"):
+        tft.pack(x > 0.5, "raw")
+    with raises(ValueError, "repeat"):
+        tft.unpack(packed, "raw", out=torch.zeros(1, 64, device=DEVICE).expand(16, -1))
+
+
+def test_numpy_points_to_torch() -> None:
+    if not gpu.ON_GPU:
+        gpu.skip("numpy sees the CPU's memory")
+    with raises(NotImplementedError, "tuckfold.torch"):
+        tuckfold.pack(torch.rand(16, 64, device=DEVICE), "raw")
+
+
+def test_vmap_takes_rows_that_start_anywhere() -> None:
+    x = torch.rand(5, 7, 3, device=DEVICE)  # 84 bytes each
+    packed = torch.vmap(lambda one: tft.pack(one, "raw"))(x)
+    back = torch.vmap(lambda one: tft.unpack(one, "raw", (7, 3)))(packed)
+    assert torch.equal(back, x)
+
+
+def test_half_types_of_autocast() -> None:
+    for spec in FIXED:
+        for dtype in ("f16", "bf16"):
+            if gpu.fits(spec, dtype, (8, 32, 32)) and not spec.startswith("bits"):
+                x = gpu.make(spec, dtype, (8, 32, 32)).to(DEVICE)
+                assert x.dtype == DTYPES[dtype]
+                assert tft.unpack(tft.pack(x, spec), spec, x.shape, x.dtype).dtype == x.dtype
