@@ -15,7 +15,6 @@ libraries to compare with, see gpu_peers.py.
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import shlex
 import subprocess
@@ -45,7 +44,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./dev bench gpu", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--out", type=Path, help="the JSON; else bench/results/gpu.json of a full run")
+    parser.add_argument(
+        "--out", type=Path, help="the JSON; else bench/results/gpu.json of a full run"
+    )
     parser.add_argument("--only", default="", help="groups, with commas between")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
@@ -85,13 +86,14 @@ def main() -> int:
     options = arguments()
     try:
         import torch
+
+        import tuckfold
         from bench_record import ROOT, Record, figure_table
         from gpu_bench import Bench
         from gpu_clock import Clock
         from gpu_data import Data
         from gpu_groups import GROUPS
-
-        import tuckfold
+        from gpu_peers import library
     except ImportError as error:
         print(f"gpu: {error}; PYTHONPATH must name the package's folder", file=sys.stderr)
         return 1
@@ -110,7 +112,7 @@ def main() -> int:
         record.start |= {"commit": options.commit}
     variables = ("TUCKFOLD_CUSZP", "TUCKFOLD_ZFP_CUDA", "TUCKFOLD_NVCOMP")
     record.extra = about_gpu(clock) | {"dry_run": options.dry_run}
-    record.extra["peers"] = [name for name in variables if os.environ.get(name)]
+    record.extra["peers"] = [name for name in variables if library(name)]
     record.extra["copy_gbps"] = clock.measure_roofline() / 1e9
     print(f"copy of 4 GB: {record.extra['copy_gbps']:.0f} GB/s, counting both ways", flush=True)
     bench = Bench(
@@ -136,9 +138,11 @@ def main() -> int:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(record.text(tuckfold.version()))
             print(out)
+    if options.dry_run:
+        print(f"a dry run of {len(record.rows)} rows and {len(record.figures)} figures: no numbers")
     below = [figure for figure in record.figures if figure.verdict == "BELOW"]
     judged = [figure for figure in record.figures if figure.floor is not None]
-    print(f"{len(judged) - len(below)} of {len(judged)} figures reach their floor; below are")
+    print(f"{len(judged) - len(below)} of {len(judged)} figures reach their floor")
     for name in dict.fromkeys(figure.name for figure in below):
         print(figure_table([figure for figure in below if figure.name == name]))
     for text in bench.failures:

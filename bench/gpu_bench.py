@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
+
 from bench_record import Figure, Record
 from gpu_clock import Clock, buffers_for
 from gpu_codec import Codec, WrongError, check
@@ -61,9 +62,27 @@ class Bench:
         if time.monotonic() > self.deadline:
             return self._failed(row, "no time left")
         try:
-            return self._both_ways(row, spec, self.actual(shape, source), source, dtype, bound, loss)
-        except (NotImplementedError, WrongError, torch.cuda.OutOfMemoryError) as error:
+            return self._both_ways(
+                row, spec, self.actual(shape, source), source, dtype, bound, loss
+            )
+        except (RuntimeError, ValueError, WrongError) as error:
             return self._failed(row, f"{type(error).__name__}: {error}")
+
+    def attempt(self, peer: Callable[..., list[dict]], *arguments: object) -> list[dict]:
+        """Rows of others; where one does not work here that is said, and no reason to stop."""
+        if time.monotonic() > self.deadline:
+            return []
+        try:
+            return peer(self, *arguments)
+        except Exception as error:
+            text = f"{peer.__name__}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            self._note(text)
+            return []
+
+    def _note(self, text: str) -> None:
+        self.failures.append(text)
+        self.say(f"FAILED {text}")
+        self.clock.wait()  # raises where the device is lost: nothing after it could be measured
 
     def actual(self, shape: Shape, source: torch.Tensor) -> Shape:
         """Without a GPU there is little data; a shorter tensor stands for a long one."""
@@ -117,8 +136,7 @@ class Bench:
         rows = {way: row | {"way": way, "error": why} for way in ("pack", "unpack")}
         self.record.rows += rows.values()
         text = f"{row['codec']} {row['dtype']} {row['shape']} {row['data']}: {why}"
-        self.failures.append(text)
-        self.say(f"FAILED {text}")
+        self._note(text)
         return rows
 
     def peer(self, ours: dict, against: str, seconds: float, **more: object) -> dict:
@@ -150,6 +168,7 @@ class Bench:
             more |= {f"least_{k}": least[k] for k in places if k in least}
         whole = least is not None and len(good) == len(rows)
         value = least[key] if whole else math.nan
+        floor = None if self.clock.dry else floor
         self.record.figures.append(Figure({"kernel": kernel, **of}, name, value, floor, more))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+
 from gpu_bench import LARGE, MIDDLE, Bench, Shape, picked
 from gpu_codec import quality
 from gpu_peers import Bitcomp, CuSZp, Matmuls, Zfp, group_quantizer, library
@@ -47,7 +48,9 @@ def dct_chop(bench: Bench) -> None:
                 ours = bench.both_ways("dct_chop", spec, shape, source, **of)
                 rows += ours.values()
                 if bench.peers and kind == "square" and shape[-1] in (64, 256, 512):
-                    rows += beside_matmuls(bench, ours, shape, source, keep, ("fp32", "tf32"))
+                    rows += bench.attempt(
+                        beside_matmuls, ours, shape, source, keep, ("fp32", "tf32")
+                    )
     floors = {("pack", LARGE): 0.97, ("pack", MIDDLE): 0.90}
     floors |= {("unpack", LARGE): 0.95, ("unpack", MIDDLE): 0.88}
     for (way, size), floor in floors.items():
@@ -118,7 +121,7 @@ def bf16(bench: Bench) -> None:
             ours = bench.both_ways("dct_chop bf16", spec, shape, source, **of)
             rows += ours.values()
             if bench.peers:
-                rows += beside_matmuls(bench, ours, shape, source, keep, ("bf16",))
+                rows += bench.attempt(beside_matmuls, ours, shape, source, keep, ("bf16",))
     for way in ("pack", "unpack"):
         some = [row for row in rows if row["way"] == way]
         for size, floor in ((LARGE, 0.93), (MIDDLE, None)):
@@ -161,7 +164,7 @@ def small(bench: Bench) -> None:
             ours = bench.both_ways("small", spec, SMALLEST, source, **of)
             rows += ours.values()
             if bench.peers and kind == "square" and not bench.quick:
-                beside_matmuls(bench, ours, SMALLEST, source, keep, ("fp32", "tf32"))
+                bench.attempt(beside_matmuls, ours, SMALLEST, source, keep, ("fp32", "tf32"))
     for row in rows:
         if "us" in row:
             row["of_allowed"] = GRAPH_CALL_US / row["us"]
@@ -184,7 +187,7 @@ def dct_quant(bench: Bench) -> None:
             ours = bench.both_ways("dct_quant", spec, x.shape, x, data=data, rate=rate)
             rows += ours.values()
             if bench.peers and library("TUCKFOLD_ZFP_CUDA") and rate in (2, 4, 8):
-                against += beside_zfp(bench, ours, x, rate)
+                against += bench.attempt(beside_zfp, ours, x, rate)
     for way in ("pack", "unpack"):
         bench.figure("dct_quant", f"{way}_of_copy", picked(rows, way=way), 0.75)
         if against:
@@ -217,7 +220,7 @@ def block_quant(bench: Bench) -> None:
             ours = bench.both_ways("block_quant", spec, x.shape, x, data=data, bits=bits)
             rows += ours.values()
             if bench.peers and data == "act_iid" and bits != 8:
-                against += beside_compiled(bench, ours, x, bits)
+                against += bench.attempt(beside_compiled, ours, x, bits)
     for way in ("pack", "unpack"):
         for bits in (2, 4, 8):
             some = picked(rows, way=way, bits=bits)
@@ -230,12 +233,7 @@ def block_quant(bench: Bench) -> None:
 def beside_compiled(bench: Bench, ours: dict[str, dict], x: torch.Tensor, bits: int) -> list[dict]:
     backend = "eager" if bench.clock.dry else "inductor"
     pack = torch.compile(group_quantizer(bits), backend=backend)
-    try:
-        codes, scale, low = pack(x)
-    except Exception as error:  # whatever its compiler misses on this machine
-        bench.say(f"  torch.compile failed: {str(error).splitlines()[0][:200]}")
-        bench.failures.append(f"torch.compile of {bits} bits: {type(error).__name__}")
-        return []
+    codes, scale, low = pack(x)
     if codes.numel() != x.numel() * bits // 8 or scale.numel() != x.numel() // 256:
         bench.failures.append(f"torch.compile of {bits} bits: wrong sizes")
     del codes, scale, low
@@ -258,7 +256,9 @@ def bounded(bench: Bench) -> None:
             if rel == 1e-3 and "error" not in ours["pack"]:
                 range_pass(bench, ours["pack"], x, data, rel)
             if bench.peers:
-                against += beside_bounded_peers(bench, ours, x, bound)
+                for variable, beside in BOUNDED_PEERS.items():
+                    if library(variable):
+                        against += bench.attempt(beside, ours, x, bound)
     bench.figure("bounded", "pack_of_copy", picked(rows, way="pack"), 0.60)
     bench.figure("bounded", "unpack_of_copy", picked(rows, way="unpack"), 0.80)
     floors = [("pack", "cuSZp", 3.0), ("unpack", "cuSZp", 3.5), ("pack", "nvCOMP bitcomp", 1.5)]
@@ -280,17 +280,6 @@ def range_pass(bench: Bench, ours: dict, x: torch.Tensor, data: str, rel: float)
         bench.figure("bounded rel", "pack_of_copy", [rows["pack"]], None, data=data)
 
 
-def beside_bounded_peers(
-    bench: Bench, ours: dict[str, dict], x: torch.Tensor, bound: float
-) -> list[dict]:
-    rows = []
-    if library("TUCKFOLD_CUSZP"):
-        rows += beside_cuszp(bench, ours, x, bound)
-    if library("TUCKFOLD_NVCOMP"):
-        rows += beside_bitcomp(bench, ours, x, bound)
-    return rows
-
-
 def beside_cuszp(bench: Bench, ours: dict[str, dict], x: torch.Tensor, bound: float) -> list[dict]:
     """The mode of the best ratio, with the zeroing of the output that it needs."""
     peer, y = CuSZp(bench.clock, x, bound), torch.empty_like(x)
@@ -309,7 +298,9 @@ def beside_cuszp(bench: Bench, ours: dict[str, dict], x: torch.Tensor, bound: fl
     return [*rows, bench.peer(ours["unpack"], "cuSZp", seconds, **more)]
 
 
-def beside_bitcomp(bench: Bench, ours: dict[str, dict], x: torch.Tensor, bound: float) -> list[dict]:
+def beside_bitcomp(
+    bench: Bench, ours: dict[str, dict], x: torch.Tensor, bound: float
+) -> list[dict]:
     """The faster of its two algorithms, whichever that is for these values."""
     best: dict[str, tuple[float, dict]] = {}
     for number, name in enumerate(Bitcomp.ALGORITHMS):
@@ -326,6 +317,7 @@ def beside_bitcomp(bench: Bench, ours: dict[str, dict], x: torch.Tensor, bound: 
     return [bench.peer(ours[way], "nvCOMP bitcomp", s, **more) for way, (s, more) in pairs]
 
 
+BOUNDED_PEERS = {"TUCKFOLD_CUSZP": beside_cuszp, "TUCKFOLD_NVCOMP": beside_bitcomp}
 GROUPS = {
     "dct_chop": dct_chop,
     "bf16": bf16,

@@ -8,18 +8,20 @@ built with CUDA, and of libnvcomp. Who names none gets no figures against them.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import os
 from collections.abc import Callable
 from ctypes import POINTER, byref, c_double, c_float, c_int, c_size_t, c_uint, c_void_p
 
 import torch
+
+import tuckfold
 from gpu_clock import Clock
 from gpu_codec import clock_bytes
 
-import tuckfold
 
-
+@functools.cache
 def library(variable: str) -> ctypes.CDLL | None:
     path = os.environ.get(variable)
     return ctypes.CDLL(path) if path else None
