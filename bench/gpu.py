@@ -7,7 +7,7 @@
   ./dev bench gpu --dry-run               the same calls on small tensors of the CPU: no GPU, no figures
   PYTHONPATH=FOLDER python3 FOLDER/bench/gpu.py --out X.json    where FOLDER holds the package
 
-Groups: dct_chop, bf16, fused (dct_chop | block_quant), small (calls in a graph), dct_quant,
+Groups: raw, dct_chop, bf16, fused (dct_chop | block_quant), small (calls in a graph), dct_quant,
 block_quant, bounded. Needs torch. TUCKFOLD_CUSZP, TUCKFOLD_ZFP_CUDA and TUCKFOLD_NVCOMP name
 libraries to compare with, see gpu_peers.py.
 """
@@ -77,9 +77,28 @@ def about_gpu(clock) -> dict[str, object]:
 
 
 def command_line() -> str:
-    """As it reads on any machine: variables instead of the paths of others."""
-    words = [Path(sys.argv[0]).name, *sys.argv[1:]]
-    return "bench/" + " ".join(map(shlex.quote, words))
+    """As it reads on any machine: names in place of paths."""
+    words = sys.argv[1:]
+    for place, word in enumerate(words[:-1]):
+        if word in ("--out", "--cifar"):
+            words[place + 1] = Path(words[place + 1]).name
+    return " ".join(map(shlex.quote, ["bench/gpu.py", *words]))
+
+
+def below_table(figures: list) -> str:
+    """Where a figure lies below its floor: by how much, and in which cell it is least."""
+    from bench_record import table
+
+    rows = []
+    for figure in figures:
+        of = " ".join(str(value) for key, value in figure.of.items() if key != "kernel")
+        places = ("least_codec", "least_shape", "least_data")
+        least = " ".join(str(figure.more[key]) for key in places if key in figure.more)
+        failed = f", {figure.more['failed']} of {figure.more['cells']} cells failed"
+        least += failed if figure.more["failed"] else ""
+        row = [figure.of["kernel"], of, figure.name, float(figure.value), float(figure.floor)]
+        rows.append([*row, least])
+    return table(["kernel", "of", "figure", "value", "floor", "least cell"], rows)
 
 
 def main() -> int:
@@ -88,7 +107,7 @@ def main() -> int:
         import torch
 
         import tuckfold
-        from bench_record import ROOT, Record, figure_table
+        from bench_record import ROOT, Record
         from gpu_bench import Bench
         from gpu_clock import Clock
         from gpu_data import Data
@@ -143,8 +162,8 @@ def main() -> int:
     below = [figure for figure in record.figures if figure.verdict == "BELOW"]
     judged = [figure for figure in record.figures if figure.floor is not None]
     print(f"{len(judged) - len(below)} of {len(judged)} figures reach their floor")
-    for name in dict.fromkeys(figure.name for figure in below):
-        print(figure_table([figure for figure in below if figure.name == name]))
+    if below:
+        print(below_table(below))
     for text in bench.failures:
         print(f"FAILED {text}")
     return 1 if bench.failures else 0

@@ -25,6 +25,14 @@ BOUNDS = (1e-2, 1e-3, 1e-4)  # of the range
 GRAPH_CALL_US = 3.5  # the most that a call on SMALLEST may take in a graph
 
 
+def raw(bench: Bench) -> None:
+    """A copy by the library: what the way it is called and timed costs."""
+    for shape in (SMALLEST, (100, 3, 256, 256), (5000, 3, 64, 64), LARGEST):
+        rows = bench.both_ways("raw", "raw", shape, bench.data("normal"), loss=0.0)
+        for way, row in rows.items():
+            bench.figure("raw", f"{way}_of_copy", [row], None, shape=row["shape"])
+
+
 # ---- dct_chop
 
 
@@ -319,6 +327,7 @@ def beside_bitcomp(
 
 BOUNDED_PEERS = {"TUCKFOLD_CUSZP": beside_cuszp, "TUCKFOLD_NVCOMP": beside_bitcomp}
 GROUPS = {
+    "raw": raw,
     "dct_chop": dct_chop,
     "bf16": bf16,
     "fused": fused,

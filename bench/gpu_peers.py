@@ -56,13 +56,20 @@ class Matmuls:
 
     def packer(self, x: torch.Tensor, out: torch.Tensor) -> Callable[[], object]:
         x = x.view(self.planes)
-        inner = lambda: torch.matmul(x, self.rhs, out=self.half)  # noqa: E731
-        return lambda: torch.matmul(self.lhs, inner(), out=out)
+
+        def call() -> None:
+            torch.matmul(self.lhs, torch.matmul(x, self.rhs, out=self.half), out=out)
+
+        return call
 
     def unpacker(self, packed: torch.Tensor, out: torch.Tensor) -> Callable[[], object]:
         out = out.view(self.planes)
-        inner = lambda: torch.matmul(packed, self.back_rhs, out=self.half_back)  # noqa: E731
-        return lambda: torch.matmul(self.back_lhs, inner(), out=out)
+
+        def call() -> None:
+            half = torch.matmul(packed, self.back_rhs, out=self.half_back)
+            torch.matmul(self.back_lhs, half, out=out)
+
+        return call
 
 
 def group_quantizer(bits: int) -> Callable[[torch.Tensor], tuple[torch.Tensor, ...]]:

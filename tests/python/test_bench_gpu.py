@@ -17,6 +17,7 @@ if not (LIBRARIES / "libtuckfold_c.so").exists():
     pytest.skip(f"no library in {LIBRARIES}; run ./dev build", allow_module_level=True)
 os.environ.setdefault("TUCKFOLD_LIBRARIES", str(LIBRARIES))
 sys.path[:0] = [str(ROOT / folder) for folder in ("tools", "bench", "python")]
+import gpu  # noqa: E402
 import gpu_clock  # noqa: E402
 import gpu_codec  # noqa: E402
 from bench_record import Record  # noqa: E402
@@ -151,3 +152,13 @@ def test_a_dry_run_makes_every_kind_of_call(tmp_path: Path) -> None:
     kernels = {row["kernel"] for row in record["rows"]}
     assert kernels >= {"dct_chop", "dct_chop bf16", "fused", "small", "dct_quant", "bounded"}
     assert all("floor" not in figure for figure in record["figures"])  # times of a CPU say nothing
+
+
+def test_what_is_below_its_floor_names_its_least_cell() -> None:
+    made = bench(dry=False)
+    cells = [{"of_copy": 0.5, "codec": "raw", "shape": "2x2"}, {"codec": "zstd", "error": "no"}]
+    made.figure("k", "pack_of_copy", cells[:1], 0.97, size=LARGE)
+    made.figure("k", "pack_of_copy", cells, 0.97, size=MIDDLE)
+    lines = gpu.below_table(made.record.figures).splitlines()
+    assert lines[1].split() == ["k", ">=1", "GB", "pack_of_copy", "0.50", "0.97", "raw", "2x2"]
+    assert lines[2].endswith("raw 2x2, 1 of 2 cells failed")
