@@ -11,7 +11,7 @@ import torch
 
 from bench_record import Figure, Record
 from gpu_clock import Clock, buffers_for
-from gpu_codec import Codec, WrongError, check
+from gpu_codec import POISONS, Codec, WrongError, check, check_again
 from gpu_data import Data
 
 Shape = tuple[int, ...]
@@ -111,7 +111,7 @@ class Bench:
         about = check(codec, inputs[0], bound, loss)
         size = about["packed_bytes"]
         count = len(inputs)
-        packed, outputs = codec.packed(count), torch.empty_like(inputs)
+        packed, outputs = codec.packed(count).fill_(POISONS[0]), torch.full_like(inputs, math.nan)
         calls = {
             "pack": [codec.packer(x, p) for x, p in zip(inputs, packed, strict=True)],
             "unpack": [codec.unpacker(p, size, y) for p, y in zip(packed, outputs, strict=True)],
@@ -125,6 +125,7 @@ class Bench:
             rows[way] = row | {"way": way, "us": seconds * 1e6, "gbps": speed / 1e9}
             rows[way] |= {"of_copy": speed / self.clock.roofline, "of_same_copy": speed / same}
             rows[way] |= {"in_graph": count > 1, "bytes": codec.bytes, **about}
+        check_again(codec, inputs[-1], packed[-1][:size], outputs[-1])
         self.record.rows += rows.values()
         self.say(
             f"{row['codec']} {row['dtype']} {row['shape']} {row['data']}: "

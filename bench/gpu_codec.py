@@ -186,6 +186,16 @@ def check(
     return about
 
 
+def check_again(codec: Codec, x: torch.Tensor, packed: torch.Tensor, y: torch.Tensor) -> None:
+    """What the timed calls left, in a graph or not, is what one more call gives."""
+    again, values = codec.packed()[0], torch.empty_like(y)
+    codec.packer(x, again)()
+    codec.unpacker(packed, packed.numel(), values)()
+    codec.clock.wait()
+    if not torch.equal(again[: packed.numel()], packed) or not torch.equal(values, y):
+        raise WrongError("the timed calls differ from one more")
+
+
 def compare_with_cpu(codec: Codec, x: torch.Tensor, y: torch.Tensor) -> None:
     """Both ends of a tensor round trip on the CPU to the same bits; the first also packs to them."""
     rows = sample_rows(codec.shape, SAMPLE_BYTES // (40 if codec.clock.dry else 1))

@@ -84,7 +84,8 @@ def torch_figures(bench: Bench, rows: list[dict], way: str) -> None:
     for precision, shapes, keeps, floor in wanted:
         some = picked(rows, peer=f"torch {precision}", shape=shapes, keep=keeps)
         if some:
-            of = {"kind": "square", "against": f"torch {precision}", "n": shapes[0].split("x")[-1]}
+            n = "any" if len(shapes) > 2 else shapes[0].split("x")[-1]
+            of = {"kind": "square", "against": f"torch {precision}", "n": n}
             of["keep"] = keeps[0] if len(keeps) == 1 else f"{keeps[0]}-{keeps[-1]}"
             bench.figure("dct_chop", f"{way}_factor", some, floor, "factor", **of)
 
