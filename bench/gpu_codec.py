@@ -115,7 +115,10 @@ class Codec:
         self.clock.wait()
         if self.layout.fixed or self.clock.dry:
             return written
-        return int(self.outcome.item())
+        size = int(self.outcome.item())
+        if size < 0:
+            raise WrongError("pack refused the tensor")
+        return size
 
     def _tensor(self, x: torch.Tensor) -> _library.Tensor:
         if x.shape != self.shape or x.dtype != self.dtype or not x.is_contiguous():
