@@ -85,22 +85,6 @@ def command_line() -> str:
     return " ".join(map(shlex.quote, ["bench/gpu.py", *words]))
 
 
-def below_table(figures: list) -> str:
-    """Where a figure lies below its floor: by how much, and in which cell it is least."""
-    from bench_record import table
-
-    rows = []
-    for figure in figures:
-        of = " ".join(str(value) for key, value in figure.of.items() if key != "kernel")
-        places = ("least_codec", "least_shape", "least_data")
-        least = " ".join(str(figure.more[key]) for key in places if key in figure.more)
-        failed = f", {figure.more['failed']} of {figure.more['cells']} cells failed"
-        least += failed if figure.more["failed"] else ""
-        row = [figure.of["kernel"], of, figure.name, float(figure.value), float(figure.floor)]
-        rows.append([*row, least])
-    return table(["kernel", "of", "figure", "value", "floor", "least cell"], rows)
-
-
 def main() -> int:
     options = arguments()
     try:
@@ -108,7 +92,7 @@ def main() -> int:
 
         import tuckfold
         from bench_record import ROOT, Record
-        from gpu_bench import Bench
+        from gpu_bench import Bench, below_table
         from gpu_clock import Clock
         from gpu_data import Data
         from gpu_groups import GROUPS

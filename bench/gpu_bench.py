@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from bench_record import Figure, Record
+from bench_record import Figure, Record, table
 from gpu_clock import Clock, buffers_for
 from gpu_codec import POISONS, Codec, WrongError, check, check_again
 from gpu_data import Data
@@ -187,3 +187,17 @@ def picked(rows: Sequence[dict], **wanted: object) -> list[dict]:
         return True
 
     return [row for row in rows if fits(row)]
+
+
+def below_table(figures: Sequence[Figure]) -> str:
+    """Where a figure lies below its floor: by how much, and in which cell it is least."""
+    rows = []
+    for figure in figures:
+        of = " ".join(str(value) for key, value in figure.of.items() if key != "kernel")
+        places = ("least_codec", "least_shape", "least_data")
+        least = " ".join(str(figure.more[key]) for key in places if key in figure.more)
+        failed = f", {figure.more['failed']} of {figure.more['cells']} cells failed"
+        least += failed if figure.more["failed"] else ""
+        row = [figure.of["kernel"], of, figure.name, float(figure.value), float(figure.floor)]
+        rows.append([*row, least])
+    return table(["kernel", "of", "figure", "value", "floor", "least cell"], rows)

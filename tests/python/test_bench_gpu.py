@@ -11,13 +11,12 @@ from types import SimpleNamespace
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LIBRARIES = Path(os.environ.get("TUCKFOLD_LIBRARIES") or ROOT / "build/release/python")
+LIBRARIES = Path(os.environ["TUCKFOLD_LIBRARIES"])
 torch = pytest.importorskip("torch")
 if not (LIBRARIES / "libtuckfold_c.so").exists():
     pytest.skip(f"no library in {LIBRARIES}; run ./dev build", allow_module_level=True)
-os.environ.setdefault("TUCKFOLD_LIBRARIES", str(LIBRARIES))
-sys.path[:0] = [str(ROOT / folder) for folder in ("tools", "bench", "python")]
-import gpu  # noqa: E402
+sys.path += [str(ROOT / folder) for folder in ("tools", "bench")]
+import gpu_bench  # noqa: E402
 import gpu_clock  # noqa: E402
 import gpu_codec  # noqa: E402
 from bench_record import Record  # noqa: E402
@@ -144,8 +143,7 @@ def test_the_clock_of_a_device_counts_events_and_graphs(monkeypatch: pytest.Monk
 def test_a_dry_run_makes_every_kind_of_call(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
     command = [sys.executable, ROOT / "bench/gpu.py", "--dry-run", "--quick", "--out", out]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "python")}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     record = json.loads(out.read_text())
     assert record["dry_run"] and record["failures"] == []
@@ -159,6 +157,6 @@ def test_what_is_below_its_floor_names_its_least_cell() -> None:
     cells = [{"of_copy": 0.5, "codec": "raw", "shape": "2x2"}, {"codec": "zstd", "error": "no"}]
     made.figure("k", "pack_of_copy", cells[:1], 0.97, size=LARGE)
     made.figure("k", "pack_of_copy", cells, 0.97, size=MIDDLE)
-    lines = gpu.below_table(made.record.figures).splitlines()
+    lines = gpu_bench.below_table(made.record.figures).splitlines()
     assert lines[1].split() == ["k", ">=1", "GB", "pack_of_copy", "0.50", "0.97", "raw", "2x2"]
     assert lines[2].endswith("raw 2x2, 1 of 2 cells failed")
