@@ -131,6 +131,7 @@ def main() -> int:
             began = time.monotonic()
             GROUPS[name](bench)
             print(f"-- {name}: {time.monotonic() - began:.1f} s", flush=True)
+        record.extra["copy_gbps_after"] = clock.large_copy() / 1e9
     finally:  # what was measured before something broke is worth keeping
         record.extra["failures"] = bench.failures
         record.extra["seconds"] = round(time.monotonic() - start, 1)

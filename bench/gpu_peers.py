@@ -24,7 +24,13 @@ from gpu_codec import clock_bytes
 @functools.cache
 def library(variable: str) -> ctypes.CDLL | None:
     path = os.environ.get(variable)
-    return ctypes.CDLL(path) if path else None
+    if not path:
+        return None
+    try:
+        return ctypes.CDLL(path)
+    except OSError as error:
+        print(f"FAILED {variable}: {error}", flush=True)
+        return None
 
 
 def pointer(x: torch.Tensor) -> c_void_p:
