@@ -68,12 +68,12 @@ def dct_chop(bench: Bench) -> None:
                 bench.figure("dct_chop", f"{way}_of_copy", some, floor, size=size, kind=kind)
     for way in ("pack", "unpack"):
         of_way = [row for row in rows if row["way"] == way]
-        torch_figures(bench, of_way, way)
+        torch_figures(bench, "dct_chop", of_way, way)
 
 
-def torch_figures(bench: Bench, rows: list[dict], way: str) -> None:
+def torch_figures(bench: Bench, kernel: str, rows: list[dict], way: str) -> None:
     pack = way == "pack"
-    wide, narrow = ("100x3x512x512", "1365x3x512x512"), ("5000x3x64x64",)
+    wide, narrow = ("100x3x512x512", "1365x3x512x512"), ("5000x3x64x64", "100x3x64x64")
     wanted = [
         ("fp32", wide, (2, 3, 4, 5, 6), 7.0),
         ("fp32", wide, (7,), 20.0 if pack else 18.0),
@@ -87,7 +87,7 @@ def torch_figures(bench: Bench, rows: list[dict], way: str) -> None:
             n = "any" if len(shapes) > 2 else shapes[0].split("x")[-1]
             of = {"kind": "square", "against": f"torch {precision}", "n": n}
             of["keep"] = keeps[0] if len(keeps) == 1 else f"{keeps[0]}-{keeps[-1]}"
-            bench.figure("dct_chop", f"{way}_factor", some, floor, "factor", **of)
+            bench.figure(kernel, f"{way}_factor", some, floor, "factor", **of)
 
 
 def beside_matmuls(
@@ -165,15 +165,16 @@ def fused(bench: Bench) -> None:
 
 def small(bench: Bench) -> None:
     """A few megabytes, where a launch costs as much as the bytes: time of a call in a graph."""
-    source, rows = bench.data("normal"), []
+    source, rows, against = bench.data("normal"), [], []
     for kind in ("square", "triangle"):
         for keep in (2, 5) if bench.quick else KEEPS:
             spec, of = chop_spec(keep, kind), {"keep": keep, "kind": kind}
             of["loss"] = chop_loss(keep, kind)
             ours = bench.both_ways("small", spec, SMALLEST, source, **of)
             rows += ours.values()
-            if bench.peers and kind == "square" and not bench.quick:
-                bench.attempt(beside_matmuls, ours, SMALLEST, source, keep, ("fp32", "tf32"))
+            if bench.peers and kind == "square":
+                precisions = ("fp32", "tf32")
+                against += bench.attempt(beside_matmuls, ours, SMALLEST, source, keep, precisions)
     for row in rows:
         if "us" in row:
             row["of_allowed"] = GRAPH_CALL_US / row["us"]
@@ -182,6 +183,7 @@ def small(bench: Bench) -> None:
             cells = picked(rows, way=way, keep=keeps)
             if cells:
                 bench.figure("small", f"{way}_of_3.5us", cells, floor, "of_allowed", keep=name)
+        torch_figures(bench, "small", picked(against, way=way), way)
 
 
 # ---- codecs whose speed or size follows from the data
