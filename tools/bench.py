@@ -11,6 +11,10 @@
   ./dev bench op                 what calling an operator of torch costs (installs torch)
   ./dev bench peers              against zfp on real data; SZ3 and SZx where TUCKFOLD_SZ3 and
                                  TUCKFOLD_SZX name their libraries
+  ./dev bench gpu                the CUDA kernels, every codec and way, beside a plain copy on the
+                                 device, torch, and cuSZp, zfp and nvCOMP where TUCKFOLD_CUSZP,
+                                 TUCKFOLD_ZFP_CUDA and TUCKFOLD_NVCOMP name their libraries. Needs
+                                 nvcc and a GPU; takes options of its own, see ./dev bench gpu --help
   ./dev bench --quick …          small arrays and few rounds, into a folder of its own
 
 Results go to bench/results/. A machine that does other things meanwhile gives no figures.

@@ -87,7 +87,11 @@ def figure_table(figures: Sequence[Figure]) -> str:
 
 
 def first_line(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    """Of what a program prints; empty where there is no such program."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    except OSError:
+        return ""
     return done.stdout.partition("\n")[0].strip()
 
 
@@ -150,7 +154,8 @@ class Record:
     extra: dict[str, object] = field(default_factory=dict)
     start: dict[str, object] = field(default_factory=lambda: {"machine": machine()} | commit())
 
-    def write(self, folder: Path, version: str) -> Path:
+    def text(self, version: str) -> str:
+        """The file, as JSON."""
         targets = {row["cpu_target"] for row in self.rows if "cpu_target" in row}
         about = {
             "experiment": self.experiment,
@@ -175,9 +180,12 @@ class Record:
         ):
             objects = ",\n".join("  " + json.dumps(rounded(value)) for value in values)
             lines.append(f'"{key}": [\n{objects}\n]')
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+    def write(self, folder: Path, version: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.experiment}.json"
-        path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        path.write_text(self.text(version))
         return path
 
 

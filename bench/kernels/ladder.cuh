@@ -1,0 +1,189 @@
+// A kernel ladder: several variants of one kernel, each checked and timed beside a plain copy.
+//
+//   int main(int argc, char** argv) {
+//     ladder::Ladder steps("copy", argc, argv);
+//     const std::vector<float> values = ladder::noise(n);
+//     ladder::Buffer<float> in(values), out(n);
+//     steps.rung("a value a thread", 8 * n, [&](cudaStream_t stream) {
+//       copy<<<blocks, 256, 0, stream>>>(in.data(), out.data(), n);
+//     }, [&] { return ladder::largest_error(out, values); });
+//     return steps.finish();
+//   }
+//
+// A line of JSON for each rung goes to stdout. Times are the median of calls that each follow a
+// fill which empties the cache, as bench/gpu.py takes them.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ladder {
+
+constexpr double kSheetBytesPerSecond = 4.8e12;  // the H200's memory by its data sheet
+constexpr std::size_t kFlushBytes = 256'000'000;
+constexpr std::size_t kCopyBytes = 4'000'000'000;
+constexpr int kWarmUps = 3;
+
+inline void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(status));
+  std::exit(1);
+}
+
+// Memory of the device. Poisoned bytes are NaN as f32, f16 and bf16.
+template <class T>
+class Buffer {
+ public:
+  explicit Buffer(std::size_t elems) : elems_(elems) {
+    check(cudaMalloc(&data_, bytes()), "cudaMalloc");
+    poison();
+  }
+  explicit Buffer(std::span<const T> values) : Buffer(values.size()) {
+    check(cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  explicit Buffer(const std::vector<T>& values) : Buffer(std::span<const T>(values)) {}
+  ~Buffer() { cudaFree(data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  T* data() const { return static_cast<T*>(data_); }
+  std::size_t size() const { return elems_; }
+  std::size_t bytes() const { return elems_ * sizeof(T); }
+  void poison() const { check(cudaMemset(data_, 0xFF, bytes()), "cudaMemset"); }
+  std::vector<T> values() const {
+    std::vector<T> result(elems_);
+    check(cudaMemcpy(result.data(), data_, bytes(), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    return result;
+  }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t elems_;
+};
+
+// Values in -1 … 1 that are the same on every machine.
+inline std::vector<float> noise(std::size_t elems) {
+  std::vector<float> values(elems);
+  std::uint32_t state = 1;
+  for (float& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-31f;
+  }
+  return values;
+}
+
+// Of the first elements beside those of a host reference; infinite where one is NaN.
+template <class T>
+double largest_error(const Buffer<T>& out, std::span<const T> expected) {
+  const std::vector<T> got = out.values();
+  double most = got.size() < expected.size() ? std::numeric_limits<double>::infinity() : 0;
+  for (std::size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
+    const double error = std::abs(static_cast<double>(got[i]) - static_cast<double>(expected[i]));
+    most = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(most, error);
+  }
+  return most;
+}
+template <class T>
+double largest_error(const Buffer<T>& out, const std::vector<T>& expected) {
+  return largest_error(out, std::span<const T>(expected));
+}
+
+class Ladder {
+ public:
+  // Takes --rounds N, and --only TEXT: the rungs whose names hold it.
+  Ladder(std::string name, int argc, char** argv) : name_(std::move(name)) {
+    for (int i = 1; i + 1 < argc; i += 2) {
+      if (std::string_view(argv[i]) == "--rounds") rounds_ = std::max(1, std::atoi(argv[i + 1]));
+      if (std::string_view(argv[i]) == "--only") only_ = argv[i + 1];
+    }
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+      std::fprintf(stderr, "%s: no GPU\n", name_.c_str());
+      std::exit(1);
+    }
+    check(cudaEventCreate(&start_), "cudaEventCreate");
+    check(cudaEventCreate(&stop_), "cudaEventCreate");
+    check(cudaMalloc(&flush_, kFlushBytes), "cudaMalloc");
+    measure_copy();
+  }
+  Ladder(const Ladder&) = delete;
+  Ladder& operator=(const Ladder&) = delete;
+  ~Ladder() {
+    cudaFree(flush_);
+    cudaEventDestroy(start_);
+    cudaEventDestroy(stop_);
+  }
+
+  // Runs a variant that reads and writes `bytes` in all. `error` looks at its output, poisoned by
+  // the caller's Buffer or by `error` of the rung before, and says how far from right it is.
+  template <class Run, class Error>
+  void rung(const char* what, double bytes, Run run, Error error, double allowed = 0) {
+    if (!only_.empty() && std::string_view(what).find(only_) == std::string_view::npos) return;
+    run(stream_);
+    check(cudaGetLastError(), what);
+    check(cudaStreamSynchronize(stream_), what);
+    const double wrong = error();
+    const bool right = wrong <= allowed;
+    all_right_ = all_right_ && right;
+    const double speed = bytes / seconds(what, run);
+    std::printf(
+        "{\"ladder\": \"%s\", \"rung\": \"%s\", \"us\": %.6g, \"gbps\": %.6g, \"of_copy\": %.6g, "
+        "\"of_sheet\": %.6g, \"copy_gbps\": %.6g, \"error\": %.6g, \"right\": %s}\n",
+        name_.c_str(), what, bytes / speed * 1e6, speed / 1e9, speed / copy_,
+        speed / kSheetBytesPerSecond, copy_ / 1e9, std::isfinite(wrong) ? wrong : -1.0,
+        right ? "true" : "false");
+    std::fflush(stdout);
+  }
+
+  // The program's status: 1 where a rung was wrong.
+  int finish() const { return all_right_ ? 0 : 1; }
+
+ private:
+  template <class Run>
+  double seconds(const char* what, Run run) {
+    for (int i = 1; i < kWarmUps; ++i) run(stream_);
+    std::vector<float> times(static_cast<std::size_t>(rounds_));
+    for (float& milliseconds : times) {
+      check(cudaMemsetAsync(flush_, 0, kFlushBytes, stream_), "cudaMemsetAsync");
+      check(cudaEventRecord(start_, stream_), "cudaEventRecord");
+      run(stream_);
+      check(cudaEventRecord(stop_, stream_), "cudaEventRecord");
+      check(cudaEventSynchronize(stop_), what);
+      check(cudaEventElapsedTime(&milliseconds, start_, stop_), what);
+    }
+    const auto middle = times.begin() + rounds_ / 2;
+    std::nth_element(times.begin(), middle, times.end());
+    return static_cast<double>(*middle) / 1e3;
+  }
+
+  void measure_copy() {
+    const Buffer<std::byte> from(kCopyBytes), to(kCopyBytes);
+    const auto run = [&](cudaStream_t stream) {
+      check(cudaMemcpyAsync(to.data(), from.data(), kCopyBytes, cudaMemcpyDeviceToDevice, stream),
+            "cudaMemcpyAsync");
+    };
+    copy_ = 2.0 * static_cast<double>(kCopyBytes) / seconds("copy", run);
+  }
+
+  std::string name_, only_;
+  int rounds_ = 25;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t start_, stop_;
+  void* flush_ = nullptr;
+  double copy_ = 0;
+  bool all_right_ = true;
+};
+
+}  // namespace ladder
