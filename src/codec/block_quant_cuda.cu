@@ -55,7 +55,8 @@ void launch_unpack_tiles(const UnpackArgs& a, void* stream) {
   const auto launch = [&](auto kernel) {
     cuda::launch(kernel,
                  {.blocks = cuda::blocks_for(cuda::blocks_for(a.view.elems, kTile), kWarps),
-                  .threads = kUnpackThreads},
+                  .threads = kUnpackThreads,
+                  .shared_bytes = kUnpackBallast},
                  stream, a);
   };
   switch (a.bits) {

@@ -12,7 +12,10 @@
 
 namespace tuckfold::block_quant {
 
-inline constexpr int kUnpackThreads = 256;
+inline constexpr int kUnpackThreads = 128;
+// Room that nobody uses keeps the number of blocks on a multiprocessor down: memory likes few
+// writers at a time.
+inline constexpr std::size_t kUnpackBallast = 50000;
 
 struct UnpackArgs {
   View view;
@@ -156,7 +159,7 @@ __global__ void __launch_bounds__(kUnpackThreads)
       const auto code = static_cast<std::uint32_t>(codes[j] >> i * kBits) & ((1u << kBits) - 1u);
       x[i] = spread.value(0x4b000000u | code);
     }
-    __stcs(reinterpret_cast<uint4*>(to + j * kStep), cuda::vector_of<T>(x));
+    cuda::store_away(reinterpret_cast<uint4*>(to + j * kStep), cuda::vector_of<T>(x));
   }
 }
 

@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kThreads) dense_kernel(const __grid_constant__
           out[i / 2] |= static_cast<std::uint32_t>(word) << 16 * (i % 2);
         }
       }
-      __stcs(values + j * kWarp, make_uint4(out[0], out[1], out[2], out[3]));
+      cuda::store_away(values + j * kWarp, make_uint4(out[0], out[1], out[2], out[3]));
     }
   }
 }

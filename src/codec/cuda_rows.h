@@ -9,7 +9,9 @@
 
 namespace tuckfold {
 
-#define TUCKFOLD_CUDA_ROWS(row) row(raw) row(dct_chop) row(dct_quant) row(block_quant) row(bounded) row(bits) row(mask) row(bytes_of)
+#define TUCKFOLD_CUDA_ROWS(row)                                                           \
+  row(raw) row(dct_chop) row(dct_quant) row(block_quant) row(bounded) row(bits) row(mask) \
+      row(bytes_of)
 
 #define TUCKFOLD_DECLARE(codec)                                                         \
   namespace codec {                                                                     \

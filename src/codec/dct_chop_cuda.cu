@@ -86,32 +86,44 @@ __global__ void unpack_any(const __grid_constant__ AnyBlocks out, const __grid_c
 
 // ---- which kernel -------------------------------------------------------------------------------
 
-// Calls run with the types of elements and coefficients that pack_whole and unpack_whole are made
-// for; false where they are not.
-template <class Run>
-bool with_types(DType dtype, DType coef, Run&& run) {
-  const auto is = [&](DType a, DType b) { return dtype == a && coef == b; };
-  if (is(DType::F32, DType::F32)) return run.template operator()<float, float>(), true;
-  if (is(DType::F32, DType::F16)) return run.template operator()<float, F16>(), true;
-  if (is(DType::F32, DType::BF16)) return run.template operator()<float, BF16>(), true;
-  if (is(DType::F16, DType::F16)) return run.template operator()<F16, F16>(), true;
-  if (is(DType::BF16, DType::BF16)) return run.template operator()<BF16, BF16>(), true;
-  if (is(DType::F16, DType::F32)) return run.template operator()<F16, float>(), true;
-  if (is(DType::BF16, DType::F32)) return run.template operator()<BF16, float>(), true;
-  return false;
+using WholeKernel = void (*)(WholeBlocks, Stored, Deal);
+
+template <class T, class Coef, int... K>
+WholeKernel pack_kernel(int keep, std::integer_sequence<int, K...>) {
+  constexpr std::array<WholeKernel, 8> kKernels = {pack_whole<T, Coef, K + 1>...};
+  return kKernels[static_cast<std::size_t>(keep - 1)];
+}
+template <class T, class Coef, Order kOrder, int... K>
+WholeKernel unpack_kernel(int keep, std::integer_sequence<int, K...>) {
+  constexpr std::array<WholeKernel, 8> kKernels = {unpack_whole<T, Coef, K + 1, kOrder>...};
+  return kKernels[static_cast<std::size_t>(keep - 1)];
 }
 
-using WholeKernel = void (*)(WholeBlocks, Stored);
-
-template <class T, class Coef, bool kPack, int... K>
-WholeKernel whole_kernel(int keep, std::integer_sequence<int, K...>) {
-  if constexpr (kPack) {
-    constexpr std::array<WholeKernel, 8> kKernels = {pack_whole<T, Coef, K + 1>...};
-    return kKernels[static_cast<std::size_t>(keep - 1)];
-  } else {
-    constexpr std::array<WholeKernel, 8> kKernels = {unpack_whole<T, Coef, K + 1>...};
-    return kKernels[static_cast<std::size_t>(keep - 1)];
-  }
+// The kernel for a pair of types, null where there is none. Orders other than rows have fewer.
+template <bool kPack>
+WholeKernel whole_kernel(DType dtype, const Params& p) {
+  constexpr std::make_integer_sequence<int, 8> kKeeps;
+  const Order order = p.planes ? Order::Planes : p.triangle ? Order::Triangles : Order::Rows;
+  const auto of = [&]<class T, class Coef, bool kAllOrders>() -> WholeKernel {
+    if constexpr (kPack) {
+      return pack_kernel<T, Coef>(p.keep, kKeeps);
+    } else if constexpr (kAllOrders) {
+      return order == Order::Rows        ? unpack_kernel<T, Coef, Order::Rows>(p.keep, kKeeps)
+             : order == Order::Triangles ? unpack_kernel<T, Coef, Order::Triangles>(p.keep, kKeeps)
+                                         : unpack_kernel<T, Coef, Order::Planes>(p.keep, kKeeps);
+    } else {
+      return order == Order::Rows ? unpack_kernel<T, Coef, Order::Rows>(p.keep, kKeeps) : nullptr;
+    }
+  };
+  const auto is = [&](DType a, DType b) { return dtype == a && p.coef == b; };
+  if (is(DType::F32, DType::F32)) return of.template operator()<float, float, true>();
+  if (is(DType::F32, DType::F16)) return of.template operator()<float, F16, false>();
+  if (is(DType::F32, DType::BF16)) return of.template operator()<float, BF16, false>();
+  if (is(DType::F16, DType::F16)) return of.template operator()<F16, F16, false>();
+  if (is(DType::BF16, DType::BF16)) return of.template operator()<BF16, BF16, true>();
+  if (is(DType::F16, DType::F32)) return of.template operator()<F16, float, false>();
+  if (is(DType::BF16, DType::F32)) return of.template operator()<BF16, float, false>();
+  return nullptr;
 }
 
 template <bool kPack, int N>
@@ -133,17 +145,23 @@ void run_all(const Params& p, const Shape& shape, const View& view, const void* 
              void* stream) {
   const Blocks b = blocks_of(p, shape);
   const Stored stored = stored_of(p, b, packed);
-  if (WholeBlocks::suits(view, b)) {
+  const WholeKernel kernel =
+      WholeBlocks::suits(view, b) ? whole_kernel<kPack>(view.dtype, p) : nullptr;
+  if (kernel != nullptr) {
     const WholeBlocks blocks = WholeBlocks::of(view, b);
-    const bool done = with_types(view.dtype, p.coef, [&]<class T, class Coef>() {
-      constexpr int kThreads = kPack ? kPackThreads : kUnpackThreads;
-      cuda::launch(whole_kernel<T, Coef, kPack>(p.keep, std::make_integer_sequence<int, 8>()),
-                   {.blocks = cuda::blocks_for(blocks.count, kThreads),
-                    .threads = kThreads,
-                    .shared_bytes = kPack ? 0 : unpack_ballast(p.keep)},
-                   stream, blocks, stored);
-    });
-    if (done) return;
+    constexpr int kThreads = kPack ? kPackThreads : kUnpackThreads;
+    const std::size_t row_bytes = static_cast<std::size_t>(p.keep) * size_bytes(p.coef);
+    const bool at_once =
+        row_bytes == 4 || row_bytes == 8 || row_bytes == 16 || (!kPack && row_bytes == 32);
+    const bool staged = !p.planes && !p.triangle && !at_once;
+    const Deal deal = staged ? Deal::of(blocks.block_cols, kThreads) : Deal{kThreads, false};
+    cuda::launch(
+        kernel,
+        {.blocks = cuda::blocks_for(blocks.count, deal.each),
+         .threads = kThreads,
+         .shared_bytes = kPack ? 0 : unpack_ballast(size_bytes(view.dtype), staged, p.keep)},
+        stream, blocks, stored, deal);
+    return;
   }
   const AnyBlocks blocks = AnyBlocks::of(view, b);
   if (p.transform == Transform::Zfp) {

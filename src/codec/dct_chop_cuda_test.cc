@@ -44,6 +44,37 @@ TEST_F(DctChopCuda, EveryPairOfTypesHasTheCpusBytes) {
   }
 }
 
+TEST_F(DctChopCuda, ChainsWithBlockQuantHaveTheCpusBytes) {
+  for (int keep = 1; keep <= 8; ++keep) {
+    for (const char* shape : {"square", "triangle"}) {
+      const std::string first = fmt::format("dct_chop(keep={}, shape={})", keep, shape);
+      for (const char* second : {"bits=8", "bits=4", "bits=2", "bits=3, zero=exact",
+                                 "bits=8, zero=exact", "bits=8, round=stochastic"}) {
+        // 512 blocks, which one kernel takes, and 195, which need two.
+        expect_cpu_bytes(fmt::format("{} | block_quant({})", first, second), DType::F32,
+                         {2, 128, 128});
+        if (keep == 3) {
+          expect_cpu_bytes(fmt::format("{} | block_quant({})", first, second), DType::BF16,
+                           {2, 128, 128});
+          expect_cpu_bytes(fmt::format("{} | block_quant({})", first, second), DType::F32,
+                           {3, 40, 104});
+        }
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(DctChopCuda, GroupsThatAreNotFiniteHaveTheCpusBytes) {
+  for (const char* text : {"dct_chop(keep=8) | block_quant(bits=8)",
+                           "dct_chop(keep=3) | block_quant(bits=4, zero=exact)"}) {
+    const CodecSpec spec = CodecSpec::parse(text);
+    ref::Tensor in(DType::F32, {4, 128, 128});
+    in.fill(ref::Pattern::Hostile);
+    expect_cpu_bytes(spec, in, ref::Order::RowMajor);
+  }
+}
+
 TEST_F(DctChopCuda, TensorsBetweenAlignedAddressesHaveTheCpusBytes) {
   const CodecSpec spec = CodecSpec::parse("dct_chop(keep=4)");
   ref::Tensor in(DType::F32, {2, 16, 24}, ref::Order::RowMajor, 4);

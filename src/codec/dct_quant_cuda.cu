@@ -124,7 +124,7 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
     const FastArgs args =
         args_of(view, b, p, const_cast<std::uint8_t*>(from), unpack_slot_bytes(p.form));
     constexpr int kWarps = kUnpackThreads / cuda::kWarp;
-    const int warp_bytes = unpack_warp_bytes(args.slot_bytes);
+    const int warp_bytes = unpack_warp_bytes(p.form, args.slot_bytes);
     const cuda::Grid grid{.blocks = cuda::blocks_for(args.blocks.count, kUnpackThreads),
                           .threads = kUnpackThreads,
                           .shared_bytes = static_cast<std::size_t>(kWarps * warp_bytes)};

@@ -8,24 +8,34 @@
 
 namespace tuckfold::dct_quant {
 
-// 64 bits of shared memory from byte `at` on.
-__device__ TUCKFOLD_INLINE void get64(const unsigned char* words_of, std::uint32_t at,
-                                      std::uint32_t& low, std::uint32_t& high) {
-  const auto* words = reinterpret_cast<const std::uint32_t*>(words_of + (at & ~3u));
-  const std::uint32_t middle = words[1], shift = at * 8;  // funnel shifts take it modulo 32
-  low = __funnelshift_r(words[0], middle, shift);
-  high = __funnelshift_r(middle, words[2], shift);
-}
+// A block's words in shared memory, `step` bytes apart: 4, or 128 where each lane has a bank of its
+// own, so that lanes may look at different words at once.
+struct Words {
+  const unsigned char* first;
+  std::uint32_t step;
+
+  // 64 bits from byte `at` on.
+  __device__ TUCKFOLD_INLINE void get64(std::uint32_t at, std::uint32_t& low,
+                                        std::uint32_t& high) const {
+    const unsigned char* from = first + at / 4 * step;
+    const auto word = [&](const unsigned char* p) {
+      return *reinterpret_cast<const std::uint32_t*>(p);
+    };
+    const std::uint32_t middle = word(from + step), shift = at * 8;  // taken modulo 32
+    low = __funnelshift_r(word(from), middle, shift);
+    high = __funnelshift_r(middle, word(from + 2 * step), shift);
+  }
+};
 
 inline constexpr int kWindowSlackBytes = 16;  // that get64 may read past the last byte
 
-// The block begins `skip` < 4 bytes after `in`, which is a multiple of 4.
+// The block begins at byte `skip` < 4 of the words.
 template <int kTiles>
-__device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const unsigned char* in,
-                                            std::uint32_t skip, float* x) {
+__device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const Words& in, std::uint32_t skip,
+                                            float* x) {
   constexpr int kWords = (kTiles + 3) / 4;
   std::uint32_t head[2];
-  get64(in, skip, head[0], head[1]);
+  in.get64(skip, head[0], head[1]);
   const int q = static_cast<int>(head[0] & 1023u);
   const std::uint32_t first_given = head[0] >> 10 & 15u;
 
@@ -67,13 +77,13 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const unsigned cha
     end = ends >> 24;
   }
   std::uint32_t tail[2];
-  get64(in, end, tail[0], tail[1]);
+  in.get64(end, tail[0], tail[1]);
   std::uint32_t dc = __funnelshift_r(head[0], head[1], 12 + 2 * kTiles);
   if constexpr (12 + 2 * kTiles >= 32) dc = head[1] >> (12 + 2 * kTiles - 32);
   if (low_dc != 0) {
     dc = dc << 4 | (tail[0] & 15u);
     std::uint32_t beyond, unused;  // up to 68 bits
-    get64(in, end + 8, beyond, unused);
+    in.get64(end + 8, beyond, unused);
     tail[0] = __funnelshift_r(tail[0], tail[1], 4);
     tail[1] = __funnelshift_r(tail[1], beyond, 4);
   }
@@ -98,7 +108,7 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const unsigned cha
     };
     const std::uint32_t wide = byte_of(width), odd = wide & 1u, even = wide - odd;
     std::uint32_t low, high;
-    get64(in, byte_of(begin), low, high);
+    in.get64(byte_of(begin), low, high);
     const std::uint32_t four = __funnelshift_r(tail[0], tail[1], taken) & 15u;  // if odd
     taken += byte_of(takes);
     // The sign bit turned, a half added; of width 0 the halves' bit is the sign's.
@@ -170,10 +180,27 @@ __device__ TUCKFOLD_INLINE void store_staged(const cuda::WholeBlocks& b, std::in
 #pragma unroll
     for (int r = 0; r < kStagedRows; ++r) {
       const float4 halves[2] = {from[64 * r], from[64 * r + 32]};
-      __stcs(reinterpret_cast<float4*>(to[0] + (first + r) * b.cols), halves[0]);
-      __stcs(reinterpret_cast<float4*>(to[1] + (first + r) * b.cols), halves[1]);
+      cuda::store_away(reinterpret_cast<float4*>(to[0] + (first + r) * b.cols), halves[0]);
+      cuda::store_away(reinterpret_cast<float4*>(to[1] + (first + r) * b.cols), halves[1]);
     }
     __syncwarp();
+  }
+}
+
+// The same where each lane's words go to a bank of its own, for blocks of whole eights of bytes.
+__device__ TUCKFOLD_INLINE void fetch_by_banks(const FastArgs& args, const std::uint8_t* from,
+                                               int total, int lane, unsigned char* shared) {
+  auto* words = reinterpret_cast<std::uint32_t*>(shared);
+  const int bytes = args.params.form.bytes;
+  for (int at = 16 * lane; at < total; at += 16 * cuda::kWarp) {
+    const uint4 four = *reinterpret_cast<const uint4*>(from + at);
+    const int left = args.block_of(at), right = args.block_of(at + 8);
+    std::uint32_t* to = words + (at - left * bytes) / 4 * cuda::kWarp + left;
+    to[0] = four.x;
+    to[cuda::kWarp] = four.y;
+    to = words + (at + 8 - right * bytes) / 4 * cuda::kWarp + right;
+    to[0] = four.z;
+    to[cuda::kWarp] = four.w;
   }
 }
 
@@ -199,9 +226,16 @@ __device__ TUCKFOLD_INLINE void fetch_packed(const FastArgs& args, const std::ui
   }
 }
 
+// Whole warps of blocks of whole eights of bytes have banks of their own.
+TUCKFOLD_HOST_DEVICE inline constexpr bool by_banks(const Form& form) {
+  return form.bytes % 8 == 0;
+}
+
 // Shared memory of a warp: rows on their way out, then packed bytes.
-TUCKFOLD_HOST_DEVICE inline constexpr int unpack_warp_bytes(int slot_bytes) {
-  return kStageBytes + cuda::kWarp * slot_bytes + kWindowSlackBytes;
+TUCKFOLD_HOST_DEVICE inline constexpr int unpack_warp_bytes(const Form& form, int slot_bytes) {
+  return kStageBytes +
+         cuda::kWarp * (by_banks(form) ? form.bytes + kWindowSlackBytes : slot_bytes) +
+         kWindowSlackBytes;
 }
 
 template <int kTiles, bool kF32>
@@ -218,14 +252,19 @@ __global__ __launch_bounds__(kUnpackThreads, blocks_per_sm(kF32)) void unpack_fa
   const int own = mine ? lane : here - 1;
 
   const int bytes = args.params.form.bytes;
-  unsigned char* shared = cuda::shared_memory() + warp * unpack_warp_bytes(args.slot_bytes);
+  unsigned char* shared =
+      cuda::shared_memory() + warp * unpack_warp_bytes(args.params.form, args.slot_bytes);
   unsigned char* slots = shared + kStageBytes;
-  fetch_packed(args, args.packed + first * bytes, here * bytes, lane, slots);
+  const bool banks = by_banks(args.params.form) && here == cuda::kWarp;
+  const std::uint8_t* packed = args.packed + first * bytes;
+  banks ? fetch_by_banks(args, packed, here * bytes, lane, slots)
+        : fetch_packed(args, packed, here * bytes, lane, slots);
   __syncwarp();
 
   float x[64];
-  const auto begin = static_cast<std::uint32_t>(own * args.slot_bytes);
-  unpack_fast<kTiles>(args.params.form, slots + (begin & ~3u), begin & 3u, x);
+  const auto begin = static_cast<std::uint32_t>(banks ? 4 * own : own * args.slot_bytes);
+  const Words words{slots + (begin & ~3u), banks ? 4u * cuda::kWarp : 4u};
+  unpack_fast<kTiles>(args.params.form, words, begin & 3u, x);
   if (args.params.offset != 0) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) x[i] = x[i] + args.params.offset;

@@ -172,8 +172,9 @@ __global__ void __launch_bounds__(kThreads) unpack_kernel(const __grid_constant_
         }
       }
     }
-    __stcs(reinterpret_cast<uint4*>(reinterpret_cast<T*>(a.view.data) + begin + j * kStep) + lane,
-           make_uint4(words[0], words[1], words[2], words[3]));
+    cuda::store_away(
+        reinterpret_cast<uint4*>(reinterpret_cast<T*>(a.view.data) + begin + j * kStep) + lane,
+        make_uint4(words[0], words[1], words[2], words[3]));
   }
 }
 
