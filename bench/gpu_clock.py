@@ -25,7 +25,7 @@ class Clock:
     def __init__(self, dry: bool) -> None:
         self.dry = dry
         self.device = torch.device("cpu" if dry else "cuda")
-        self.flush = torch.empty(1 if dry else FLUSH_BYTES, dtype=torch.uint8, device=self.device)
+        self.flush = torch.zeros(1 if dry else FLUSH_BYTES // 4, device=self.device)
         self.copies: dict[tuple[int, bool], float] = {}
         self.roofline = 0.0  # bytes read and written each second by a large plain copy
 
@@ -41,7 +41,10 @@ class Clock:
         return self.single(calls[0]) if len(calls) == 1 else self.graph(calls)
 
     def single(self, call: Call) -> float:
-        """Median over rounds, each after a fill that empties the cache and keeps the device busy."""
+        """Median over rounds, each after reads that fill the cache and keep the device busy.
+
+        Reads: what a fill left in the cache would be written back in the time of the call.
+        """
         if self.dry:
             return wall_seconds(call)
         for _ in range(WARM_UPS - 1):
@@ -112,7 +115,7 @@ class Clock:
     def _events(self, call: Call, cold: bool = True) -> tuple[torch.cuda.Event, torch.cuda.Event]:
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         if cold:
-            self.flush.zero_()
+            self.flush.sum()
         start.record()
         call()
         stop.record()

@@ -7,7 +7,7 @@ if(CMAKE_CUDA_COMPILER)
                                                  CUDA_VISIBILITY_PRESET hidden)
   # No fused multiply-adds but those that are written: packed bytes must be the CPU's.
   # The host's compiler does not know `#pragma unroll`; defaults of fields are meant.
-  target_compile_options(tuckfold_cuda PRIVATE -std=c++20 -fmad=false --expt-relaxed-constexpr -lineinfo
+  target_compile_options(tuckfold_cuda PRIVATE -std=c++20 -fmad=false --expt-relaxed-constexpr --compress-mode=size
                                                -Xcompiler=-ffp-contract=off,-Wall,-Wextra
                                                -Xcompiler=-Wno-unknown-pragmas,-Wno-missing-field-initializers)
   if(TUCKFOLD_WERROR)

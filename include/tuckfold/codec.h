@@ -104,7 +104,7 @@ struct RunOptions {
   // For views on Device::Cuda: tensor, packed bytes and workspace lie on the current device, and
   // the work is left to this stream. Only codecs whose size varies, and exact ones, which may
   // refuse values, wait for it: for one number, unless they are told where to leave it. They do not
-  // wait while the stream records a graph either.
+  // wait while the stream records a graph either. Other codecs leave `outcome` alone.
   void* stream = nullptr;            // a cudaStream_t; null: the default one
   std::uint64_t* outcome = nullptr;  // where the device can write: after pack the bytes written,
                                      // after unpack 0, or kRefused instead of an Error

@@ -145,6 +145,7 @@ const Codec kBits = {
     .unpack = bits::unpack_all,
     .pack_cuda = bits::pack_cuda,
     .unpack_cuda = bits::unpack_cuda,
+    .reports = true,
 };
 
 }  // namespace tuckfold

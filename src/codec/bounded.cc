@@ -331,6 +331,7 @@ const Codec kBounded = {
     .unpack = bounded::unpack_all,
     .pack_cuda = bounded::pack_cuda,
     .unpack_cuda = bounded::unpack_cuda,
+    .reports = true,
 };
 
 }  // namespace tuckfold

@@ -122,6 +122,7 @@ const Codec kBytesOf = {
     .unpack = bytes_of::unpack_all,
     .pack_cuda = bytes_of::pack_cuda,
     .unpack_cuda = bytes_of::unpack_cuda,
+    .reports = true,
 };
 
 }  // namespace tuckfold

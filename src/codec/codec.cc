@@ -181,19 +181,27 @@ Shape bytes_shape(std::size_t bytes) { return {static_cast<std::int64_t>(bytes)}
 // ---- on a CUDA device ---------------------------------------------------------------------------
 
 // Kernels read and write packed bytes 16 at a time.
-void check_cuda(const char* what, const Plan& plan, const std::byte* packed) {
+void check_cuda(const char* what, const Plan& plan, const std::byte* packed,
+                const RunOptions& options) {
+  int reporting = 0;
   for (std::size_t i = 0; i < plan.count; ++i) {
     const Plan::Step& step = plan.steps[i];
     if (step.row->pack_cuda == nullptr) {
       fail(Errc::Unsupported, "[{}] {} runs on the CPU alone; copy the tensor there first", what,
            step.stage->codec->name);
     }
+    reporting += step.row->reports ? 1 : 0;
     if (step.varying) {
       fail(Errc::Unsupported,
            "[{}] on a CUDA device nothing can follow {}, whose size varies; use it alone, or copy "
            "the tensor to the CPU first",
            what, plan.steps[i - 1].stage->codec->name);
     }
+  }
+  if (reporting > 1 && options.outcome != nullptr) {
+    fail(Errc::Unsupported,
+         "[{}] one outcome cannot tell of {} codecs of a chain; leave it out, or pack step by step",
+         what, reporting);
   }
   constexpr std::size_t kPackedAlign = 16;
   if (reinterpret_cast<std::uintptr_t>(packed) % kPackedAlign != 0) {
@@ -215,7 +223,7 @@ const CudaPair* pair_at(const Plan& plan, std::size_t i) {
 
 std::size_t pack_on_cuda(const Plan& plan, const ConstTensorView& in, std::span<std::byte> out,
                          const RunOptions& options) {
-  check_cuda("pack", plan, out.data());
+  check_cuda("pack", plan, out.data(), options);
   const Workspace workspace("pack", options, plan.workspace_bytes(), Device::Cuda);
   const CudaContext run = cuda_context_of(options, plan, workspace);
   const auto room_of = [&](std::size_t i) -> std::span<std::byte> {
@@ -240,7 +248,7 @@ std::size_t pack_on_cuda(const Plan& plan, const ConstTensorView& in, std::span<
 
 void unpack_on_cuda(const Plan& plan, std::span<const std::byte> packed, const TensorView& out,
                     const RunOptions& options) {
-  check_cuda("unpack", plan, packed.data());
+  check_cuda("unpack", plan, packed.data(), options);
   const Workspace workspace("unpack", options, plan.workspace_bytes(), Device::Cuda);
   const CudaContext run = cuda_context_of(options, plan, workspace);
   std::span<const std::byte> bytes = packed;

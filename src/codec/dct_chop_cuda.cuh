@@ -37,7 +37,7 @@ inline constexpr int kPackThreads = 128, kUnpackThreads = 64;
 // to compute, room that nobody uses keeps the number of blocks on a multiprocessor down.
 inline std::size_t unpack_ballast(std::size_t element_bytes, const bool staged, int keep) {
   if (element_bytes == 2) return keep <= 2 ? 33000 : keep <= 5 ? 24000 : 12000;
-  if (keep <= 2) return 46000;
+  if (keep <= 2) return 49000;
   if (keep <= 4 || !staged) return 33000;
   return keep <= 5 ? 18000 : keep <= 7 ? 12000 : 0;
 }

@@ -109,6 +109,7 @@ const Codec kMask = {
     .unpack = mask::unpack_all,
     .pack_cuda = mask::pack_cuda,
     .unpack_cuda = mask::unpack_cuda,
+    .reports = true,
 };
 
 }  // namespace tuckfold

@@ -59,6 +59,8 @@ struct Codec {
                            CudaContext) = nullptr;
   void (*unpack_cuda)(const Stage&, std::span<const std::byte> packed, const TensorView&,
                       CudaContext) = nullptr;
+  // Whether those leave something in CudaContext::outcome: the size varies, or values are refused.
+  bool reports = false;
   // How many bytes unpack would fill; null where only the tensor's shape tells, and the codec
   // cannot follow one whose size varies. May throw CorruptData.
   std::size_t (*unpacked_bytes)(const Stage&, std::span<const std::byte> packed) = nullptr;
