@@ -13,12 +13,10 @@ namespace tuckfold::bounded {
 namespace {
 
 constexpr int kBeginThreads = 256, kCopyThreads = 256;
-constexpr std::int64_t kSms = 132;  // of an H200; on another device blocks wait or are few
-constexpr std::int64_t kMostBlocks = kSms * 8;  // of kernels that go through the tensor in strides
 
-std::int64_t few_blocks(std::int64_t work, std::int64_t each) {
-  const std::int64_t blocks = cuda::blocks_for(work, each);
-  return blocks < kMostBlocks ? blocks : kMostBlocks;
+// For kernels that go through the tensor in strides.
+std::int64_t few_blocks(std::int64_t work, std::int64_t each, int on_each_sm = 8) {
+  return std::min<std::int64_t>(cuda::blocks_for(work, each), cuda::device().sms * on_each_sm);
 }
 
 // ---- before chunks: the grids, and nothing told yet
@@ -165,26 +163,29 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
   }
   Control* control = control_of(run);
   std::uint64_t* verdict = run.outcome != nullptr ? run.outcome : &control->verdict;
-  const PackArgs args{
-      .in = view,
-      .chunks = sizes.chunks,
-      .tiles = cuda::blocks_for(sizes.chunks,
-                                view.dtype == DType::F64 ? kPackWarps<double> : kPackWarps<float>),
-      .out = out.data(),
-      .out_bytes = out.size(),
-      .front_bytes = sizes.front_bytes,
-      .bound_bytes = sizes.bound_bytes,
-      .control = control,
-      .states = words_of(run),
-      .vectors = view.dense(16)};
+  const cuda::DeviceLimits device = cuda::device();
+  PackArgs args{.in = view,
+                .chunks = sizes.chunks,
+                .tiles = 0,
+                .out = out.data(),
+                .out_bytes = out.size(),
+                .front_bytes = sizes.front_bytes,
+                .bound_bytes = sizes.bound_bytes,
+                .control = control,
+                .states = words_of(run),
+                .warps = 0,
+                .vectors = view.dense(16)};
   cuda::with_element(view.dtype, [&](auto element) {
     using Element = decltype(element);
+    const std::size_t room = Room<Element>::kBytes;
+    args.warps = std::min(kPackWarps<Element>,
+                          static_cast<int>((device.shared_bytes - sizeof(Exchange)) / room));
+    args.tiles = cuda::blocks_for(sizes.chunks, args.warps);
     if (params.relative != 0) {
       cuda::fill(control, 0, sizeof(*control), run.stream);
       const std::int64_t each = kRangeThreads * kRangeVectors * Stage16<Element>::kTogetherValues;
       cuda::launch(range_kernel<Element>,
-                   {.blocks = std::min(few_blocks(view.elems, each), kSms * kRangeBlocks),
-                    .threads = kRangeThreads},
+                   {.blocks = few_blocks(view.elems, each, kRangeBlocks), .threads = kRangeThreads},
                    run.stream, args);
     }
     begin({.dtype = view.dtype,
@@ -199,9 +200,9 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
            .states_count = args.tiles},
           run.stream);
     cuda::launch(params.exact_zero ? pack_kernel<Element, true> : pack_kernel<Element, false>,
-                 {.blocks = std::min(args.tiles, kSms * kPackBlocks),
-                  .threads = kPackThreads<Element>,
-                  .shared_bytes = kPackWarps<Element> * Stage16<Element>::kBytes},
+                 {.blocks = std::min<std::int64_t>(args.tiles, device.sms),
+                  .threads = (args.warps + 1) * kWarp,
+                  .shared_bytes = static_cast<std::size_t>(args.warps) * room},
                  run.stream, args);
   });
   as_it_is.size = &control->size;

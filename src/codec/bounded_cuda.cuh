@@ -61,6 +61,7 @@ struct PackArgs {
   std::uint64_t out_bytes, front_bytes, bound_bytes;
   Control* control;
   std::uint64_t* states;
+  int warps;     // of a block that packs, each with a chunk of the tile
   bool vectors;  // the tensor is dense, from a multiple of 16 bytes on
 };
 

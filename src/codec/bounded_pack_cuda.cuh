@@ -1,18 +1,29 @@
-// bounded's pack kernel: values are read once; a block's payloads wait in shared memory until it is
-// known where they begin.
+// bounded's pack kernel: values are read once; payloads wait in shared memory until it is known
+// where they begin, and their warps go on meanwhile.
 #pragma once
 
+#include "base/cuda/signal.cuh"
 #include "codec/bounded_quantize_cuda.cuh"
 
 namespace tuckfold::bounded {
 
-// Chunks of a tile: a block has a warp for each, and one that looks back. Blocks on one SM, each of
-// which packs tile after tile. There is room for as many states as tiles of eight chunks.
+// Chunks of a tile at most: a block, one on each SM, has a warp for each of them, and one that
+// looks back. They are fewer where there is less shared memory, but more than four, for which there
+// is room in the workspace. Fewer blocks with larger tiles look back less far.
 template <class Element>
-inline constexpr int kPackWarps = sizeof(Element) == 8 ? 8 : 15;
+inline constexpr int kPackWarps = sizeof(Element) == 8 ? 12 : 23;
 template <class Element>
 inline constexpr int kPackThreads = (kPackWarps<Element> + 1) * kWarp;
-inline constexpr int kPackBlocks = 2;
+
+// A warp's part of shared memory: a chunk's values as they come, and payloads of chunks before. Two
+// payloads fit if neither is more than half the values' size. Two bytes behind each are read.
+template <class Element>
+struct Room {
+  static constexpr int kValues = Stage16<Element>::kBytes;
+  static constexpr int kHalf = static_cast<int>(kChunk) * sizeof(Element) / 2;
+  static constexpr int kStride = kHalf + 16;
+  static constexpr int kBytes = kValues + 2 * kStride;
+};
 
 // What a chunk becomes.
 struct Packed {
@@ -84,29 +95,38 @@ __device__ TUCKFOLD_INLINE void copy_payload(const unsigned char* stage, int wor
   }
 }
 
-// The first bytes of a chunk's values as they are, and a byte of 0 if they are odd.
+// A chunk's values as they are, side by side, and a byte of 0 behind them if they are odd.
 template <class Element>
-__device__ TUCKFOLD_INLINE void copy_values(const unsigned char* stage, int bytes, std::byte* to) {
-  auto* out = reinterpret_cast<std::uint16_t*>(to);
-  for (int i = lane_of(); 2 * i < bytes; i += kWarp) {
-    const std::uint16_t two =
-        *reinterpret_cast<const std::uint16_t*>(stage + Stage16<Element>::byte_place(2 * i));
-    out[i] = 2 * i + 1 < bytes ? two : static_cast<std::uint16_t>(two & 0xffu);
+__device__ TUCKFOLD_INLINE void keep_values(const unsigned char* stage, int bytes,
+                                            unsigned char* payload) {
+  using S = Stage16<Element>;
+#pragma unroll
+  for (int k = 0; k < S::kVectors; ++k) {
+    if ((k * kWarp + lane_of()) * 16 >= bytes) break;
+    reinterpret_cast<uint4*>(payload)[k * kWarp + lane_of()] =
+        *reinterpret_cast<const uint4*>(stage + S::place(k));
   }
+  __syncwarp();
+  if (lane_of() == 0 && bytes % 2 != 0) payload[bytes] = 0;
 }
 
 // ---- chunks -------------------------------------------------------------------------------------
 
 template <class Element>
 __device__ TUCKFOLD_INLINE bool all_same(const unsigned char* stage) {
-  const unsigned char* own = stage + lane_of() * Stage16<Element>::kStride;
+  using S = Stage16<Element>;
+  const uint4 first = *reinterpret_cast<const uint4*>(stage);
+  const auto* own = reinterpret_cast<const uint4*>(stage + lane_of() * S::kStride);
+  const auto bytes = std::bit_cast<Sixteen<unsigned char>>(first);
   bool same = true;
+#pragma unroll
+  for (int i = S::kSize; i < 16; ++i) {
+    same = same && bytes.elements[i] == bytes.elements[i % S::kSize];
+  }
 #pragma unroll 1
-  for (int i = 0; i < Stage16<Element>::kLaneBytes; i += 2) {
-    // Of single bytes two are compared with the first twice.
-    const int first = sizeof(Element) == 1 ? 0 : i % static_cast<int>(sizeof(Element));
-    const int second = sizeof(Element) == 1 ? 0 : first + 1;
-    same = same && own[i] == stage[first] && own[i + 1] == stage[second];
+  for (int v = 0; v < S::kVectors && __all_sync(kAllLanes, same); ++v) {
+    const uint4 some = own[v];
+    same = ((some.x ^ first.x) | (some.y ^ first.y) | (some.z ^ first.z) | (some.w ^ first.w)) == 0;
   }
   return __all_sync(kAllLanes, same);
 }
@@ -133,11 +153,11 @@ struct Rows {
 
 // A chunk's values, staged, to a lane's numbers.
 template <class Element, bool kExactZero>
-__device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, std::int64_t chunk,
-                                        unsigned char* stage, std::uint32_t* numbers) {
+__device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, const Control& control,
+                                        std::int64_t chunk, const unsigned char* stage,
+                                        std::uint32_t* numbers) {
   Rows rows{};
-  stage_values<Element>(args, chunk, stage);
-  rows.chunk.kind = quantize_chunk<Element, kExactZero>(args.control, stage, numbers);
+  rows.chunk.kind = quantize_chunk<Element, kExactZero>(&control, stage, numbers);
   if (rows.chunk.kind >= 0) {
     std::uint32_t before = __shfl_up_sync(kAllLanes, numbers[kEach - 1], 1);
     if (lane_of() == 0) before = numbers[0];
@@ -168,94 +188,179 @@ __device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, std::int64_t chunk
   return rows;
 }
 
-// The payload, over the values, which every lane has read.
+// A chunk's payload, each lane its rows.
 __device__ TUCKFOLD_INLINE void store_rows(const Rows& rows, const std::uint32_t* numbers,
-                                           unsigned char* stage) {
-  __syncwarp();
+                                           unsigned char* payload) {
   const int least = least_width(rows.widest);
-  auto* halves = reinterpret_cast<std::uint16_t*>(stage);
+  auto* halves = reinterpret_cast<std::uint16_t*>(payload);
   if (lane_of() == 0) halves[0] = static_cast<std::uint16_t>(least | (rows.alone ? 0x100 : 0));
-  stage[2 + lane_of()] =
+  payload[2 + lane_of()] =
       static_cast<unsigned char>((rows.first_width - least) | (rows.second_width - least) << 4);
   store_row(numbers, rows.first_width, rows.widest, halves + rows.at);
   store_row(numbers + kRowValues, rows.second_width, rows.widest,
             halves + rows.at + rows.first_width);
 }
 
-// A block packs tile after tile. Its last warp finds out where the tile's payloads begin while the
-// others pack bits, and takes the next ticket, so that nobody waits for one. That keeps
-// look_back.cuh's proof: the block that holds the first tile without an own sum waits at most for
-// tiles in front of that, all of which have theirs.
-template <class Element, bool kExactZero>
-__global__ void __launch_bounds__(kPackThreads<Element>, kPackBlocks)
-    pack_kernel(const __grid_constant__ PackArgs args) {
-  using S = Stage16<Element>;
-  constexpr int kWarps = kPackWarps<Element>;
-  // Of two tiles in turn: the next is told between this one's barriers, when no warp reads what
-  // was told before. Sizes are read between the barriers, words_before behind the second; both are
-  // written again when all warps have come to the barrier after that.
-  __shared__ std::int64_t tiles[2];
-  __shared__ std::uint64_t words_before;
-  __shared__ int sizes[kWarps];
-  const int lane = lane_of(), warp = static_cast<int>(threadIdx.x) / kWarp;
-  if (threadIdx.x == 0) tiles[0] = cuda::take_ticket(&args.control->tickets);
-  __syncthreads();
-  if (warp == kWarps) {
-    for (int turn = 0; tiles[turn] < args.tiles; turn ^= 1) {
-      __syncthreads();
-      const std::int64_t tile = tiles[turn];
-      const int size = lane < kWarps ? sizes[lane] : 0;
-      const auto all = static_cast<unsigned>(__reduce_add_sync(kAllLanes, size));
-      std::int64_t next = 0;
-      if (lane == 0) {
-        cuda::publish_own(args.states, tile, all);
-        next = cuda::take_ticket(&args.control->tickets);
-      }
-      const std::uint64_t before = cuda::look_back(args.states, tile);
-      if (lane == 0) {
-        cuda::publish_all(args.states, tile, before + all);
-        words_before = before;
-        tiles[turn ^ 1] = next;
-        if (tile + 1 == args.tiles) {
-          const std::uint64_t bytes = args.front_bytes + 2 * (before + all);
-          args.control->size = bytes < args.out_bytes ? bytes : args.out_bytes;
-        }
-      }
-      __syncthreads();
-    }
-    return;
+// ---- tiles --------------------------------------------------------------------------------------
+
+// What the warps of a block tell each other, of kTurns tiles in turn. `drawn` is given when the
+// number of the block's next tile but one is known, `sized` when all warps have put down how many
+// words their chunks take, `placed` when the last warp has made places in the output of that.
+inline constexpr int kTurns = 8;
+inline constexpr int kMostWarps = kWarp - 1;
+struct Exchange {
+  cuda::Signal drawn[kTurns], sized[kTurns], placed[kTurns];
+  std::int64_t tiles[kTurns];
+  std::uint64_t places[kTurns][kMostWarps];
+  int sizes[kTurns][kMostWarps];
+  unsigned sums[kTurns];  // of sizes so far, and how many they are, times kOneSize
+  unsigned* tickets;
+  Control control;  // as it was in the beginning; shared memory is nearer
+
+  // Of the block's tile number `step`.
+  __device__ static int turn(int step) { return step % kTurns; }
+  __device__ std::int64_t tile(int step) {
+    drawn[turn(step)].wait(step / kTurns % 2);
+    return tiles[turn(step)];
   }
-  unsigned char* stage = cuda::shared_memory() + warp * S::kBytes;
-  for (int turn = 0; tiles[turn] < args.tiles; turn ^= 1) {
+  __device__ void draw(int step) {
+    tiles[turn(step)] = cuda::take_ticket(tickets);
+    drawn[turn(step)].arrive();
+  }
+  __device__ void wait_sized(int step) { sized[turn(step)].wait(step / kTurns % 2); }
+  __device__ void wait_placed(int step) { placed[turn(step)].wait(step / kTurns % 2); }
+};
+inline constexpr unsigned kOneSize = 1u << 24;
+
+// By one thread of each warp. The first to come draws a tile, the last tells other blocks.
+__device__ TUCKFOLD_INLINE void put_size(const PackArgs& args, Exchange& told, int step,
+                                         std::int64_t tile, int warp, int words) {
+  const int turn = told.turn(step);
+  told.sizes[turn][warp] = words;
+  const unsigned size = static_cast<unsigned>(words) + kOneSize;
+  const unsigned before = atomicAdd(&told.sums[turn], size), sum = before + size;
+  if (sum / kOneSize == static_cast<unsigned>(args.warps)) {
+    cuda::publish_own(args.states, tile, sum % kOneSize);
+    told.sums[turn] = 0;
+  }
+  told.sized[turn].arrive();
+  if (before == 0) told.draw(step + 2);
+}
+
+// The last warp's work: where the payloads of the block's tiles begin.
+__device__ TUCKFOLD_INLINE void place_tiles(const PackArgs& args, Exchange& told) {
+  const int lane = lane_of();
+  std::int64_t tile = told.tile(0);
+  for (int step = 0; tile < args.tiles; ++step) {
+    const int turn = told.turn(step);
+    told.wait_sized(step);
+    const int size = lane < args.warps ? told.sizes[turn][lane] : 0;
+    const auto all = static_cast<unsigned>(__reduce_add_sync(kAllLanes, size));
+    const std::uint64_t before = cuda::look_back<1>(args.states, tile);
+    if (lane == 0) cuda::publish_all(args.states, tile, before + all);
+    if (lane == 0 && tile + 1 == args.tiles) {
+      const std::uint64_t bytes = args.front_bytes + 2 * (before + all);
+      args.control->size = bytes < args.out_bytes ? bytes : args.out_bytes;
+    }
+    const auto inside = static_cast<std::uint64_t>(sum_of_lanes(size) - size);
+    if (lane < args.warps) told.places[turn][lane] = args.front_bytes + 2 * (before + inside);
+    tile = told.tile(step + 1);
+    __syncwarp();
+    if (lane == 0) told.placed[turn].arrive();
+  }
+}
+
+// A block packs tile after tile. A warp whose chunk's words are known does not wait for its place:
+// it goes on to the next chunk, and copies the payload out when it comes back with another or, if
+// both are small, with a third. So warps, and blocks, need not keep step, and it may take a while
+// to look back.
+//
+// kTurns is enough: a warp at step i has seen `placed` of i - 3, so every warp is at step i - 3 at
+// least, and still waits for what is told of tiles i - 5 and above. What is told at step i is of
+// tiles up to i + 2.
+template <class Element, bool kExactZero>
+__global__ void __launch_bounds__(kPackThreads<Element>, 1)
+    pack_kernel(const __grid_constant__ PackArgs args) {
+  using R = Room<Element>;
+  __shared__ Exchange told;
+  const int lane = lane_of(), warp = static_cast<int>(threadIdx.x) / kWarp;
+  static_assert(sizeof(Control) % sizeof(unsigned) == 0 && kPackWarps<Element> <= kMostWarps);
+  for (unsigned i = threadIdx.x; i < sizeof(Control) / sizeof(unsigned); i += blockDim.x) {
+    reinterpret_cast<unsigned*>(&told.control)[i] = reinterpret_cast<unsigned*>(args.control)[i];
+  }
+  if (threadIdx.x == 0) told.tickets = &args.control->tickets;
+  if (threadIdx.x < kTurns) {
+    told.drawn[threadIdx.x].init(1);
+    told.sized[threadIdx.x].init(args.warps);
+    told.placed[threadIdx.x].init(1);
+    told.sums[threadIdx.x] = 0;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) told.draw(0);
+  std::int64_t tile = told.tile(0);
+  unsigned char* stage = cuda::shared_memory() + warp * R::kBytes;
+  bool started = warp < args.warps && start_values<Element>(args, tile * args.warps + warp, stage);
+  // The second ticket when the first values are there: by then other blocks have their first, and
+  // nobody's first tile waits for somebody's second.
+  cuda::wait_for_copies();
+  __syncthreads();
+  if (threadIdx.x == 0) told.draw(1);
+  if (warp == args.warps) return place_tiles(args, told);
+
+  unsigned char* payloads = stage + R::kValues;
+  int older = 0, newer = 0;  // words that wait, of the last tile but one and of the last
+  const auto small = [](int words) { return 2 * words <= R::kHalf; };
+  const auto place_of = [&](int step, int words) {
+    return payloads + (small(words) ? step % 2 * R::kStride : 0);
+  };
+  const auto copy_out = [&](int from, int to) {
+#pragma unroll 1
+    for (int step = from; step < to; ++step) {
+      const int words = step == from ? older : newer;
+      if (step < 0) continue;
+      told.wait_placed(step);
+      const std::uint64_t at = told.places[told.turn(step)][warp];
+      // What does not fit is dropped: then all is, and the tensor stored as it is.
+      if (words > 0 && at + 2 * static_cast<std::uint64_t>(words) <= args.out_bytes) {
+        copy_payload(place_of(step, words), words, args.out + at);
+      }
+    }
+    __syncwarp();
+  };
+  int step = 0;
+  for (; tile < args.tiles; ++step) {
+    const std::int64_t chunk = tile * args.warps + warp;
     std::uint32_t numbers[kEach];
     Rows rows{};
-    rows.chunk.kind = kKept;
-    if (const std::int64_t chunk = tiles[turn] * kWarps + warp; chunk < args.chunks) {
-      rows = rows_of<Element, kExactZero>(args, chunk, stage, numbers);
-      store_header(args, tiles[turn] * kWarps + warp, rows.chunk);
+    if (chunk < args.chunks) {
+      if (!started) stage_any<Element>(args, chunk, stage);
+      cuda::wait_for_copies();
+      __syncwarp();
+      rows = rows_of<Element, kExactZero>(args, told.control, chunk, stage, numbers);
+      store_header(args, chunk, rows.chunk);
     }
-    if (lane == 0) sizes[warp] = rows.chunk.words;
-    __syncthreads();
+    if (lane == 0) put_size(args, told, step, tile, warp, rows.chunk.words);
+    __syncwarp();
+    tile = told.tile(step + 1);
+    const bool kept = rows.chunk.kind >= kSame;
+    if (!kept) started = start_values<Element>(args, tile * args.warps + warp, stage);
 
-    const int inside = __reduce_add_sync(kAllLanes, lane < warp ? sizes[lane] : 0);
-    const bool coded = rows.chunk.kind < kSame && rows.chunk.words > 0;
-    if (coded) store_rows(rows, numbers, stage);
-    __syncthreads();
-
-    const std::uint64_t at =
-        args.front_bytes + 2 * (words_before + static_cast<std::uint64_t>(inside));
-    // What does not fit is dropped: then all is, and the tensor stored as it is.
-    const bool fits = at + 2 * static_cast<std::uint64_t>(rows.chunk.words) <= args.out_bytes;
-    if (coded && fits) {
-      copy_payload(stage, rows.chunk.words, args.out + at);
-    } else if (rows.chunk.words > 0 && fits) {
-      // The next tile may be in tiles[turn ^ 1] by now, this one still is where it was.
-      const std::int64_t chunk = tiles[turn] * kWarps + warp;
-      const int count = static_cast<int>(chunk_elems(args.in.elems, chunk));
-      copy_values<Element>(stage, (rows.chunk.kind == kSame ? 1 : count) * S::kSize, args.out + at);
+    const bool both = small(newer) && small(rows.chunk.words);
+    copy_out(step - 2, both ? step - 1 : step);
+    older = both ? newer : 0;
+    newer = rows.chunk.words;
+    unsigned char* payload = place_of(step, newer);
+    if (kept) {
+      const std::int64_t count = rows.chunk.kind == kSame ? 1 : chunk_elems(args.in.elems, chunk);
+      keep_values<Element>(stage, static_cast<int>(count) * Stage16<Element>::kSize, payload);
+      __syncwarp();
+      started = start_values<Element>(args, tile * args.warps + warp, stage);
+    } else if (newer > 0) {
+      store_rows(rows, numbers, payload);
     }
-    __syncwarp();  // before the next chunk is staged
+    __syncwarp();
   }
+  copy_out(step - 2, step);
 }
 
 }  // namespace tuckfold::bounded

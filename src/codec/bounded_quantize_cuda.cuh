@@ -29,22 +29,19 @@ __device__ __attribute__((noinline)) void stage_any(const PackArgs& args, std::i
   }
 }
 
+// Starts to copy a chunk's values to the stage, where that is possible.
 template <class Element>
-__device__ TUCKFOLD_INLINE void stage_values(const PackArgs& args, std::int64_t chunk,
+__device__ TUCKFOLD_INLINE bool start_values(const PackArgs& args, std::int64_t chunk,
                                              unsigned char* stage) {
   using S = Stage16<Element>;
-  if (args.vectors && (chunk + 1) * kChunk <= args.in.elems) {
-    const auto* from =
-        reinterpret_cast<const uint4*>(args.in.data) + chunk * (S::kVectors * kWarp) + lane_of();
+  if (!args.vectors || (chunk + 1) * kChunk > args.in.elems) return false;
+  const auto* from =
+      reinterpret_cast<const uint4*>(args.in.data) + chunk * (S::kVectors * kWarp) + lane_of();
 #pragma unroll
-    for (int k = 0; k < S::kVectors; ++k) {
-      cuda::copy_async(stage + S::place(k), from + k * kWarp);
-    }
-    cuda::wait_for_copies();
-  } else {
-    stage_any<Element>(args, chunk, stage);
+  for (int k = 0; k < S::kVectors; ++k) {
+    cuda::copy_async(stage + S::place(k), from + k * kWarp);
   }
-  __syncwarp();
+  return true;
 }
 
 // Calls visit(i, value) for a lane's values, from its part of the stage.

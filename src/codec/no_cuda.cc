@@ -15,6 +15,7 @@ namespace cuda {
 
 bool built() noexcept { return false; }
 int device_count() noexcept { return 0; }
+DeviceLimits device() { left_out(); }
 bool is_capturing(Stream) { left_out(); }
 void synchronize(Stream) { left_out(); }
 void* allocate(std::size_t, Stream) { left_out(); }

@@ -120,6 +120,13 @@ class Block {
 
   void wait_for_block() { wait(all_); }
   void wait_for_warp() { wait(warp().barrier); }
+  // For one thread alone, until another that says so has moved on.
+  template <class Met>
+  void wait_until(Met&& met) {
+    while (!met()) leave();
+    moved();
+  }
+  void moved() { moved_ = true; }
 
   // Every lane's value, once all lanes of the warp have given theirs.
   template <class T>
@@ -349,6 +356,11 @@ template <class T>
 T atomicMin(T* to, T value) {
   const T before = *to;
   *to = std::min(before, value);
+  return before;
+}
+inline unsigned atomicInc(unsigned* to, unsigned most) {
+  const unsigned before = *to;
+  *to = before >= most ? 0 : before + 1;
   return before;
 }
 template <class T>

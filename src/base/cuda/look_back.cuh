@@ -27,16 +27,20 @@
 namespace tuckfold::cuda {
 
 // States that a lane reads at once. While one look takes L and blocks finish every T, about L / T
-// tiles in front of one have no sum of all yet: a window larger than that needs one look.
-inline constexpr int kLooks = 4;
+// tiles in front of one have no sum of all yet: a window larger than that needs one look. With few
+// large tiles one state is enough, and faster.
+inline constexpr int kManyLooks = 4;
 
 inline constexpr std::uint64_t kOwnSum = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t kAllSum = std::uint64_t{2} << 62;
 inline constexpr std::uint64_t kSumMask = kOwnSum - 1;
 
 // Tiles are numbered as blocks come to run: hardware starts blocks in the order of their numbers,
-// but promises nothing.
-__device__ inline std::int64_t take_ticket(unsigned* tickets) { return atomicAdd(tickets, 1u); }
+// but promises nothing. (Of an atomicAdd the compiler would make a vote, an addition by one lane,
+// and a shuffle that waits for it.)
+__device__ inline std::int64_t take_ticket(unsigned* tickets) {
+  return atomicInc(tickets, ~0u >> 1);
+}
 
 // Volatile: read from and written to the memory that blocks share, each time that it says so.
 __device__ inline void publish_own(std::uint64_t* states, std::int64_t tile, std::uint64_t sum) {
@@ -52,6 +56,7 @@ __device__ inline std::uint64_t state_at(const std::uint64_t* states, std::int64
 }
 
 // The sum of all tiles before `tile`, for every lane. Own sums are less than 2^27.
+template <int kLooks = kManyLooks>
 __device__ inline std::uint64_t look_back(const std::uint64_t* states, std::int64_t tile) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   std::uint64_t sum = 0;

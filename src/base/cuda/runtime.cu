@@ -17,6 +17,15 @@ int device_count() noexcept {
   return 0;
 }
 
+DeviceLimits device() {
+  int number = 0, sms = 0, shared_bytes = 0;
+  check(cudaGetDevice(&number), "device");
+  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, number), "device");
+  check(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, number),
+        "device");
+  return {sms, static_cast<std::size_t>(shared_bytes)};
+}
+
 bool is_capturing(Stream stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(native(stream), &status), "stream");

@@ -15,6 +15,13 @@ bool built() noexcept;
 // Devices that they can run on; 0 where there is no driver.
 int device_count() noexcept;
 
+// What kernels that fill the current device need to know.
+struct DeviceLimits {
+  int sms;
+  std::size_t shared_bytes;  // of one block at most
+};
+DeviceLimits device();
+
 // Whether the stream records a graph, so that nothing can be waited for.
 bool is_capturing(Stream stream);
 void synchronize(Stream stream);
