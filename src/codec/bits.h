@@ -40,8 +40,13 @@ struct Range {
 };
 // The fewest bits that hold the distances from the minimum.
 TUCKFOLD_HOST_DEVICE inline int needed_width(const Range& range) {
-  return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(range.high) -
-                                         static_cast<std::uint64_t>(range.low)));
+  const std::uint64_t span =
+      static_cast<std::uint64_t>(range.high) - static_cast<std::uint64_t>(range.low);
+#ifdef __CUDA_ARCH__
+  return 64 - __clzll(static_cast<long long>(span));  // nvcc makes 0 of std::bit_width
+#else
+  return static_cast<int>(std::bit_width(span));
+#endif
 }
 struct PackJob {
   int width;  // 1 or more, and no fewer bits than the range needs

@@ -198,7 +198,7 @@ __device__ TUCKFOLD_INLINE void store_values(const UnpackArgs& args, std::int64_
     auto* to = reinterpret_cast<uint4*>(args.out.data) + chunk * (S::kVectors * kWarp) + lane_of();
 #pragma unroll
     for (int k = 0; k < S::kVectors; ++k) {
-      __stcs(to + k * kWarp, *reinterpret_cast<const uint4*>(stage + S::place(k)));
+      cuda::store_away(to + k * kWarp, *reinterpret_cast<const uint4*>(stage + S::place(k)));
     }
   } else {
     scatter<Element>(args, chunk, count, [&](int i) {

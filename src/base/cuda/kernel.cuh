@@ -47,8 +47,7 @@ inline void check(cudaError_t status, const char* what) {
 
 template <class... Params, class... Args>
 void launch(void (*kernel)(Params...), const Grid& grid, void* stream, const Args&... args) {
-  constexpr std::size_t kSharedWithoutAsking = 48 * 1024;
-  if (grid.shared_bytes > kSharedWithoutAsking) {
+  if (grid.shared_bytes > 0) {  // with what the kernel has by itself it may pass the usual 48 KB
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(grid.shared_bytes)),
           "shared memory");

@@ -2,9 +2,9 @@
 
 import functools
 
-import gpu
 import torch
 
+import gpu
 import tuckfold.torch as tft
 
 pytestmark = gpu.marks

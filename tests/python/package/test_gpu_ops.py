@@ -1,8 +1,8 @@
 """The operators on a GPU: the CPU's bytes and values for every codec that runs there, errors."""
 
-import gpu
 import torch
 
+import gpu
 import tuckfold
 import tuckfold.torch as tft
 from tuckfold.torch._library import DTYPES

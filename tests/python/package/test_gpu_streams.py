@@ -1,8 +1,8 @@
 """Streams, graphs and memory: pack and unpack take part in what torch does on a GPU."""
 
-import gpu
 import torch
 
+import gpu
 import tuckfold
 import tuckfold.torch as tft
 
