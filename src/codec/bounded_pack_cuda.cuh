@@ -265,8 +265,7 @@ __device__ TUCKFOLD_INLINE void place_tiles(const PackArgs& args, Exchange& told
     const auto inside = static_cast<std::uint64_t>(sum_of_lanes(size) - size);
     if (lane < args.warps) told.places[turn][lane] = args.front_bytes + 2 * (before + inside);
     tile = told.tile(step + 1);
-    __syncwarp();
-    if (lane == 0) told.placed[turn].arrive();
+    if (lane < args.warps) told.placed[turn].arrive();
   }
 }
 
@@ -292,7 +291,7 @@ __global__ void __launch_bounds__(kPackThreads<Element>, 1)
   if (threadIdx.x < kTurns) {
     told.drawn[threadIdx.x].init(1);
     told.sized[threadIdx.x].init(args.warps);
-    told.placed[threadIdx.x].init(1);
+    told.placed[threadIdx.x].init(args.warps);
     told.sums[threadIdx.x] = 0;
   }
   __syncthreads();
