@@ -2,7 +2,7 @@
 // behind them.
 #include <gtest/gtest.h>
 
-#include "codec/cuda_ref.h"
+#include "codec/contract_cuda_ref.h"
 
 namespace tuckfold {
 namespace {
@@ -113,9 +113,11 @@ TEST_F(BlockQuantCuda, EveryHeaderUnpacksToTheCpusValues) {
   for (const DType dtype : kFast) {
     const Tensor expected(dtype, {32768});
     unpack(spec_of(2, 32), packed, expected.view());
-    const ref::DeviceElements to(dtype, 32768);
+    const Tensor back(dtype, {32768});
+    const ref::DeviceTensor to(back);
     unpack(spec_of(2, 32), on_device.span(), to.view());
-    EXPECT_EQ(ref::first_difference(dtype, to.fetch(), expected.bytes()), "");
+    to.fetch();
+    EXPECT_EQ(ref::first_difference(dtype, back.bytes(), expected.bytes()), "");
   }
 }
 

@@ -3,14 +3,14 @@
 
 #include <cstring>
 
+#include "codec/contract_cuda_ref.h"
 #include "codec/contract_ref.h"
-#include "codec/cuda_ref.h"
 
 namespace tuckfold {
 namespace {
 
 using ref::DeviceBytes;
-using ref::DeviceElements;
+using ref::DeviceTensor;
 using ref::difference_from_cpu;
 using ref::Tensor;
 
@@ -135,7 +135,7 @@ TEST_F(ExactCuda, RefusesInTheCpusWords) {
         std::vector<std::byte> packed(layout(spec, dtype, values.shape()).max_bytes);
         const std::string wanted = words_of([&] { pack(spec, values.view(), packed); });
         for (const std::int64_t past : {0, 1}) {
-          const DeviceElements from(values, past);
+          const DeviceTensor from(values, past);
           const DeviceBytes out(packed.size());
           EXPECT_EQ(words_of([&] { pack(spec, from.view(), out.span()); }), wanted);
         }
@@ -157,7 +157,7 @@ TEST_F(ExactCuda, SaysTheOutcomeWhereItIsTold) {
       std::vector<std::byte> wanted(layout(spec, values.dtype(), values.shape()).max_bytes);
       const bool packs = fits || std::string_view(text) == "bits";
       if (packs) wanted.resize(pack(spec, values.view(), wanted));
-      const DeviceElements from(values);
+      const DeviceTensor from(values);
       const DeviceBytes out(layout(spec, values.dtype(), values.shape()).max_bytes);
       const DeviceBytes outcome(sizeof(std::uint64_t));
       const RunOptions options{.outcome = reinterpret_cast<std::uint64_t*>(outcome.data())};
@@ -178,7 +178,7 @@ TEST_F(ExactCuda, BitsWhoseWidthDoesNotFitTheirNumberAreCorrupt) {
   for (const int width : {0, 4, 6, 32, 33, 255}) {
     packed[8] = static_cast<std::byte>(width);
     const DeviceBytes on_device(packed);
-    const DeviceElements to(DType::I32, 100);
+    const DeviceTensor to(back);
     EXPECT_EQ(words_of([&] { unpack(spec, on_device.span(), to.view()); }),
               words_of([&] { unpack(spec, packed, back.view()); }));
     const DeviceBytes outcome(sizeof(std::uint64_t));

@@ -45,20 +45,30 @@ class DeviceBytes {
   cuda::Memory memory_;
 };
 
-// A copy of a tensor, in the same order and with the same gaps.
+// A copy of a tensor, in the same order and with the same gaps, `past` elements behind an address
+// that suits every kernel.
 class DeviceTensor {
  public:
-  explicit DeviceTensor(const Tensor& host) : host_(&host), bytes_(host.storage()) {}
-  TensorView view() const { return host_->view_of_copy(bytes_.data(), Device::Cuda); }
+  explicit DeviceTensor(const Tensor& host, std::int64_t past = 0)
+      : host_(&host),
+        front_(static_cast<std::size_t>(past) * size_bytes(host.dtype())),
+        bytes_(front_ + host.storage().size()) {
+    const std::span<const std::byte> from = host.storage();
+    if (!from.empty()) cuda::copy(bytes_.data() + front_, from.data(), from.size(), nullptr);
+    cuda::synchronize(nullptr);
+  }
+  TensorView view() const { return host_->view_of_copy(bytes_.data() + front_, Device::Cuda); }
   // Brings what is on the device back to the tensor that this was made from.
   void fetch() const {
     const std::vector<std::byte> back = bytes_.fetch();
-    std::copy(back.begin(), back.end(), host_->storage().begin());
+    std::copy(back.begin() + static_cast<std::ptrdiff_t>(front_), back.end(),
+              host_->storage().begin());
   }
   bool guards_untouched() const { return bytes_.guards_untouched(); }
 
  private:
   const Tensor* host_;
+  std::size_t front_;
   DeviceBytes bytes_;
 };
 
