@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from ctypes import c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import c_int64, c_size_t, c_uint64, c_void_p
 
 import numpy as np
 import torch
@@ -23,33 +23,6 @@ PIECE = 1 << 26  # elements that comparisons hold as f64 at a time
 
 class WrongError(Exception):
     """What the device wrote is not what it should be."""
-
-
-class Options(ctypes.Structure):
-    """tuckfold_options; a library that lacks the last fields takes zeros in their place."""
-
-    _fields_ = [
-        ("struct_bytes", c_size_t),
-        ("seed", c_uint64),
-        ("threads", c_int32),
-        ("workspace", c_void_p),
-        ("workspace_bytes", c_size_t),
-        ("executor", c_void_p),
-        ("executor_data", c_void_p),
-        ("stream", c_void_p),
-        ("outcome", c_void_p),
-    ]
-
-
-# Its own handle, so that its functions take the structure above.
-_c = ctypes.CDLL(str(_library.library_path("libtuckfold_c.so")))
-
-
-def _checked(status: int) -> None:
-    if status != 0:
-        _c.tuckfold_last_error.restype = ctypes.c_char_p
-        text = _c.tuckfold_last_error().decode()
-        raise (NotImplementedError if status == 4 else RuntimeError)(text)
 
 
 class Codec:
@@ -83,11 +56,11 @@ class Codec:
             ctypes.byref(options),
             ctypes.byref(written),
         )
-        function, stream = _c.tuckfold_pack, self.clock.stream
+        stream = self.clock.stream
 
         def call(keep: tuple = (x, out)) -> int:
             options.stream = stream()
-            _checked(function(*arguments))
+            _library.call("pack", *arguments)
             return written.value
 
         return call
@@ -101,11 +74,11 @@ class Codec:
             ctypes.byref(view),
             ctypes.byref(options),
         )
-        function, stream = _c.tuckfold_unpack, self.clock.stream
+        stream = self.clock.stream
 
         def call(keep: tuple = (packed, out)) -> None:
             options.stream = stream()
-            _checked(function(*arguments))
+            _library.call("unpack", *arguments)
 
         return call
 
@@ -131,12 +104,12 @@ class Codec:
             device=0 if self.clock.dry else 1,
         )
 
-    def _options(self) -> Options:
-        options = Options(struct_bytes=ctypes.sizeof(Options))
+    def _options(self) -> _library.Options:
+        options = _library.options(seed=0, threads=0)
         if self._work.numel() > 0:
             options.workspace, options.workspace_bytes = self._work.data_ptr(), self._work.numel()
         if not self.clock.dry and not self.layout.fixed:
-            options.outcome = self.outcome.data_ptr()
+            options.outcome = ctypes.cast(self.outcome.data_ptr(), ctypes.POINTER(c_uint64))
         return options
 
 

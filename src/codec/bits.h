@@ -33,6 +33,16 @@ TUCKFOLD_HOST_DEVICE inline std::size_t code_bytes(std::int64_t elems, int width
   return count / 8 * bits + (count % 8 * bits + 7) / 8;
 }
 
+// Calls body with a value of the dtype's element type.
+template <class Body>
+void with_whole(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::I32: return body(std::int32_t{});
+    case DType::I64: return body(std::int64_t{});
+    default: return body(std::uint8_t{});
+  }
+}
+
 // The kernels, over elements [begin, end); `begin` is a multiple of 8, where codes start at a byte.
 // They never throw. Sums and differences are modulo 2^64, and then of the dtype's size.
 struct Range {

@@ -25,16 +25,6 @@ using tuckfold::HWY_NAMESPACE::stream_lines;
 using tuckfold::HWY_NAMESPACE::take;
 using tuckfold::HWY_NAMESPACE::with_bits;
 
-// Calls body with a value of the dtype's element type.
-template <class Body>
-void with_whole(DType dtype, Body&& body) {
-  switch (dtype) {
-    case DType::I32: return body(std::int32_t{});
-    case DType::I64: return body(std::int64_t{});
-    default: return body(std::uint8_t{});
-  }
-}
-
 template <class T>
 HWY_ATTR void widen_range(const T* values, std::int64_t count, Range& range) {
   const hn::ScalableTag<T> d;

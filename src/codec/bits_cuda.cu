@@ -29,15 +29,6 @@ struct Args {
   std::uint64_t* outcome;
 };
 
-template <class Body>
-void with_whole(DType dtype, Body&& body) {
-  switch (dtype) {
-    case DType::I32: return body(std::int32_t{});
-    case DType::I64: return body(std::int64_t{});
-    default: return body(std::uint8_t{});
-  }
-}
-
 template <class T>
 using Word = std::make_unsigned_t<T>;
 // What codes are staged and shifted as.

@@ -227,10 +227,9 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
   if (view.elems == 0) return out.size();
   const Table table = table_of(stage, in.dtype);
   run_all<true>(view, table, out.data(), refusals, run.stream);
-  const std::int64_t refused = cuda::first_refused(refusals, run.stream);
-  if (refused >= 0) {
-    refuse(table, in.dtype, cuda::fetch_element(view, refused, run.stream), refused);
-  }
+  cuda::check_refused(refusals, view, run.stream, [&](std::uint64_t bits, std::int64_t index) {
+    refuse(table, in.dtype, bits, index);
+  });
   return out.size();
 }
 

@@ -3,7 +3,7 @@
 //
 //   const Refusals refusals = begin_pack(run, bytes);
 //   launch(kernel, …, refusals);              // calls refuse(refusals, index)
-//   if (const std::int64_t first = first_refused(refusals, run.stream); first >= 0) …
+//   check_refused(refusals, view, stream, [](std::uint64_t bits, std::int64_t index) { … });
 #pragma once
 
 #include <cstdint>
@@ -56,22 +56,20 @@ Refusals begin_pack(const CudaContext& run, std::uint64_t bytes) {
   return refusals;
 }
 
-// Waits for the stream, unless the outcome says it or nothing can. -1: none.
-std::int64_t first_refused(const Refusals& refusals, void* stream) {
-  if (refusals.first == nullptr) return -1;
-  std::uint64_t first = 0;
+// Waits for the stream, unless the outcome says it or nothing can, and calls refuse(bits, index)
+// for the first element that was refused.
+template <class Refuse>
+void check_refused(const Refusals& refusals, const View& view, void* stream, Refuse&& refuse) {
+  if (refusals.first == nullptr) return;
+  std::uint64_t first = 0, bits = 0;
   copy(&first, refusals.first, sizeof first, stream);
   synchronize(stream);
-  return first == kNoneRefused ? -1 : static_cast<std::int64_t>(first);
-}
-
-// The bits of one element.
-std::uint64_t fetch_element(const View& view, std::int64_t index, void* stream) {
+  if (first == kNoneRefused) return;
+  const auto index = static_cast<std::int64_t>(first);
   const auto size = static_cast<std::int64_t>(size_bytes(view.dtype));
-  std::uint64_t bits = 0;
   copy(&bits, view.data + view.offset(index) * size, static_cast<std::size_t>(size), stream);
   synchronize(stream);
-  return bits;
+  refuse(bits, index);
 }
 
 }  // namespace

@@ -197,10 +197,9 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
     view.dense() ? cuda::launch(pack_kernel<T, true>, grid, run.stream, args)
                  : cuda::launch(pack_kernel<T, false>, grid, run.stream, args);
   });
-  const std::int64_t refused = cuda::first_refused(refusals, run.stream);
-  if (refused >= 0) {
-    refuse(stage, in.dtype, cuda::fetch_element(view, refused, run.stream), refused);
-  }
+  cuda::check_refused(refusals, view, run.stream, [&](std::uint64_t bits, std::int64_t index) {
+    refuse(stage, in.dtype, bits, index);
+  });
   return out.size();
 }
 

@@ -340,46 +340,27 @@ template <class T>
 void __stcg(T* to, T value) {
   *to = value;
 }
+// What an atomic operation does, since threads take turns.
+template <class T, class Change>
+T change_at(T* to, Change&& change) {
+  const T before = *to;
+  *to = static_cast<T>(change(before));
+  return before;
+}
 template <class T>
 T atomicAdd(T* to, T value) {
-  const T before = *to;
-  *to = before + value;
-  return before;
+  return change_at(to, [&](T before) { return before + value; });
 }
 template <class T>
 T atomicMax(T* to, T value) {
-  const T before = *to;
-  *to = std::max(before, value);
-  return before;
+  return change_at(to, [&](T before) { return std::max(before, value); });
 }
 template <class T>
 T atomicMin(T* to, T value) {
-  const T before = *to;
-  *to = std::min(before, value);
-  return before;
+  return change_at(to, [&](T before) { return std::min(before, value); });
 }
 inline unsigned atomicInc(unsigned* to, unsigned most) {
-  const unsigned before = *to;
-  *to = before >= most ? 0 : before + 1;
-  return before;
-}
-template <class T>
-T atomicOr(T* to, T value) {
-  const T before = *to;
-  *to = before | value;
-  return before;
-}
-template <class T>
-T atomicExch(T* to, T value) {
-  const T before = *to;
-  *to = value;
-  return before;
-}
-template <class T>
-T atomicCAS(T* to, T wanted, T value) {
-  const T before = *to;
-  if (before == wanted) *to = value;
-  return before;
+  return change_at(to, [&](unsigned before) { return before >= most ? 0 : before + 1; });
 }
 
 using std::max;
