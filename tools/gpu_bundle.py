@@ -61,7 +61,8 @@ def package(build: Path, out: Path) -> None:
 
 def tests(build: Path, out: Path) -> None:
     folder = ROOT / "tests/python/package"
-    copy([folder / "gpu.py", *folder.glob("test_gpu_*.py")], out / "tests")
+    copy([folder / "gpu.py", folder / "snippets.py", *folder.glob("test_gpu_*.py")], out / "tests")
+    copy(sorted((ROOT / "docs/tasks").glob("*.md")), out / "docs/tasks")
     copy([ROOT / "tests/gpu/run.py"], out)
     with_libraries([build / "tuckfold_cuda_tests"], out / "bin")
 

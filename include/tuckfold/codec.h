@@ -127,4 +127,16 @@ TUCKFOLD_API std::size_t pack(const CodecSpec& spec, const ConstTensorView& in,
 TUCKFOLD_API void unpack(const CodecSpec& spec, std::span<const std::byte> packed,
                          const TensorView& out, const RunOptions& options = {});
 
+// The same for many tensors, one after the other: in[i] to the front of out[i] with seed + i, the
+// bytes written to written[i]. They share a workspace, of what the largest needs, and `outcome`
+// points to a number for each. On a CUDA device dct_chop does small tensors in one launch, where
+// one each would take longer than the work. What is wrong with one of them is found before others
+// are touched, but for values that a codec refuses.
+TUCKFOLD_API void pack_many(const CodecSpec& spec, std::span<const ConstTensorView> in,
+                            std::span<const std::span<std::byte>> out,
+                            std::span<std::size_t> written, const RunOptions& options = {});
+TUCKFOLD_API void unpack_many(const CodecSpec& spec,
+                              std::span<const std::span<const std::byte>> packed,
+                              std::span<const TensorView> out, const RunOptions& options = {});
+
 }  // namespace tuckfold

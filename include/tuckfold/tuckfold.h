@@ -138,6 +138,19 @@ TUCKFOLD_C_API tuckfold_status tuckfold_unpack(const tuckfold_spec* spec, const 
                                                size_t packed_bytes, const tuckfold_tensor* out,
                                                const tuckfold_options* options);
 
+/* The same for count tensors, one after the other: in[i] to the front of out[i] with seed + i. They
+   share a workspace, of what the largest needs; outcome points to a number for each. On a CUDA
+   device dct_chop does small tensors in one launch. */
+TUCKFOLD_C_API tuckfold_status tuckfold_pack_many(const tuckfold_spec* spec, size_t count,
+                                                  const tuckfold_tensor* in, void* const* out,
+                                                  const size_t* out_bytes,
+                                                  const tuckfold_options* options, size_t* written);
+TUCKFOLD_C_API tuckfold_status tuckfold_unpack_many(const tuckfold_spec* spec, size_t count,
+                                                    const void* const* packed,
+                                                    const size_t* packed_bytes,
+                                                    const tuckfold_tensor* out,
+                                                    const tuckfold_options* options);
+
 /* ---- dct_chop as matrix products, see tuckfold/portable.h ------------------------------------ */
 
 /* Of each tile A of tile_rows x tile_cols: Y = lhs · A · rhs, and back A' = back_lhs · Y ·

@@ -3,7 +3,9 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/fail.h"
 #include "base/parallel.h"
@@ -215,6 +217,56 @@ tuckfold_status tuckfold_unpack(const tuckfold_spec* spec, const void* packed, s
     unpack(given("unpack", "the spec", spec).spec,
            {static_cast<const std::byte*>(packed), packed_bytes}, view_of("unpack", out),
            run_options(run));
+  });
+}
+
+tuckfold_status tuckfold_pack_many(const tuckfold_spec* spec, size_t count,
+                                   const tuckfold_tensor* in, void* const* out,
+                                   const size_t* out_bytes, const tuckfold_options* options,
+                                   size_t* written) {
+  return guarded([&] {
+    const tuckfold_options run = options_of("pack_many", options);
+    const UseExecutor on({run.executor, run.executor_data});
+    const CodecSpec& codec = given("pack_many", "the spec", spec).spec;
+    if (count == 0) return;
+    given("pack_many", "the tensors", in);
+    given("pack_many", "the outputs", out);
+    given("pack_many", "their sizes", out_bytes);
+    given("pack_many", "the place for the bytes written", written);
+    std::vector<ConstTensorView> views;
+    std::vector<std::span<std::byte>> rooms;
+    views.reserve(count);
+    rooms.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      views.emplace_back(view_of("pack_many", in + i));
+      rooms.emplace_back(static_cast<std::byte*>(out[i]), out[i] == nullptr ? 0 : out_bytes[i]);
+    }
+    pack_many(codec, views, rooms, {written, count}, run_options(run));
+  });
+}
+
+tuckfold_status tuckfold_unpack_many(const tuckfold_spec* spec, size_t count,
+                                     const void* const* packed, const size_t* packed_bytes,
+                                     const tuckfold_tensor* out, const tuckfold_options* options) {
+  return guarded([&] {
+    const tuckfold_options run = options_of("unpack_many", options);
+    const UseExecutor on({run.executor, run.executor_data});
+    const CodecSpec& codec = given("unpack_many", "the spec", spec).spec;
+    if (count == 0) return;
+    given("unpack_many", "the packed bytes", packed);
+    given("unpack_many", "their sizes", packed_bytes);
+    given("unpack_many", "the tensors", out);
+    std::vector<TensorView> views;
+    std::vector<std::span<const std::byte>> bytes;
+    views.reserve(count);
+    bytes.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      views.push_back(view_of("unpack_many", out + i));
+      const auto* from = static_cast<const std::byte*>(packed[i]);
+      if (packed_bytes[i] > 0) given("unpack_many", "the packed bytes", from);
+      bytes.emplace_back(from, packed_bytes[i]);
+    }
+    unpack_many(codec, bytes, views, run_options(run));
   });
 }
 

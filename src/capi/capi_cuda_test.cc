@@ -76,6 +76,27 @@ TEST_F(CApiCuda, PacksAndUnpacksWithAWorkspaceOfTheCallers) {
   }
 }
 
+TEST_F(CApiCuda, ManyTensorsComeBack) {
+  std::vector<float> values = ramp();
+  const DeviceBytes in(std::as_bytes(std::span(values)));
+  const SpecPtr spec = spec_of("raw");
+  const tuckfold_layout fit = layout_of(spec.get());
+  const DeviceBytes a(fit.max_bytes), b(fit.max_bytes), back_a(fit.max_bytes),
+      back_b(fit.max_bytes);
+  const tuckfold_tensor from[] = {on_device(in), on_device(in)};
+  const tuckfold_tensor to[] = {on_device(back_a), on_device(back_b)};
+  void* const out[] = {a.data(), b.data()};
+  const void* const packed[] = {a.data(), b.data()};
+  const std::size_t rooms[] = {fit.max_bytes, fit.max_bytes};
+  std::size_t written[] = {0, 0};
+  ASSERT_EQ(tuckfold_pack_many(spec.get(), 2, from, out, rooms, nullptr, written), TUCKFOLD_OK)
+      << tuckfold_last_error();
+  EXPECT_EQ(written[1], fit.max_bytes);
+  ASSERT_EQ(tuckfold_unpack_many(spec.get(), 2, packed, written, to, nullptr), TUCKFOLD_OK)
+      << tuckfold_last_error();
+  EXPECT_EQ(std::memcmp(back_b.fetch().data(), values.data(), kElems * sizeof(float)), 0);
+}
+
 TEST_F(CApiCuda, MistakesAreStatusesWithMessages) {
   std::vector<float> values = ramp();
   const DeviceBytes in(std::as_bytes(std::span(values)));

@@ -86,6 +86,31 @@ TEST(CApi, PacksTheBytesOfTheCxxApi) {
   }
 }
 
+TEST(CApi, ManyTensorsHaveTheBytesOfEachAlone) {
+  const SpecPtr spec = spec_of("block_quant(bits=2, round=stochastic)");
+  Ramp a, b;
+  const tuckfold_tensor in[] = {a.view(), b.view()};
+  std::vector<std::byte> first = packed_by_c(spec.get(), a), second(first.size());
+  void* const out[] = {first.data(), second.data()};
+  const std::size_t rooms[] = {first.size(), second.size()};
+  std::size_t written[] = {0, 0};
+  const tuckfold_options options{.struct_bytes = sizeof options, .seed = 8};
+  ASSERT_EQ(tuckfold_pack_many(spec.get(), 2, in, out, rooms, &options, written), TUCKFOLD_OK);
+  const tuckfold_options next{.struct_bytes = sizeof next, .seed = 9};
+  EXPECT_EQ(second, packed_by_c(spec.get(), b, &next));
+  Ramp back_a, back_b;
+  const tuckfold_tensor to[] = {back_a.view(), back_b.view()};
+  const void* const packed[] = {first.data(), second.data()};
+  ASSERT_EQ(tuckfold_unpack_many(spec.get(), 2, packed, written, to, nullptr), TUCKFOLD_OK);
+  EXPECT_NE(back_b.values, b.values);
+  EXPECT_EQ(tuckfold_pack_many(spec.get(), 0, nullptr, nullptr, nullptr, nullptr, nullptr),
+            TUCKFOLD_OK);
+  EXPECT_EQ(tuckfold_pack_many(spec.get(), 2, in, nullptr, rooms, nullptr, written),
+            TUCKFOLD_INVALID_ARGUMENT);
+  EXPECT_EQ(tuckfold_unpack_many(spec.get(), 2, packed, nullptr, to, nullptr),
+            TUCKFOLD_INVALID_ARGUMENT);
+}
+
 TEST(CApi, AnExecutorThatCutsLoopsAsItLikesGivesTheSameBytes) {
   // One part at a time, from the last to the first.
   const auto backwards = [](void* count, std::int64_t parts, std::int32_t, tuckfold_range_body body,

@@ -178,6 +178,27 @@ Shape bytes_shape(std::size_t bytes) { return {static_cast<std::int64_t>(bytes)}
        to_string(out.dtype), to_string(out.shape), fixed ? "" : "at most ", wanted, got);
 }
 
+// Lays the spec out for a tensor that can be packed to `out`.
+Plan plan_pack(const CodecSpec& spec, const ConstTensorView& in, std::span<std::byte> out) {
+  const Plan steps = plan("pack", spec, in.dtype, in.shape);
+  check_view("pack", in.data, in.dtype, in.shape, in.strides, in.device);
+  if (out.size() < steps.max_bytes()) {
+    invalid("[pack] the output needs {} bytes, got {}; see layout()", steps.max_bytes(),
+            out.size());
+  }
+  return steps;
+}
+
+Plan plan_unpack(const CodecSpec& spec, std::span<const std::byte> packed, const TensorView& out) {
+  const Plan steps = plan("unpack", spec, out.dtype, out.shape);
+  check_view("unpack", out.data, out.dtype, out.shape, out.strides, out.device);
+  check_writable(out);
+  if (steps.fixed() ? packed.size() != steps.max_bytes() : packed.size() > steps.max_bytes()) {
+    refuse_size(spec, out, steps.fixed(), steps.max_bytes(), packed.size());
+  }
+  return steps;
+}
+
 // ---- on a CUDA device ---------------------------------------------------------------------------
 
 // Kernels read and write packed bytes 16 at a time.
@@ -270,6 +291,32 @@ void unpack_on_cuda(const Plan& plan, std::span<const std::byte> packed, const T
   }
 }
 
+// ---- many tensors -------------------------------------------------------------------------------
+
+void check_counts(const char* what, std::size_t tensors, std::size_t others) {
+  if (tensors != others) {
+    invalid("[{}] every tensor needs its packed bytes, got {} tensors and {} others", what, tensors,
+            others);
+  }
+}
+
+// The codec where it does tensors of a CUDA device together.
+template <class View>
+const Codec* row_for_many(const CodecSpec& spec, std::span<const View> views) {
+  const bool on_device = std::all_of(views.begin(), views.end(),
+                                     [](const View& v) { return v.device == Device::Cuda; });
+  if (views.empty() || !on_device || spec.stages().size() != 1) return nullptr;
+  const Codec& row = row_of(spec.stages()[0]);
+  return row.pack_cuda_many != nullptr ? &row : nullptr;
+}
+
+RunOptions options_of_one(const RunOptions& options, std::size_t i) {
+  RunOptions one = options;
+  one.seed += i;
+  if (one.outcome != nullptr) one.outcome += i;
+  return one;
+}
+
 }  // namespace
 
 bool has_cuda() { return cuda::built(); }
@@ -285,12 +332,7 @@ Layout layout(const CodecSpec& spec, DType dtype, const Shape& shape) {
 
 std::size_t pack(const CodecSpec& spec, const ConstTensorView& in, std::span<std::byte> out,
                  const RunOptions& options) {
-  const Plan steps = plan("pack", spec, in.dtype, in.shape);
-  check_view("pack", in.data, in.dtype, in.shape, in.strides, in.device);
-  if (out.size() < steps.max_bytes()) {
-    invalid("[pack] the output needs {} bytes, got {}; see layout()", steps.max_bytes(),
-            out.size());
-  }
+  const Plan steps = plan_pack(spec, in, out);
   if (in.device == Device::Cuda) return pack_on_cuda(steps, in, out, options);
   const Workspace workspace("pack", options, steps.workspace_bytes(), Device::Cpu);
   const RunContext run = context_of("pack", options, steps, workspace);
@@ -313,12 +355,7 @@ std::size_t pack(const CodecSpec& spec, const ConstTensorView& in, std::span<std
 
 void unpack(const CodecSpec& spec, std::span<const std::byte> packed, const TensorView& out,
             const RunOptions& options) {
-  const Plan steps = plan("unpack", spec, out.dtype, out.shape);
-  check_view("unpack", out.data, out.dtype, out.shape, out.strides, out.device);
-  check_writable(out);
-  if (steps.fixed() ? packed.size() != steps.max_bytes() : packed.size() > steps.max_bytes()) {
-    refuse_size(spec, out, steps.fixed(), steps.max_bytes(), packed.size());
-  }
+  const Plan steps = plan_unpack(spec, packed, out);
   if (out.device == Device::Cuda) return unpack_on_cuda(steps, packed, out, options);
   const Workspace workspace("unpack", options, steps.workspace_bytes(), Device::Cpu);
   const RunContext run = context_of("unpack", options, steps, workspace);
@@ -343,6 +380,39 @@ void unpack(const CodecSpec& spec, std::span<const std::byte> packed, const Tens
     }
     step.row->unpack(*step.stage, bytes, view, run);
     bytes = {to, filled};
+  }
+}
+
+void pack_many(const CodecSpec& spec, std::span<const ConstTensorView> in,
+               std::span<const std::span<std::byte>> out, std::span<std::size_t> written,
+               const RunOptions& options) {
+  check_counts("pack_many", in.size(), out.size());
+  check_counts("pack_many", in.size(), written.size());
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const Plan steps = plan_pack(spec, in[i], out[i]);
+    if (in[i].device == Device::Cuda) check_cuda("pack_many", steps, out[i].data(), options);
+    written[i] = steps.max_bytes();
+  }
+  if (const Codec* row = row_for_many(spec, in); row != nullptr) {
+    return row->pack_cuda_many(spec.stages()[0], in, out, {.stream = options.stream});
+  }
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    written[i] = pack(spec, in[i], out[i], options_of_one(options, i));
+  }
+}
+
+void unpack_many(const CodecSpec& spec, std::span<const std::span<const std::byte>> packed,
+                 std::span<const TensorView> out, const RunOptions& options) {
+  check_counts("unpack_many", out.size(), packed.size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const Plan steps = plan_unpack(spec, packed[i], out[i]);
+    if (out[i].device == Device::Cuda) check_cuda("unpack_many", steps, packed[i].data(), options);
+  }
+  if (const Codec* row = row_for_many(spec, out); row != nullptr) {
+    return row->unpack_cuda_many(spec.stages()[0], packed, out, {.stream = options.stream});
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    unpack(spec, packed[i], out[i], options_of_one(options, i));
   }
 }
 

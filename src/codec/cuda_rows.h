@@ -23,6 +23,13 @@ namespace tuckfold {
 TUCKFOLD_CUDA_ROWS(TUCKFOLD_DECLARE)
 #undef TUCKFOLD_DECLARE
 
+namespace dct_chop {
+void pack_cuda_many(const Stage&, std::span<const ConstTensorView>,
+                    std::span<const std::span<std::byte>> out, CudaContext);
+void unpack_cuda_many(const Stage&, std::span<const std::span<const std::byte>> packed,
+                      std::span<const TensorView>, CudaContext);
+}  // namespace dct_chop
+
 std::span<const CudaPair> cuda_pairs();
 
 }  // namespace tuckfold

@@ -170,6 +170,8 @@ const Codec kDctChop = {
     .unpack = dct_chop::unpack_all,
     .pack_cuda = dct_chop::pack_cuda,
     .unpack_cuda = dct_chop::unpack_cuda,
+    .pack_cuda_many = dct_chop::pack_cuda_many,
+    .unpack_cuda_many = dct_chop::unpack_cuda_many,
 };
 
 }  // namespace tuckfold

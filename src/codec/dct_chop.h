@@ -35,4 +35,8 @@ using UnpackJob = UnpackStrips<Params>;
 void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end);
 void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 
+// On CUDA, tensors of up to so many blocks for each multiprocessor are small: a kernel of their own
+// takes them, several at once. Larger ones keep a thread for each block busy.
+inline constexpr std::int64_t kSmallBlocks = 512;
+
 }  // namespace tuckfold::dct_chop

@@ -167,26 +167,28 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_column_8(int keep, const float
   }
 }
 
-// Coefficients v < keep of row u; the odd ones sum from the other end.
-TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_row_8(int u, int keep, const float* x, float* y) {
+// Coefficients v < keep of row u, by kScaled[u]; the odd ones sum from the other end.
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_row_8(const Table<8>& scaled, int keep,
+                                                        const float* x, float* y) {
   TUCKFOLD_UNROLL for (int v = 0; v < keep; ++v) {
     float sum = 0;
     TUCKFOLD_UNROLL for (int k = 0; k < 4; ++k) {
       const int at = v % 2 == 0 ? k : 3 - k;
       const float half = v % 2 == 0 ? x[at] + x[7 - at] : x[at] - x[7 - at];
-      sum = k == 0 ? half * kScaled[u][v][at] : std::fma(half, kScaled[u][v][at], sum);
+      sum = k == 0 ? half * scaled[v][at] : std::fma(half, scaled[v][at], sum);
     }
     y[v] = sum;
   }
 }
 
-TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_row_8(int u, int keep, const float* y, float* x) {
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_row_8(const Table<8>& scaled, int keep,
+                                                        const float* y, float* x) {
   TUCKFOLD_UNROLL for (int j = 0; j < 4; ++j) {
-    float even = y[0] * kScaled[u][0][j];
-    TUCKFOLD_UNROLL for (int v = 2; v < keep; v += 2) even = std::fma(y[v], kScaled[u][v][j], even);
+    float even = y[0] * scaled[0][j];
+    TUCKFOLD_UNROLL for (int v = 2; v < keep; v += 2) even = std::fma(y[v], scaled[v][j], even);
     float odd = -0.0f;
     TUCKFOLD_UNROLL for (int v = 1; v < keep; v += 2) {
-      odd = v == 1 ? y[v] * kScaled[u][v][j] : std::fma(y[v], kScaled[u][v][j], odd);
+      odd = v == 1 ? y[v] * scaled[v][j] : std::fma(y[v], scaled[v][j], odd);
     }
     x[j] = even + odd;
     x[7 - j] = even - odd;
@@ -239,14 +241,14 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_block_8(int keep, const float*
   float half[64];
   TUCKFOLD_UNROLL for (int j = 0; j < 8; ++j) forward_column_8(keep, x + j, x_row, half + j, 8);
   TUCKFOLD_UNROLL for (int u = 0; u < keep; ++u)
-      forward_row_8(u, keep, half + u * 8, coefs + u * keep);
+      forward_row_8(kScaled[u], keep, half + u * 8, coefs + u * keep);
 }
 
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_block_8(int keep, const float* coefs, float* x,
                                                           std::int64_t x_row) {
   float half[64];
   TUCKFOLD_UNROLL for (int u = 0; u < keep; ++u)
-      inverse_row_8(u, keep, coefs + u * keep, half + u * 8);
+      inverse_row_8(kScaled[u], keep, coefs + u * keep, half + u * 8);
   TUCKFOLD_UNROLL for (int j = 0; j < 8; ++j) inverse_column_8(keep, half + j, 8, x + j, x_row);
 }
 

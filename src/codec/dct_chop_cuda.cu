@@ -5,6 +5,7 @@
 #include "codec/cuda_rows.h"
 #include "codec/dct_chop.h"
 #include "codec/dct_chop_cuda.cuh"
+#include "codec/dct_chop_lanes_cuda.cuh"
 
 namespace tuckfold::dct_chop {
 namespace {
@@ -140,10 +141,70 @@ void run_any(const Params& p, const Table<N>& table, const AnyBlocks& blocks, co
   });
 }
 
+// ---- small tensors ------------------------------------------------------------------------------
+
+bool is_small(const View& view, const Blocks& b) {
+  return WholeBlocks::suits(view, b) &&
+         b.strips() * b.block_cols <= kSmallBlocks * cuda::device().sms;
+}
+
+// Collects small tensors of one dtype, and launches them together.
+template <bool kPack, int kMost>
+class SmallTensors {
+ public:
+  SmallTensors(const Params& p, void* stream) : keep_(p.keep), stream_(stream) {
+    jobs_.coef = p.coef;
+    jobs_.triangle = p.triangle;
+    jobs_.planes = p.planes;
+  }
+
+  void add(const View& view, const Blocks& b, const void* packed) {
+    if (jobs_.count == kMost || (jobs_.count > 0 && jobs_.dtype != view.dtype)) launch();
+    jobs_.dtype = view.dtype;
+    const std::int64_t blocks = b.strips() * b.block_cols;
+    jobs_.jobs[jobs_.count++] = {.data = view.data,
+                                 .stored = const_cast<void*>(packed),
+                                 .first_cta = static_cast<std::uint32_t>(ctas_),
+                                 .blocks = static_cast<std::uint32_t>(blocks),
+                                 .block_cols = static_cast<std::uint32_t>(b.block_cols)};
+    ctas_ += cuda::blocks_for(blocks, kLaneBlocks);
+  }
+
+  void launch() {
+    if (jobs_.count == 0) return;
+    constexpr std::make_integer_sequence<int, 8> kKeeps;
+    cuda::launch(kernel(kKeeps), {.blocks = ctas_, .threads = kLaneThreads, .early = true}, stream_,
+                 jobs_);
+    jobs_.count = 0;
+    ctas_ = 0;
+  }
+
+ private:
+  template <int... K>
+  auto kernel(std::integer_sequence<int, K...>) const {
+    using Kernel = void (*)(Jobs<kMost>);
+    constexpr std::array<Kernel, 8> kPackKernels = {pack_lanes<K + 1, kMost>...};
+    constexpr std::array<Kernel, 8> kUnpackKernels = {unpack_lanes<K + 1, kMost>...};
+    return (kPack ? kPackKernels : kUnpackKernels)[static_cast<std::size_t>(keep_ - 1)];
+  }
+
+  int keep_;
+  void* stream_;
+  Jobs<kMost> jobs_{};
+  std::int64_t ctas_ = 0;
+};
+
+// ---- any tensor ---------------------------------------------------------------------------------
+
 template <bool kPack>
 void run_all(const Params& p, const Shape& shape, const View& view, const void* packed,
              void* stream) {
   const Blocks b = blocks_of(p, shape);
+  if (is_small(view, b)) {
+    SmallTensors<kPack, 1> one(p, stream);
+    one.add(view, b, packed);
+    return one.launch();
+  }
   const Stored stored = stored_of(p, b, packed);
   const WholeKernel kernel =
       WholeBlocks::suits(view, b) ? whole_kernel<kPack>(view.dtype, p) : nullptr;
@@ -154,13 +215,15 @@ void run_all(const Params& p, const Shape& shape, const View& view, const void* 
     const bool at_once =
         row_bytes == 4 || row_bytes == 8 || row_bytes == 16 || (!kPack && row_bytes == 32);
     const bool staged = !p.planes && !p.triangle && !at_once;
-    const Deal deal = staged ? Deal::of(blocks.block_cols, kThreads) : Deal{kThreads, false};
-    cuda::launch(
-        kernel,
-        {.blocks = cuda::blocks_for(blocks.count, deal.each),
-         .threads = kThreads,
-         .shared_bytes = kPack ? 0 : unpack_ballast(size_bytes(view.dtype), staged, p.keep)},
-        stream, blocks, stored, deal);
+    const Deal deal = staged ? Deal::of(blocks.block_cols) : Deal{cuda::kWarp, false};
+    std::size_t shared_bytes = 0;
+    if (!kPack) shared_bytes = unpack_ballast(blocks, size_bytes(view.dtype), staged, p.keep);
+    cuda::launch(kernel,
+                 {.blocks = cuda::blocks_for(blocks.count, deal.each * (kThreads / cuda::kWarp)),
+                  .threads = kThreads,
+                  .shared_bytes = shared_bytes,
+                  .early = true},
+                 stream, blocks, stored, deal);
     return;
   }
   const AnyBlocks blocks = AnyBlocks::of(view, b);
@@ -173,6 +236,23 @@ void run_all(const Params& p, const Shape& shape, const View& view, const void* 
   } else {
     run_any<kPack, 16>(p, kDct<16>, blocks, stored, stream);
   }
+}
+
+template <bool kPack, class Tensor, class Bytes>
+void run_many(const Params& p, std::span<const Tensor> tensors, std::span<const Bytes> packed,
+              void* stream) {
+  SmallTensors<kPack, kMostJobs> small(p, stream);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (packed[i].empty() || tensors[i].shape.elems() == 0) continue;
+    const View view = View::of(tensors[i]);
+    const Blocks b = blocks_of(p, tensors[i].shape);
+    if (is_small(view, b)) {
+      small.add(view, b, packed[i].data());
+    } else {
+      run_all<kPack>(p, tensors[i].shape, view, packed[i].data(), stream);
+    }
+  }
+  small.launch();
 }
 
 }  // namespace
@@ -190,6 +270,16 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
   if (!packed.empty()) {
     run_all<false>(Params::of(stage), out.shape, View::of(out), packed.data(), run.stream);
   }
+}
+
+void pack_cuda_many(const Stage& stage, std::span<const ConstTensorView> in,
+                    std::span<const std::span<std::byte>> out, CudaContext run) {
+  run_many<true>(Params::of(stage), in, out, run.stream);
+}
+
+void unpack_cuda_many(const Stage& stage, std::span<const std::span<const std::byte>> packed,
+                      std::span<const TensorView> out, CudaContext run) {
+  run_many<false>(Params::of(stage), out, packed, run.stream);
 }
 
 }  // namespace tuckfold::dct_chop

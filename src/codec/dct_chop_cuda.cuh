@@ -17,16 +17,17 @@ struct Stored {
   std::int64_t row_values;  // of squares: in one row of a strip
 };
 
-// How blocks are dealt out: as many to every CTA, one a thread. Where those are whole strips their
-// squares lie in one piece, which leaves and comes in 16 bytes at a time.
+// How blocks are dealt out: as many to every warp, one a lane. Where those are whole strips their
+// squares lie in one piece.
 struct Deal {
   int each;
   bool whole_strips;
 
-  static Deal of(std::uint32_t block_cols, int threads) {
-    if (block_cols > static_cast<std::uint32_t>(threads)) return {threads, false};
-    const int cols = static_cast<int>(block_cols);
-    return {threads / cols * cols, true};
+  static Deal of(std::uint32_t block_cols) {
+    const int strips = block_cols > cuda::kWarp ? 0 : cuda::kWarp / static_cast<int>(block_cols);
+    const int each = strips * static_cast<int>(block_cols);
+    constexpr int kEnough = cuda::kWarp * 3 / 4;  // lanes with a block; fewer take too long
+    return each < kEnough ? Deal{cuda::kWarp, false} : Deal{each, true};
   }
 };
 
@@ -34,18 +35,27 @@ enum class Order { Rows, Triangles, Planes };
 
 inline constexpr int kPackThreads = 128, kUnpackThreads = 64;
 // Unpack writes more than it reads, and memory likes few writers at a time: where there is little
-// to compute, room that nobody uses keeps the number of blocks on a multiprocessor down.
-inline std::size_t unpack_ballast(std::size_t element_bytes, const bool staged, int keep) {
+// to compute, room that nobody uses keeps the number of blocks on a multiprocessor down. What is
+// done in a few tens of microseconds rather fills the device fast.
+inline std::size_t unpack_ballast(const cuda::WholeBlocks& blocks, std::size_t element_bytes,
+                                  bool staged, int keep) {
+  constexpr std::size_t kLongBytes = 128 << 20;
+  if (static_cast<std::size_t>(blocks.count) * 64 * element_bytes < kLongBytes) return 0;
   if (element_bytes == 2) return keep <= 2 ? 33000 : keep <= 5 ? 24000 : 12000;
   if (keep <= 2) return 49000;
   if (keep <= 4 || !staged) return 33000;
   return keep <= 5 ? 18000 : keep <= 7 ? 12000 : 0;
 }
 
+// A warp's coefficients in shared memory, with room for what makes 16-byte pieces of memory such of
+// the tile.
 template <class Coef, int kKeep, int kThreads>
-struct Tile {  // coefficients by warps
-  alignas(16) Coef values[kThreads / cuda::kWarp * cuda::kWarp * kKeep * kKeep + 16 / sizeof(Coef)];
-  __device__ Coef* of_warp(int warp) { return values + warp * cuda::kWarp * kKeep * kKeep; }
+struct Tile {
+  static constexpr int kValues = cuda::kWarp * kKeep * kKeep + 16 / sizeof(Coef);
+  struct alignas(16) Part {
+    Coef values[kValues];
+  };
+  Part parts[kThreads / cuda::kWarp];
 };
 
 // A row of kKeep coefficients that one access moves.
@@ -60,27 +70,51 @@ struct alignas(kKeep * sizeof(Coef) < 16 ? kKeep * sizeof(Coef) : 16) Row {
   Coef values[kKeep];
 };
 
-// Copies kValues values of each of `blocks` blocks between a warp's tile and memory, 16 bytes a
-// lane and turn. Whole warps have all their loads in flight.
-template <int kValues, class Coef>
-__device__ TUCKFOLD_INLINE void copy_by_warp(const Coef* from, Coef* to, int blocks, int lane) {
-  constexpr int kEach = 16 / sizeof(Coef), kPieces = cuda::kWarp * kValues / kEach;
-  constexpr int kTurns = (kPieces + cuda::kWarp - 1) / cuda::kWarp;
-  if (blocks == cuda::kWarp) {
+// Copies a warp's piece of memory, `total` values from value `begin` on, to or from its tile, 16
+// bytes a lane and turn; the tile has begin % kEach values in front, as the piece of memory has.
+// kValues: of a whole warp. Where there are registers for them a lane's pieces are in flight
+// together.
+template <int kValues, bool kIntoTile, class Coef>
+__device__ TUCKFOLD_INLINE void copy_piece(Coef* memory, Coef* tile, std::int64_t begin, int total,
+                                           int lane) {
+  constexpr int kEach = 16 / sizeof(Coef);
+  const int lead = static_cast<int>(begin % kEach), end = lead + total;
+  Coef* from = kIntoTile ? memory + (begin - lead) : tile;
+  Coef* to = kIntoTile ? tile : memory + (begin - lead);
+  const auto piece = [](Coef* at) -> uint4& { return *reinterpret_cast<uint4*>(at); };
+  const auto in_flight = [&]<int kTurns>(auto&& has) {
     uint4 pieces[kTurns];
 #pragma unroll
     for (int turn = 0; turn < kTurns; ++turn) {
-      const int i = turn * cuda::kWarp + lane;
-      if (i < kPieces) pieces[turn] = reinterpret_cast<const uint4*>(from)[i];
+      const int i = (turn * cuda::kWarp + lane) * kEach;
+      if (has(i)) pieces[turn] = piece(from + i);
     }
 #pragma unroll
     for (int turn = 0; turn < kTurns; ++turn) {
-      const int i = turn * cuda::kWarp + lane;
-      if (i < kPieces) reinterpret_cast<uint4*>(to)[i] = pieces[turn];
+      const int i = (turn * cuda::kWarp + lane) * kEach;
+      if (has(i)) piece(to + i) = pieces[turn];
     }
-  } else {
-    for (int i = lane; i < blocks * kValues; i += cuda::kWarp) to[i] = from[i];
+  };
+  constexpr int kTurns = (kValues / kEach + cuda::kWarp - 1) / cuda::kWarp;
+  if constexpr (kIntoTile || kTurns <= 9) {
+    if (lead == 0 && total == kValues) {
+      in_flight.template operator()<kTurns>([](int i) { return i < kValues; });
+      return;
+    }
   }
+  const auto whole = [&](int i) { return i >= lead && i + kEach <= end; };
+  if constexpr (kIntoTile) {
+    in_flight.template operator()<kTurns + 1>(whole);
+  } else {
+#pragma unroll 4
+    for (int i = lane * kEach; i < end; i += cuda::kWarp * kEach) {
+      if (whole(i)) piece(to + i) = piece(from + i);
+    }
+  }
+  // The two ends.
+  const int last = end / kEach * kEach;
+  if (lane < kEach && lane >= lead && lane < end && !whole(0)) to[lane] = from[lane];
+  if (lane < kEach && last > 0 && last + lane < end) to[last + lane] = from[last + lane];
 }
 
 // Calls visit(value's place in a square, its number among those stored).
@@ -97,74 +131,31 @@ __device__ TUCKFOLD_INLINE void for_each_value(Visit&& visit) {
 // What a warp needs to know of its blocks.
 struct WarpPlace {
   int lane, warp;
-  int valid;                        // blocks that exist, from the first lane on
-  std::int64_t first, block;        // the warp's first block, and the lane's, at most the last
-  std::int64_t cta_first, cta_end;  // the CTA's blocks
+  int valid;                  // blocks that exist, from the first lane on
+  std::int64_t first, block;  // the warp's first block, and the lane's, at most the warp's last
 
   __device__ WarpPlace(std::int64_t blocks, int each)
       : lane(static_cast<int>(threadIdx.x) % cuda::kWarp),
-        warp(static_cast<int>(threadIdx.x) / cuda::kWarp),
-        cta_first(static_cast<std::int64_t>(blockIdx.x) * each) {
-    cta_end = cta_first + each < blocks ? cta_first + each : blocks;
-    first = cta_first + warp * cuda::kWarp;
-    const std::int64_t left = cta_end - first;
-    valid = left <= 0 ? 0 : left < cuda::kWarp ? static_cast<int>(left) : cuda::kWarp;
-    block = lane < valid ? first + lane : blocks - 1;
+        warp(static_cast<int>(threadIdx.x) / cuda::kWarp) {
+    const auto number = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / cuda::kWarp) + warp;
+    first = number * each;
+    const std::int64_t left = blocks - first;
+    valid = left <= 0 ? 0 : left < each ? static_cast<int>(left) : each;
+    block = first + (lane < valid ? lane : valid - 1);
   }
   __device__ bool exists() const { return lane < valid; }
 };
 
-// The squares of whole strips on their way through shared memory, in the order in which they are
-// stored; `lead` values in front make 16-byte pieces of memory such of the tile.
-template <class Coef, int kKeep>
-struct Strips {
-  static constexpr int kEach = 16 / sizeof(Coef);
-  int lead, total;
-  int row, at;  // distance of a square's rows in the tile, and its place
+// Where a lane's square lies in a warp's piece of whole strips.
+template <int kKeep>
+struct SquareInStrips {
+  int row, at;  // distance of its rows, and its first value
 
-  __device__ Strips(const WarpPlace& place, std::uint32_t block_cols) {
-    const auto local = static_cast<std::uint32_t>(place.warp * cuda::kWarp + place.lane);
+  __device__ SquareInStrips(const WarpPlace& place, std::uint32_t block_cols) {
+    const auto local = static_cast<std::uint32_t>(place.block - place.first);
     const std::uint32_t strip = local / block_cols, col = local - strip * block_cols;
     row = static_cast<int>(block_cols) * kKeep;
     at = static_cast<int>(strip) * row * kKeep + static_cast<int>(col) * kKeep;
-    lead = static_cast<int>(place.cta_first * (kKeep * kKeep) % kEach);
-    total = static_cast<int>(place.cta_end - place.cta_first) * (kKeep * kKeep);
-  }
-  // Copies them from `from` to `to`, which stand `lead` values before the first. Out of the tile
-  // one piece after the other; into it with all loads of a thread in flight together.
-  template <int kThreads, bool kIntoTile>
-  __device__ TUCKFOLD_INLINE void copy(const Coef* from, Coef* to) const {
-    constexpr int kPieces = (kThreads * kKeep * kKeep + kEach - 1) / kEach + 1;
-    constexpr int kTurns = (kPieces + kThreads - 1) / kThreads;
-    const int thread = static_cast<int>(threadIdx.x);
-    const auto begin = [&](int turn) { return (turn * kThreads + thread) * kEach; };
-    const auto whole = [&](int i) { return i >= lead && i + kEach <= lead + total; };
-    if constexpr (kIntoTile) {
-      uint4 pieces[kTurns];
-#pragma unroll
-      for (int turn = 0; turn < kTurns; ++turn) {
-        const int i = begin(turn);
-        if (whole(i)) pieces[turn] = *reinterpret_cast<const uint4*>(from + i);
-      }
-#pragma unroll
-      for (int turn = 0; turn < kTurns; ++turn) {
-        const int i = begin(turn);
-        if (whole(i)) *reinterpret_cast<uint4*>(to + i) = pieces[turn];
-      }
-    } else {
-#pragma unroll 4
-      for (int i = thread * kEach; i < lead + total; i += kThreads * kEach) {
-        if (whole(i)) *reinterpret_cast<uint4*>(to + i) = *reinterpret_cast<const uint4*>(from + i);
-      }
-    }
-    // The two ends.
-    const int last = (lead + total) / kEach * kEach;
-    if (thread < kEach && thread >= lead && thread < lead + total && !whole(0)) {
-      to[thread] = from[thread];
-    }
-    if (thread < kEach && last > 0 && last + thread < lead + total) {
-      to[last + thread] = from[last + thread];
-    }
   }
 };
 
@@ -199,12 +190,16 @@ __global__ void __launch_bounds__(kPackThreads)
                const __grid_constant__ Deal deal) {
   __shared__ Tile<Coef, kKeep, kPackThreads> tile;
   const WarpPlace at(in.count, deal.each);
+  cuda::await_turn();
+  if (at.valid == 0) return;
   float x[64], coefs[kKeep * kKeep];
-  cuda::load_warp_blocks<T>(in, at.first, x);
+  cuda::load_warp_blocks<T>(in.up_to(at.first + at.valid), at.first, x);
+  cuda::give_turn();
   forward_block_8(kKeep, x, 8, coefs);
 
+  constexpr int kEach = 16 / sizeof(Coef);
   Coef* to = static_cast<Coef*>(out.data);
-  Coef* mine = tile.of_warp(at.warp);
+  Coef* mine = tile.parts[at.warp].values;
   const auto stored = [&](int i) { return cuda::from_float<Coef>(coefs[i]); };
   if (out.planes) {
     if (!at.exists()) return;
@@ -212,10 +207,13 @@ __global__ void __launch_bounds__(kPackThreads)
     out.triangle ? for_each_value<kKeep, true>(put) : for_each_value<kKeep, false>(put);
   } else if (out.triangle) {
     constexpr int kValues = kKeep * (kKeep + 1) / 2;
-    for_each_value<kKeep, true>(
-        [&](int i, int number) { mine[at.lane * kValues + number] = stored(i); });
+    const std::int64_t begin = at.first * kValues;
+    if (at.exists()) {
+      Coef* own = mine + begin % kEach + at.lane * kValues;
+      for_each_value<kKeep, true>([&](int i, int number) { own[number] = stored(i); });
+    }
     __syncwarp();
-    copy_by_warp<kValues>(mine, to + at.first * kValues, at.valid, at.lane);
+    copy_piece<cuda::kWarp * kValues, false>(to, mine, begin, at.valid * kValues, at.lane);
   } else if constexpr (kRowAtOnce<Coef, kKeep>) {
     if (!at.exists()) return;
     to += square_at<kKeep>(out, in.block_cols, at.block);
@@ -227,18 +225,17 @@ __global__ void __launch_bounds__(kPackThreads)
       *reinterpret_cast<Row<Coef, kKeep>*>(to + u * out.row_values) = row;
     }
   } else if (deal.whole_strips) {
-    const Strips<Coef, kKeep> strips(at, in.block_cols);
+    constexpr int kValues = kKeep * kKeep;
+    const std::int64_t begin = at.first * kValues;
     if (at.exists()) {
-      Coef* square = tile.values + strips.lead + strips.at;
+      const SquareInStrips<kKeep> square(at, in.block_cols);
+      Coef* own = mine + begin % kEach + square.at;
 #pragma unroll
-      for (int i = 0; i < kKeep * kKeep; ++i)
-        square[i / kKeep * strips.row + i % kKeep] = stored(i);
+      for (int i = 0; i < kValues; ++i) own[i / kKeep * square.row + i % kKeep] = stored(i);
     }
-    __syncthreads();
-    to += at.cta_first * (kKeep * kKeep) - strips.lead;
-    strips.template copy<kPackThreads, false>(tile.values, to);
+    __syncwarp();
+    copy_piece<cuda::kWarp * kValues, false>(to, mine, begin, at.valid * kValues, at.lane);
   } else {
-    if (at.valid == 0) return;
 #pragma unroll
     for (int i = 0; i < kKeep * kKeep; ++i) {
       mine[i / kKeep * cuda::kWarp * kKeep + at.lane * kKeep + i % kKeep] = stored(i);
@@ -255,9 +252,12 @@ __global__ void __launch_bounds__(kUnpackThreads)
                  const __grid_constant__ Deal deal) {
   __shared__ Tile<Coef, kKeep, kUnpackThreads> tile;
   const WarpPlace at(out.count, deal.each);
+  cuda::await_turn();
+  if (at.valid == 0) return;
   float x[64], coefs[kKeep * kKeep];
-  const Coef* from = static_cast<const Coef*>(in.data);
-  Coef* mine = tile.of_warp(at.warp);
+  constexpr int kEach = 16 / sizeof(Coef);
+  Coef* from = static_cast<Coef*>(in.data);
+  Coef* mine = tile.parts[at.warp].values;
   if constexpr (kOrder == Order::Planes) {
     const auto take = [&](int i, int number) {
       coefs[i] = cuda::as_float(from[number * in.blocks + at.block]);
@@ -267,12 +267,13 @@ __global__ void __launch_bounds__(kUnpackThreads)
     in.triangle ? for_each_value<kKeep, true>(take) : for_each_value<kKeep, false>(take);
   } else if constexpr (kOrder == Order::Triangles) {
     constexpr int kValues = kKeep * (kKeep + 1) / 2;
-    copy_by_warp<kValues>(from + at.first * kValues, mine, at.valid, at.lane);
+    const std::int64_t begin = at.first * kValues;
+    copy_piece<cuda::kWarp * kValues, true>(from, mine, begin, at.valid * kValues, at.lane);
     __syncwarp();
+    const Coef* own = mine + begin % kEach + (at.block - at.first) * kValues;
 #pragma unroll
     for (int i = 0; i < kKeep * kKeep; ++i) coefs[i] = 0.0f;
-    for_each_value<kKeep, true>(
-        [&](int i, int number) { coefs[i] = cuda::as_float(mine[at.lane * kValues + number]); });
+    for_each_value<kKeep, true>([&](int i, int number) { coefs[i] = cuda::as_float(own[number]); });
   } else if constexpr (kLoadsRow<Coef, kKeep>) {
     from += square_at<kKeep>(in, out.block_cols, at.block);
 #pragma unroll
@@ -282,17 +283,17 @@ __global__ void __launch_bounds__(kUnpackThreads)
       for (int v = 0; v < kKeep; ++v) coefs[u * kKeep + v] = cuda::as_float(row.values[v]);
     }
   } else if (deal.whole_strips) {
-    const Strips<Coef, kKeep> strips(at, out.block_cols);
-    from += at.cta_first * (kKeep * kKeep) - strips.lead;
-    strips.template copy<kUnpackThreads, true>(from, tile.values);
-    __syncthreads();
-    const Coef* square = tile.values + strips.lead + (at.exists() ? strips.at : 0);
+    constexpr int kValues = kKeep * kKeep;
+    const std::int64_t begin = at.first * kValues;
+    copy_piece<cuda::kWarp * kValues, true>(from, mine, begin, at.valid * kValues, at.lane);
+    __syncwarp();
+    const SquareInStrips<kKeep> square(at, out.block_cols);
+    const Coef* own = mine + begin % kEach + square.at;
 #pragma unroll
-    for (int i = 0; i < kKeep * kKeep; ++i) {
-      coefs[i] = cuda::as_float(square[i / kKeep * strips.row + i % kKeep]);
+    for (int i = 0; i < kValues; ++i) {
+      coefs[i] = cuda::as_float(own[i / kKeep * square.row + i % kKeep]);
     }
   } else {
-    if (at.valid == 0) return;
     for_each_in_rows<kKeep>(in, at, square_at<kKeep>(in, out.block_cols, at.block),
                             [&](int i, std::int64_t place) { mine[i] = from[place]; });
     __syncwarp();
@@ -302,10 +303,9 @@ __global__ void __launch_bounds__(kUnpackThreads)
           cuda::as_float(mine[i / kKeep * cuda::kWarp * kKeep + at.lane * kKeep + i % kKeep]);
     }
   }
+  cuda::give_turn();
   inverse_block_8(kKeep, coefs, x, 8);
-  cuda::WholeBlocks mine_alone = out;
-  mine_alone.count = at.cta_end;
-  cuda::store_warp_blocks<T>(mine_alone, at.first, x);
+  cuda::store_warp_blocks<T>(out.up_to(at.first + at.valid), at.first, x);
 }
 
 }  // namespace tuckfold::dct_chop

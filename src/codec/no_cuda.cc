@@ -37,6 +37,15 @@ void fill(void*, int, std::size_t, Stream) { left_out(); }
 TUCKFOLD_CUDA_ROWS(TUCKFOLD_LEFT_OUT)
 #undef TUCKFOLD_LEFT_OUT
 
+void dct_chop::pack_cuda_many(const Stage&, std::span<const ConstTensorView>,
+                              std::span<const std::span<std::byte>>, CudaContext) {
+  left_out();
+}
+void dct_chop::unpack_cuda_many(const Stage&, std::span<const std::span<const std::byte>>,
+                                std::span<const TensorView>, CudaContext) {
+  left_out();
+}
+
 std::span<const CudaPair> cuda_pairs() { return {}; }
 
 }  // namespace tuckfold

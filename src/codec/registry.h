@@ -59,6 +59,11 @@ struct Codec {
                            CudaContext) = nullptr;
   void (*unpack_cuda)(const Stage&, std::span<const std::byte> packed, const TensorView&,
                       CudaContext) = nullptr;
+  // The same for many tensors, in fewer launches than one each; null where there is no such way.
+  void (*pack_cuda_many)(const Stage&, std::span<const ConstTensorView>,
+                         std::span<const std::span<std::byte>> out, CudaContext) = nullptr;
+  void (*unpack_cuda_many)(const Stage&, std::span<const std::span<const std::byte>> packed,
+                           std::span<const TensorView>, CudaContext) = nullptr;
   // Whether those leave something in CudaContext::outcome: the size varies, or values are refused.
   bool reports = false;
   // How many bytes unpack would fill; null where only the tensor's shape tells, and the codec

@@ -2,6 +2,8 @@
 //
 //   torch.ops.tuckfold.pack(x, "dct_chop(keep=4)", 0)                      # uint8, one axis
 //   torch.ops.tuckfold.unpack(packed, "dct_chop(keep=4)", shape, dtype)
+//   torch.ops.tuckfold.pack_many([x, y], "dct_chop(keep=4)", 0)            # small ones in one
+//   launch
 //
 // The stable ABI has neither fake kernels nor autograd; both are in python/tuckfold/torch/.
 #include <pthread.h>
@@ -21,6 +23,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "torch/place.h"
 #include "tuckfold/tuckfold.h"
@@ -166,8 +169,7 @@ bool aligned(const Tensor& packed) {
   return reinterpret_cast<std::uintptr_t>(packed.const_data_ptr()) % 16 == 0;
 }
 
-void unpack_from(const char* what, const Place& place, const Tensor& packed,
-                 const tuckfold_spec* spec, const Tensor& out) {
+void check_places(const char* what, const Place& place, const Tensor& packed, const Tensor& out) {
   const auto refuse = [&](const char* text) {
     throw std::invalid_argument(std::string("[") + what + "] " + text);
   };
@@ -180,6 +182,11 @@ void unpack_from(const char* what, const Place& place, const Tensor& packed,
   if (place.cuda() && !aligned(packed)) {
     refuse("packed bytes on a GPU must start at a multiple of 16 bytes; clone() the slice first");
   }
+}
+
+void unpack_from(const char* what, const Place& place, const Tensor& packed,
+                 const tuckfold_spec* spec, const Tensor& out) {
+  check_places(what, place, packed, out);
   const tuckfold_tensor view = view_of(what, place, out, out.mutable_data_ptr());
   tuckfold_layout fit;
   if (place.cuda()) fit = layout_of(spec, view);
@@ -255,16 +262,20 @@ struct Axes {
 
 // ---- the operators ------------------------------------------------------------------------------
 
+// The bytes written of room for the worst case; a view of a few would keep all of it.
+Tensor fitted(Tensor room, std::size_t written) {
+  if (written == static_cast<std::size_t>(room.numel())) return room;
+  return torch::stable::clone(
+      torch::stable::narrow(room, 0, 0, static_cast<std::int64_t>(written)));
+}
+
 Tensor pack(const Tensor& x, std::string_view text, std::int64_t seed) {
   const tuckfold_spec* spec = spec_of(text);
   const Place place(x);
   const tuckfold_tensor in = view_of("pack", place, x, const_cast<void*>(x.const_data_ptr()));
   const tuckfold_layout fit = layout_of(spec, in);
   Tensor out = place.bytes(fit.max_bytes);
-  const std::size_t written = pack_into(place, spec, fit, in, out, seed);
-  if (written == fit.max_bytes) return out;
-  // A view of a few bytes would keep all the room for the worst case.
-  return torch::stable::clone(torch::stable::narrow(out, 0, 0, static_cast<std::int64_t>(written)));
+  return fitted(out, pack_into(place, spec, fit, in, out, seed));
 }
 
 // Refuses a shape that the packed bytes cannot be of before memory is taken for it.
@@ -293,6 +304,75 @@ Tensor unpack(const Tensor& packed, std::string_view text, const Axes& shape, Sc
 void unpack_into(const Tensor& packed, std::string_view text, const Tensor& out) {
   check_bytes(packed);
   unpack_from("unpack", Place(out), packed, spec_of(text), out);
+}
+
+// ---- many at once
+
+void check_all_on(const char* what, const Place& place, std::span<const Tensor> tensors) {
+  for (const Tensor& tensor : tensors) {
+    if (!place.holds(tensor)) {
+      throw std::invalid_argument(std::string("[") + what +
+                                  "] all tensors must be on one device; move some of them");
+    }
+  }
+}
+
+// What several calls that follow each other need at most.
+void take_most(tuckfold_layout& most, const tuckfold_layout& fit) {
+  most.workspace_bytes = std::max(most.workspace_bytes, fit.workspace_bytes);
+}
+
+std::vector<Tensor> pack_many(const std::vector<Tensor>& xs, std::string_view text,
+                              std::int64_t seed) {
+  if (xs.empty()) return {};
+  const tuckfold_spec* spec = spec_of(text);
+  const Place place(xs[0]);
+  check_all_on("pack", place, xs);
+  std::vector<tuckfold_tensor> in;
+  std::vector<Tensor> rooms;
+  std::vector<void*> out;
+  std::vector<std::size_t> room_bytes, written(xs.size());
+  tuckfold_layout most{};
+  for (const Tensor& x : xs) {
+    in.push_back(view_of("pack", place, x, const_cast<void*>(x.const_data_ptr())));
+    const tuckfold_layout fit = layout_of(spec, in.back());
+    take_most(most, fit);
+    rooms.push_back(place.bytes(fit.max_bytes));
+    out.push_back(rooms.back().mutable_data_ptr());
+    room_bytes.push_back(fit.max_bytes);
+  }
+  const Run run = run_of(place, &most, seed);
+  check(tuckfold_pack_many(spec, xs.size(), in.data(), out.data(), room_bytes.data(), &run.options,
+                           written.data()));
+  for (std::size_t i = 0; i < xs.size(); ++i) rooms[i] = fitted(rooms[i], written[i]);
+  return rooms;
+}
+
+void unpack_many_into(const std::vector<Tensor>& packed, std::string_view text,
+                      const std::vector<Tensor>& outs) {
+  if (packed.size() != outs.size()) {
+    throw std::invalid_argument("[unpack] needs as many outputs as packed tensors, got " +
+                                std::to_string(packed.size()) + " and " +
+                                std::to_string(outs.size()));
+  }
+  if (outs.empty()) return;
+  const tuckfold_spec* spec = spec_of(text);
+  const Place place(outs[0]);
+  std::vector<tuckfold_tensor> views;
+  std::vector<const void*> from;
+  std::vector<std::size_t> bytes;
+  tuckfold_layout most{};
+  for (std::size_t i = 0; i < outs.size(); ++i) {
+    check_bytes(packed[i]);
+    check_places("unpack", place, packed[i], outs[i]);
+    views.push_back(view_of("unpack", place, outs[i], outs[i].mutable_data_ptr()));
+    if (place.cuda()) take_most(most, layout_of(spec, views.back()));
+    from.push_back(packed[i].const_data_ptr());
+    bytes.push_back(static_cast<std::size_t>(packed[i].numel()));
+  }
+  const Run run = run_of(place, &most, 0);
+  check(tuckfold_unpack_many(spec, outs.size(), from.data(), bytes.data(), views.data(),
+                             &run.options));
 }
 
 // The packed bytes as the tensor that Layout describes: for dct_chop, the coefficients.
@@ -354,6 +434,19 @@ void boxed_unpack_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
   unpack_into(packed, spec.view(), out);
 }
 
+void boxed_pack_many(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  const auto xs = to<std::vector<Tensor>>(stack[0]);
+  const Text spec(stack[1]);
+  stack[0] = from(pack_many(xs, spec.view(), to<std::int64_t>(stack[2])));
+}
+
+void boxed_unpack_many_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  const auto packed = to<std::vector<Tensor>>(stack[0]);
+  const Text spec(stack[1]);
+  const auto outs = to<std::vector<Tensor>>(stack[2]);
+  unpack_many_into(packed, spec.view(), outs);
+}
+
 void boxed_compress(StableIValue* stack, std::uint64_t, std::uint64_t) {
   const auto x = to<Tensor>(stack[0]);
   const Text spec(stack[1]);
@@ -373,18 +466,22 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
   library.def("pack(Tensor x, str spec, int seed=0) -> Tensor");
   library.def("unpack(Tensor packed, str spec, int[] shape, ScalarType dtype) -> Tensor");
   library.def("unpack_into(Tensor packed, str spec, Tensor(a!) out) -> ()");
+  library.def("pack_many(Tensor[] xs, str spec, int seed=0) -> Tensor[]");
+  library.def("unpack_many_into(Tensor[] packed, str spec, Tensor(a!)[] outs) -> ()");
   library.def("compress(Tensor x, str spec) -> Tensor");
   library.def("decompress(Tensor coefs, str spec, int[] shape, ScalarType dtype) -> Tensor");
 }
 
 // The same for both: an operator asks its tensors where they are.
-#define TUCKFOLD_REGISTER(device)                        \
-  STABLE_TORCH_LIBRARY_IMPL(tuckfold, device, library) { \
-    library.impl("pack", boxed_pack);                    \
-    library.impl("unpack", boxed_unpack);                \
-    library.impl("unpack_into", boxed_unpack_into);      \
-    library.impl("compress", boxed_compress);            \
-    library.impl("decompress", boxed_decompress);        \
+#define TUCKFOLD_REGISTER(device)                             \
+  STABLE_TORCH_LIBRARY_IMPL(tuckfold, device, library) {      \
+    library.impl("pack", boxed_pack);                         \
+    library.impl("unpack", boxed_unpack);                     \
+    library.impl("unpack_into", boxed_unpack_into);           \
+    library.impl("pack_many", boxed_pack_many);               \
+    library.impl("unpack_many_into", boxed_unpack_many_into); \
+    library.impl("compress", boxed_compress);                 \
+    library.impl("decompress", boxed_decompress);             \
   }
 TUCKFOLD_REGISTER(CPU)
 TUCKFOLD_REGISTER(CUDA)

@@ -15,7 +15,7 @@ namespace tuckfold::cuda {
 
 bool built() noexcept { return true; }
 int device_count() noexcept { return 1; }
-DeviceLimits device() { return {.sms = 4, .shared_bytes = 227 << 10}; }
+DeviceLimits device() { return {.sms = 4, .shared_bytes = 227 << 10, .starts_early = false}; }
 bool is_capturing(Stream) { return false; }
 void synchronize(Stream) {}
 void* allocate(std::size_t bytes, Stream) { return ::operator new (bytes, std::align_val_t{256}); }

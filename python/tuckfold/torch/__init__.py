@@ -9,13 +9,13 @@
 >>> bool((back - x).abs().max() < 0.01)
 True
 
-The operators are ``torch.ops.tuckfold.pack``, ``unpack``, ``unpack_into``, ``compress`` and
-``decompress``: C++ on torch's stable ABI, with fake kernels for ``torch.compile``. They walk strides
+The operators are ``torch.ops.tuckfold.pack``, ``unpack``, ``unpack_into``, ``pack_many``,
+``unpack_many_into``, ``compress`` and ``decompress``: C++ on torch's stable ABI, with fake kernels for ``torch.compile``. They walk strides
 in place, release the GIL, and run on torch's threads (``torch.set_num_threads``), or on a GPU in its
 current stream, where ``CodecInfo.cuda`` says so.
 """
 
-from tuckfold.torch._functions import layout, pack, unpack
+from tuckfold.torch._functions import layout, pack, pack_many, unpack, unpack_many
 from tuckfold.torch._module import Codec
 
-__all__ = ["Codec", "layout", "pack", "unpack"]
+__all__ = ["Codec", "layout", "pack", "pack_many", "unpack", "unpack_many"]

@@ -108,6 +108,18 @@ def _(packed: Tensor, spec: str, out: Tensor) -> None:
     layout_of("unpack", spec, out.dtype, out.shape)
 
 
+@torch.library.register_fake("tuckfold::pack_many")
+def _(xs: list[Tensor], spec: str, seed: int = 0) -> list[Tensor]:
+    return [torch.ops.tuckfold.pack(x, spec, seed) for x in xs]
+
+
+@torch.library.register_fake("tuckfold::unpack_many_into")
+def _(packed: list[Tensor], spec: str, outs: list[Tensor]) -> None:
+    for one, out in zip(packed, outs, strict=True):
+        _check_bytes(one)
+        layout_of("unpack", spec, out.dtype, out.shape)
+
+
 @torch.library.register_fake("tuckfold::compress")
 def _(x: Tensor, spec: str) -> Tensor:
     fit = layout_of("compress", spec, x.dtype, x.shape)

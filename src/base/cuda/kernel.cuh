@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "base/cuda/runtime.h"
+#include "base/device.h"
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
@@ -29,6 +30,7 @@ struct Grid {
   std::int64_t blocks;
   int threads;
   std::size_t shared_bytes = 0;  // of shared_memory()
+  bool early = false;            // whether the kernel awaits its turn by itself: await_turn()
 };
 
 #ifdef __CUDACC__
@@ -57,6 +59,11 @@ void launch(void (*kernel)(Params...), const Grid& grid, void* stream, const Arg
   config.blockDim = dim3(static_cast<unsigned>(grid.threads));
   config.dynamicSmemBytes = grid.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &early;
+  config.numAttrs = grid.early && device().starts_early ? 1 : 0;
   check(cudaLaunchKernelEx(&config, kernel, args...), "launch");
 }
 
@@ -75,6 +82,30 @@ void launch(void (*kernel)(Params...), const Grid& grid, void*, const Args&... a
 inline unsigned char* shared_memory() { return emulate::shared_memory(); }
 
 #endif
+
+// A kernel launched `early` may start before the one in front of it in the stream has ended, so
+// that it need not be waited for. It must call await_turn() in every thread before it touches
+// memory that others write, and calls give_turn() when it no longer minds company.
+__device__ TUCKFOLD_INLINE void await_turn() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ TUCKFOLD_INLINE void give_turn() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Asks for what will be read in its turn. The second cache, which it comes to, sees what others
+// still write.
+__device__ TUCKFOLD_INLINE void prefetch(const void* from) {
+#ifdef __CUDA_ARCH__
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+#else
+  static_cast<void>(from);
+#endif
+}
 
 // Sixteen bytes that will not be read again soon. Past the first cache stores run a few per cent
 // faster, among reads above all.

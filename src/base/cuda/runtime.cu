@@ -18,12 +18,22 @@ int device_count() noexcept {
 }
 
 DeviceLimits device() {
-  int number = 0, sms = 0, shared_bytes = 0;
+  thread_local int known = -1;
+  thread_local DeviceLimits limits{};
+  int number = 0;
   check(cudaGetDevice(&number), "device");
-  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, number), "device");
-  check(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, number),
-        "device");
-  return {sms, static_cast<std::size_t>(shared_bytes)};
+  if (number == known) return limits;
+  const auto attribute = [&](cudaDeviceAttr name) {
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, name, number), "device");
+    return value;
+  };
+  limits = {
+      .sms = attribute(cudaDevAttrMultiProcessorCount),
+      .shared_bytes = static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
+      .starts_early = attribute(cudaDevAttrComputeCapabilityMajor) >= 9};
+  known = number;
+  return limits;
 }
 
 bool is_capturing(Stream stream) {

@@ -15,10 +15,11 @@ bool built() noexcept;
 // Devices that they can run on; 0 where there is no driver.
 int device_count() noexcept;
 
-// What kernels that fill the current device need to know.
+// What launches need to know of the current device.
 struct DeviceLimits {
   int sms;
   std::size_t shared_bytes;  // of one block at most
+  bool starts_early;         // whether a kernel may start before the one in front of it has ended
 };
 DeviceLimits device();
 

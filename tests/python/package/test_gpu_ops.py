@@ -188,3 +188,26 @@ def test_half_types_of_autocast() -> None:
                 x = gpu.make(spec, dtype, (8, 32, 32)).to(DEVICE)
                 assert x.dtype == DTYPES[dtype]
                 assert tft.unpack(tft.pack(x, spec), spec, x.shape, x.dtype).dtype == x.dtype
+
+
+MANY = [(3, 40, 104), (5, 13, 17), (8, 8), (16, 3, 64, 64), (64, 3, 224, 224), (0, 8, 8)]
+
+
+@each(*[(spec,) for spec in SPECS if not spec.startswith(("bits", "mask"))])
+def test_many_tensors_have_the_bytes_of_each_alone(spec: str) -> None:
+    shapes = [shape for shape in MANY * 3 if gpu.fits(spec, "f32", shape)]
+    xs = [gpu.make(spec, "f32", shape) for shape in shapes]
+    packed = tft.pack_many([x.to(DEVICE) for x in xs], spec, seed=3)
+    back = tft.unpack_many(packed, spec, out=[torch.empty_like(x, device=DEVICE) for x in xs])
+    for i, x in enumerate(xs):
+        wanted = tft.pack(x, spec, seed=3 + i)
+        assert gpu.same(packed[i], wanted), (spec, x.shape)
+        assert gpu.same(back[i], tft.unpack(wanted, spec, x.shape)), (spec, x.shape)
+
+
+def test_many_tensors_are_of_one_device() -> None:
+    if not gpu.ON_GPU:
+        gpu.skip("the CPU is one device")
+    xs = [torch.zeros(8, 8), torch.zeros(8, 8, device=DEVICE)]
+    with raises(ValueError, "one device"):
+        tft.pack_many(xs, "dct_chop(keep=4)")

@@ -48,6 +48,41 @@ def test_a_graph_packs_what_its_input_holds(spec: str) -> None:
         assert gpu.same(back, tft.unpack(wanted, spec, SHAPE))
 
 
+def test_a_graph_packs_many_tensors() -> None:
+    """Their places are kept by the graph, not by the call that recorded it."""
+    needs_gpu()
+    spec = "dct_chop(keep=3)"
+    xs = [torch.rand(3, 8 * (1 + i % 5), 40, device="cuda") for i in range(300)]
+    tft.unpack_many(tft.pack_many(xs, spec), spec, out=[torch.empty_like(x) for x in xs])
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        packed = tft.pack_many(xs, spec)
+        back = tft.unpack_many(packed, spec, out=[torch.empty_like(x) for x in xs])
+    for turn in range(2):
+        for x in xs:
+            x.add_(turn)
+        graph.replay()
+        for i, x in enumerate(xs):
+            assert gpu.same(packed[i], tft.pack(x.cpu(), spec))
+            assert gpu.same(back[i], tft.unpack(packed[i].cpu(), spec, x.shape))
+
+
+def test_kernels_that_start_early_see_what_came_before() -> None:
+    """Each call reads what the one in front of it has just written, a thousand times over."""
+    needs_gpu()
+    spec = "dct_chop(keep=8)"
+    for shape in [(2, 64, 64), (8, 128, 128), (64, 3, 256, 256)]:
+        x = torch.rand(shape, device="cuda")
+        wanted = x.cpu()
+        for _ in range(20):
+            wanted = tft.unpack(tft.pack(wanted, spec), spec, shape)
+        for _ in range(50 if x.numel() < 1 << 20 else 5):
+            y = x
+            for _ in range(20):
+                y = tft.unpack(tft.pack(y, spec), spec, shape)
+            assert gpu.same(y, wanted)
+
+
 def test_a_graph_takes_exact_codecs_without_waiting() -> None:
     needs_gpu()
     for spec, dtype in gpu.cases(["mask", "bits(width=8)"], ("i64",)):

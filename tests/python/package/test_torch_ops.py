@@ -68,6 +68,41 @@ def test_opcheck_of_pack_and_unpack(spec: str, dtype: str) -> None:
     )
 
 
+@pytest.mark.parametrize("spec", ["dct_chop(keep=3)", "block_quant(bits=4)", "bounded(abs=0.05)"])
+def test_opcheck_of_many(spec: str) -> None:
+    xs = [make(spec, "f32"), make(spec, "bf16", (16, 40)), make(spec, "f32", (3, 8, 24))]
+    torch.library.opcheck(torch.ops.tuckfold.pack_many.default, (xs, spec, 3))
+    packed = torch.ops.tuckfold.pack_many(xs, spec, 3)
+    outs = [torch.empty_like(x) for x in xs]
+    torch.library.opcheck(torch.ops.tuckfold.unpack_many_into.default, (packed, spec, outs))
+
+
+@pytest.mark.parametrize("spec", LOSSY + VARYING)
+def test_many_have_the_bytes_of_each_alone(spec: str) -> None:
+    xs = [make(spec, "f32", shape) for shape in [(16, 24), (2, 24, 32), (0, 8)]]
+    if spec.startswith("bits"):
+        xs = [x.int() for x in xs]
+    packed = tft.pack_many(xs, spec, seed=2**63 - 1)
+    back = tft.unpack_many(packed, spec, out=[torch.empty_like(x) for x in xs])
+    for i, x in enumerate(xs):
+        wanted = tft.pack(x, spec, seed=2**63 - 1 + i)
+        assert torch.equal(packed[i], wanted)
+        assert torch.equal(back[i], tft.unpack(wanted, spec, x.shape, x.dtype))
+    assert tft.pack_many([], spec) == []
+
+
+def test_many_are_refused_together() -> None:
+    good, odd = torch.zeros(8, 8), torch.zeros(8, 8, dtype=torch.int64)
+    raises_exactly(ValueError, "exact", lambda: tft.pack_many([good, odd], "dct_chop(keep=4)"))
+    packed = tft.pack_many([good, good], "raw")
+    untouched = [torch.ones(8, 8), torch.ones(8, 9)]
+    raises_exactly(
+        tuckfold.CorruptDataError, "bytes", lambda: tft.unpack_many(packed, "raw", out=untouched)
+    )
+    assert bool((untouched[0] == 1).all())
+    raises_exactly(ValueError, "as many", lambda: tft.unpack_many(packed, "raw", out=untouched[:1]))
+
+
 @pytest.mark.parametrize(("spec", "dtype"), [c for c in FIXED if c[0].startswith("dct_chop(")])
 def test_opcheck_of_compress_and_decompress(spec: str, dtype: str) -> None:
     x = make(spec, dtype).requires_grad_(dtype in FLOATS)
@@ -236,6 +271,7 @@ def test_calls_leak_nothing() -> None:
         for _ in range(20000):
             torch.ops.tuckfold.pack(X, "dct_chop(keep=4)", 0)
             torch.ops.tuckfold.unpack(packed, "dct_chop(keep=4)", [16, 16], torch.float32)
+            torch.ops.tuckfold.pack_many([X, X], "dct_chop(keep=4)", 0)
 
     calls()
     before = resident_kib()
