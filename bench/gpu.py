@@ -7,8 +7,8 @@
   ./dev bench gpu --dry-run               the same calls on small tensors of the CPU: no GPU, no figures
   PYTHONPATH=FOLDER python3 FOLDER/bench/gpu.py --out X.json    where FOLDER holds the package
 
-Groups: raw, dct_chop, bf16, fused (dct_chop | block_quant), small (calls in a graph), dct_quant,
-block_quant, bounded. Needs torch. TUCKFOLD_CUSZP, TUCKFOLD_ZFP_CUDA and TUCKFOLD_NVCOMP name
+Groups: raw, dct_chop, bf16, fused (dct_chop | block_quant), small (calls in a graph), many (tensors
+in one launch), dct_quant, block_quant, bounded. Needs torch. TUCKFOLD_CUSZP, TUCKFOLD_ZFP_CUDA and TUCKFOLD_NVCOMP name
 libraries to compare with, see gpu_peers.py.
 """
 
@@ -27,8 +27,8 @@ sys.path.insert(1, str(HERE.parent / "tools"))
 
 METHOD = (
     "CUDA events, 3 warm-ups, median of 25 calls (7 of those that take over 5 ms), each after reads of "
-    "256 MB that fill the cache with something else; arrays below 150 MB: one CUDA graph of calls over distinct buffers, "
-    "500 MB or more in total, time / calls. of_copy = (bytes read + bytes written) / time over those of "
+    "256 MB that fill the cache with something else; arrays below 150 MB: one CUDA graph of 32 calls or more over distinct "
+    "buffers, 500 MB or more in total, time / calls. of_copy = (bytes read + bytes written) / time over those of "
     "torch's copy_ of 4 GB in the same run, whatever the size of the array, which is what floors are "
     "for; of_same_copy: over a copy that reads and writes as many bytes, timed as the codec is. "
     "factor = the other's time / ours on the same tensor. A figure is the least of its cells; a cell "

@@ -13,6 +13,7 @@ WARM_UPS = 3
 FLUSH_BYTES = 256_000_000  # several times the L2 cache
 GRAPH_BELOW_BYTES = 150_000_000  # smaller arrays would measure launches and the cache
 ROTATING_BYTES = 500_000_000  # of distinct buffers, which no cache holds
+GRAPH_CALLS = 32  # at least, so that starting the graph does not count
 SLOW_SECONDS = 5e-3  # calls slower than this need no 25 rounds to be told apart
 ROOFLINE_BYTES = 4_000_000_000
 
@@ -55,21 +56,22 @@ class Clock:
         return statistics.median(a.elapsed_time(b) for a, b in pairs) / 1e3
 
     def graph(self, calls: Sequence[Call]) -> float:
-        """Calls back to back in one CUDA graph: the median replay, divided by their number."""
+        """Calls back to back in one CUDA graph, over and over: the median replay for one of them."""
         if self.dry:
             return wall_seconds(lambda: [call() for call in calls]) / len(calls)
         for call in calls[:WARM_UPS]:  # what a first call sets up cannot be recorded
             call()
         self.wait()
+        turns = -(-GRAPH_CALLS // len(calls))
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for call in calls:
+            for call in [*calls] * turns:
                 call()
         for _ in range(WARM_UPS):
             graph.replay()
         pairs = [self._events(graph.replay, cold=False) for _ in range(ROUNDS)]
         self.wait()
-        return statistics.median(a.elapsed_time(b) for a, b in pairs) / 1e3 / len(calls)
+        return statistics.median(a.elapsed_time(b) for a, b in pairs) / 1e3 / (turns * len(calls))
 
     def wall(self, call: Call) -> float:
         """Median wall time of a call that waits for the device by itself."""

@@ -6,6 +6,7 @@ import math
 
 import torch
 
+import tuckfold.torch as tft
 from gpu_bench import LARGE, MIDDLE, Bench, Shape, picked
 from gpu_codec import quality
 from gpu_peers import Bitcomp, CuSZp, Matmuls, Zfp, group_quantizer, library
@@ -186,6 +187,41 @@ def small(bench: Bench) -> None:
         torch_figures(bench, "small", picked(against, way=way), way)
 
 
+def many(bench: Bench) -> None:
+    """Hundreds of small tensors in one launch, beside one launch each: both in a graph."""
+    shapes = [
+        (1 + i % 4, 8 * (1 + i % 9), 8 * (1 + i % 7)) for i in range(50 if bench.clock.dry else 500)
+    ]
+    source = bench.data("normal").view(-1)
+    xs = [source[1024 * i :][: math.prod(s)].view(s) for i, s in enumerate(shapes)]
+    spec, outs = chop_spec(4, "square"), [torch.empty_like(x) for x in xs]
+    packed = tft.pack_many(xs, spec)
+    if any(not torch.equal(p, tft.pack(x, spec)) for p, x in zip(packed, xs, strict=True)):
+        bench.failures.append("many: the bytes are not those of each alone")
+    ways = {
+        "pack": (
+            lambda: tft.pack_many(xs, spec),
+            lambda: [tft.pack(x, spec) for x in xs],
+        ),
+        "unpack": (
+            lambda: tft.unpack_many(packed, spec, out=outs),
+            lambda: [tft.unpack(p, spec, out=y) for p, y in zip(packed, outs, strict=True)],
+        ),
+    }
+    for way, (together, alone) in ways.items():
+        total = sum(x.nbytes for x in xs) + sum(p.nbytes for p in packed)
+        row = {"kernel": "many", "codec": spec, "shape": f"{len(xs)} tensors", "way": way}
+        row |= {"us": bench.clock.graph([together]) * 1e6, "in_graph": True, "bytes": total}
+        row |= {"one_each_us": bench.clock.graph([alone]) * 1e6}
+        row["factor"] = row["one_each_us"] / row["us"]
+        bench.record.rows.append(row)
+        bench.say(
+            f"{spec} {len(xs)} tensors, {total / 1e6:.1f} MB: {way} {row['us']:.1f} us, one launch each "
+            f"{row['one_each_us']:.1f} us"
+        )
+        bench.figure("many", f"{way}_factor", [row], None, "factor", against="one launch each")
+
+
 # ---- codecs whose speed or size follows from the data
 
 
@@ -335,6 +371,7 @@ GROUPS = {
     "bf16": bf16,
     "fused": fused,
     "small": small,
+    "many": many,
     "dct_quant": dct_quant,
     "block_quant": block_quant,
     "bounded": bounded,

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from snippets import run_snippets, snippets
+from snippets import FENCE, run_snippets, snippets
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", ROOT / "docs/python.md", *sorted((ROOT / "docs/tasks").glob("*.md"))]
