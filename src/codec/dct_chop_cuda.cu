@@ -173,18 +173,19 @@ class SmallTensors {
   void launch() {
     if (jobs_.count == 0) return;
     constexpr std::make_integer_sequence<int, 8> kKeeps;
-    cuda::launch(kernel(kKeeps), {.blocks = ctas_, .threads = kLaneThreads, .early = true}, stream_,
-                 jobs_);
+    const bool f32 = jobs_.dtype == DType::F32 && jobs_.coef == DType::F32;
+    cuda::launch(f32 ? kernel<true>(kKeeps) : kernel<false>(kKeeps),
+                 {.blocks = ctas_, .threads = kLaneThreads, .early = true}, stream_, jobs_);
     jobs_.count = 0;
     ctas_ = 0;
   }
 
  private:
-  template <int... K>
+  template <bool kF32, int... K>
   auto kernel(std::integer_sequence<int, K...>) const {
     using Kernel = void (*)(Jobs<kMost>);
-    constexpr std::array<Kernel, 8> kPackKernels = {pack_lanes<K + 1, kMost>...};
-    constexpr std::array<Kernel, 8> kUnpackKernels = {unpack_lanes<K + 1, kMost>...};
+    constexpr std::array<Kernel, 8> kPackKernels = {pack_lanes<K + 1, kMost, kF32>...};
+    constexpr std::array<Kernel, 8> kUnpackKernels = {unpack_lanes<K + 1, kMost, kF32>...};
     return (kPack ? kPackKernels : kUnpackKernels)[static_cast<std::size_t>(keep_ - 1)];
   }
 
@@ -215,11 +216,14 @@ void run_all(const Params& p, const Shape& shape, const View& view, const void* 
     const bool at_once =
         row_bytes == 4 || row_bytes == 8 || row_bytes == 16 || (!kPack && row_bytes == 32);
     const bool staged = !p.planes && !p.triangle && !at_once;
-    const Deal deal = staged ? Deal::of(blocks.block_cols) : Deal{cuda::kWarp, false};
+    constexpr int kTeam = kPack ? kPackTeam : kUnpackTeam;
+    const unsigned early = 3u * static_cast<unsigned>(cuda::device().sms);
+    const Deal deal =
+        staged ? Deal::of(blocks.block_cols, kTeam, early) : Deal{kTeam, false, early};
     std::size_t shared_bytes = 0;
     if (!kPack) shared_bytes = unpack_ballast(blocks, size_bytes(view.dtype), staged, p.keep);
     cuda::launch(kernel,
-                 {.blocks = cuda::blocks_for(blocks.count, deal.each * (kThreads / cuda::kWarp)),
+                 {.blocks = cuda::blocks_for(blocks.count, deal.each * (kThreads / kTeam)),
                   .threads = kThreads,
                   .shared_bytes = shared_bytes,
                   .early = true},

@@ -109,10 +109,10 @@ struct Halfway {
   }
 };
 
-// Calls body with the elements, typed.
-template <class Body>
+// Calls body with the elements, typed. kF32: whether they are f32, known before.
+template <bool kF32, class Body>
 __device__ TUCKFOLD_INLINE void typed(void* elements, DType dtype, Body&& body) {
-  switch (dtype) {
+  switch (kF32 ? DType::F32 : dtype) {
     case DType::F16: return body(static_cast<F16*>(elements));
     case DType::BF16: return body(static_cast<BF16*>(elements));
     default: return body(static_cast<float*>(elements));
@@ -122,7 +122,7 @@ __device__ TUCKFOLD_INLINE const void* address(void* elements, DType dtype, std:
   return static_cast<const char*>(elements) + index * (dtype == DType::F32 ? 4 : 2);
 }
 
-template <int kKeep, int kMost>
+template <int kKeep, int kMost, bool kF32>
 __global__ void __launch_bounds__(kLaneThreads)
     pack_lanes(const __grid_constant__ Jobs<kMost> jobs) {
   __shared__ Halfway<kKeep> halfway;
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kLaneThreads)
   cuda::await_turn();
 
   float x[8], y[8];
-  typed(job.data, jobs.dtype, [&](const auto* from) {
+  typed<kF32>(job.data, jobs.dtype, [&](const auto* from) {
 #pragma unroll
     for (int r = 0; r < 8; ++r) x[r] = cuda::as_float(from[at.column + r * at.cols]);
   });
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kLaneThreads)
     forward_row_8(kScaled[at.u], kKeep, x, y);
   }
 
-  typed(job.stored, jobs.coef, [&](auto* to) {
+  typed<kF32>(job.stored, jobs.coef, [&](auto* to) {
     using Coef = std::remove_reference_t<decltype(*to)>;
     if (jobs.planes) {
 #pragma unroll
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kLaneThreads)
   });
 }
 
-template <int kKeep, int kMost>
+template <int kKeep, int kMost, bool kF32>
 __global__ void __launch_bounds__(kLaneThreads)
     unpack_lanes(const __grid_constant__ Jobs<kMost> jobs) {
   __shared__ Halfway<kKeep> halfway;
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(kLaneThreads)
 
   float x[8], y[8];
   if (at.u < kKeep) {
-    typed(job.stored, jobs.coef, [&](const auto* from) {
+    typed<kF32>(job.stored, jobs.coef, [&](const auto* from) {
 #pragma unroll
       for (int v = 0; v < kKeep; ++v) {
         y[v] = v < at.count ? cuda::as_float(from[at.row + v * at.step]) : 0.0f;
@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(kLaneThreads)
 #pragma unroll
   for (int u = 0; u < kKeep; ++u) y[u] = halfway.rows[u][at.thread];
   inverse_column_8(kKeep, y, 1, x, 1);
-  typed(job.data, jobs.dtype, [&](auto* to) {
+  typed<kF32>(job.data, jobs.dtype, [&](auto* to) {
     using T = std::remove_reference_t<decltype(*to)>;
 #pragma unroll
     for (int r = 0; r < 8; ++r) to[at.column + r * at.cols] = cuda::from_float<T>(x[r]);
