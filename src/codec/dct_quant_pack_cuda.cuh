@@ -17,7 +17,7 @@ struct FastArgs {
   DType dtype;
   Params params;
   std::uint8_t* packed;
-  int slot_bytes;          // of a block in shared memory, a whole number of words where packed
+  int slot_bytes;          // of a block in shared memory where it is packed, whole words
   std::uint32_t per_byte;  // 2^20 / params.form.bytes, rounded up
 
   // Which block of a warp's has packed byte `at`, below 32 * kMaxFastBytes.
@@ -51,17 +51,8 @@ __device__ TUCKFOLD_INLINE std::uint32_t top_bits_spread(std::uint32_t bytes) {
 #endif
 }
 
-// 2^by, and 2^16 >> by. To multiply with: the compiler must not know that it is a shift, since
-// products have a pipe of their own, and shifts share one with most of what else is done here.
-__device__ TUCKFOLD_INLINE std::uint32_t power_down(std::uint32_t by) {
-#ifdef __CUDA_ARCH__
-  std::uint32_t result;
-  asm("shr.u32 %0, 0x10000, %1;" : "=r"(result) : "r"(by));
-  return result;
-#else
-  return 0x10000u >> by;
-#endif
-}
+// 2^by. To multiply with: the compiler must not know that it is a shift, since products have a pipe
+// of their own, and shifts share one with most of what else is done here.
 __device__ TUCKFOLD_INLINE std::uint32_t power_up(std::uint32_t by) {
 #ifdef __CUDA_ARCH__
   std::uint32_t result;
