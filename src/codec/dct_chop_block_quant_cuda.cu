@@ -36,6 +36,12 @@ template <int kKeep, bool kTriangle>
 struct Sizes {
   static constexpr int kValues = kTriangle ? kKeep * (kKeep + 1) / 2 : kKeep * kKeep;
   static constexpr int kTurns = (kValues + kWarps - 1) / kWarps;  // groups of a warp
+
+  // Whether there is a group for the warp in this turn. Where there is one for every warp the
+  // compiler must know: turns without a branch between them overlap.
+  __device__ static TUCKFOLD_INLINE bool exists(int turn, int warp) {
+    return (turn + 1) * kWarps <= kValues || turn * kWarps + warp < kValues;
+  }
 };
 
 // Where value i of a group lies: every eight chunks of four values swap neighbours, so that neither
@@ -157,7 +163,7 @@ __global__ void __launch_bounds__(kGroup, 3)
 #pragma unroll
   for (int turn = 0; turn < S::kTurns; ++turn) {
     const int number = turn * kWarps + warp;
-    if (number < S::kValues) {
+    if (S::exists(turn, warp)) {
       float v[kEach];
       read_eight(tile + number * kGroup, lane, v);
       const float small = least(least(least(v[0], v[1]), least(v[2], v[3])),
@@ -189,7 +195,7 @@ __global__ void __launch_bounds__(kGroup, 3)
 #pragma unroll
     for (int turn = 0; turn < S::kTurns; ++turn) {
       const int number = turn * kWarps + warp;
-      if (number < S::kValues) {
+      if (S::exists(turn, warp)) {
         const auto of_turn = [&](auto value) { return __shfl_sync(cuda::kAllLanes, value, turn); };
         ToCode use = own_use;
         use.subtract = of_turn(own_use.subtract);

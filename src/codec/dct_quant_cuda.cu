@@ -81,7 +81,6 @@ FastArgs args_of(const View& view, const Blocks& b, const Params& p, std::uint8_
 
 // Slots of an odd number of words lie in banks of their own.
 int pack_slot_bytes(const Form& form) { return 4 * ((form.bytes / 4 + kSlackWords) | 1); }
-int unpack_slot_bytes(const Form& form) { return form.bytes + (form.bytes % 8 == 0 ? 4 : 0); }
 
 Blocks blocks_of(const Shape& shape) { return Blocks::of("dct_quant", 8, shape, "block_quant"); }
 
@@ -121,10 +120,9 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
   const View view = View::of(out);
   const auto* from = reinterpret_cast<const std::uint8_t*>(packed.data());
   if (takes_fast(view, b, p)) {
-    const FastArgs args =
-        args_of(view, b, p, const_cast<std::uint8_t*>(from), unpack_slot_bytes(p.form));
+    const FastArgs args = args_of(view, b, p, const_cast<std::uint8_t*>(from), 0);
     constexpr int kWarps = kUnpackThreads / cuda::kWarp;
-    const int warp_bytes = unpack_warp_bytes(p.form, args.slot_bytes);
+    const int warp_bytes = unpack_warp_bytes(p.form);
     const cuda::Grid grid{.blocks = cuda::blocks_for(args.blocks.count, kUnpackThreads),
                           .threads = kUnpackThreads,
                           .shared_bytes = static_cast<std::size_t>(kWarps * warp_bytes)};

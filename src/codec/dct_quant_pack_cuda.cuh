@@ -17,7 +17,7 @@ struct FastArgs {
   DType dtype;
   Params params;
   std::uint8_t* packed;
-  int slot_bytes;          // of a block in shared memory, a whole number of words where packed
+  int slot_bytes;          // of a block in shared memory where it is packed, whole words
   std::uint32_t per_byte;  // 2^20 / params.form.bytes, rounded up
 
   // Which block of a warp's has packed byte `at`, below 32 * kMaxFastBytes.
@@ -51,17 +51,8 @@ __device__ TUCKFOLD_INLINE std::uint32_t top_bits_spread(std::uint32_t bytes) {
 #endif
 }
 
-// 2^by, and 2^16 >> by. To multiply with: the compiler must not know that it is a shift, since
-// products have a pipe of their own, and shifts share one with most of what else is done here.
-__device__ TUCKFOLD_INLINE std::uint32_t power_down(std::uint32_t by) {
-#ifdef __CUDA_ARCH__
-  std::uint32_t result;
-  asm("shr.u32 %0, 0x10000, %1;" : "=r"(result) : "r"(by));
-  return result;
-#else
-  return 0x10000u >> by;
-#endif
-}
+// 2^by. To multiply with: the compiler must not know that it is a shift, since products have a pipe
+// of their own, and shifts share one with most of what else is done here.
 __device__ TUCKFOLD_INLINE std::uint32_t power_up(std::uint32_t by) {
 #ifdef __CUDA_ARCH__
   std::uint32_t result;
@@ -325,18 +316,30 @@ __global__ __launch_bounds__(kPackThreads, blocks_per_sm(kF32)) void pack_fast_k
 
   const int bytes = args.params.form.bytes, total = here * bytes;
   std::uint8_t* to = args.packed + first * bytes;
-  for (int at = 16 * lane; at + 16 <= total; at += 16 * cuda::kWarp) {
-    uint4 words;
-    if (bytes % 16 == 0) {  // then they are of one block
-      const std::uint32_t* from = slots + args.block_of(at) * (slot_words - bytes / 4) + at / 4;
-      words = make_uint4(from[0], from[1], from[2], from[3]);
-    } else {
-      words.x = packed_word(args, slots, at);
-      words.y = packed_word(args, slots, at + 4);
-      words.z = packed_word(args, slots, at + 8);
-      words.w = packed_word(args, slots, at + 12);
+  // A loop for each kind of blocks: a condition inside takes back part of what the kinds save.
+  const auto store_sixteens = [&](const auto& sixteen_at) {
+    for (int at = 16 * lane; at + 16 <= total; at += 16 * cuda::kWarp) {
+      *reinterpret_cast<uint4*>(to + at) = sixteen_at(at);
     }
-    *reinterpret_cast<uint4*>(to + at) = words;
+  };
+  const auto word_at = [&](int at) {  // for blocks of whole words
+    return slots + args.block_of(at) * (slot_words - bytes / 4) + at / 4;
+  };
+  if (bytes % 16 == 0) {  // then sixteen are of one block
+    store_sixteens([&](int at) {
+      const std::uint32_t* from = word_at(at);
+      return make_uint4(from[0], from[1], from[2], from[3]);
+    });
+  } else if (bytes % 8 == 0) {
+    store_sixteens([&](int at) {
+      const std::uint32_t *front = word_at(at), *back = word_at(at + 8);
+      return make_uint4(front[0], front[1], back[0], back[1]);
+    });
+  } else {
+    store_sixteens([&](int at) {
+      return make_uint4(packed_word(args, slots, at), packed_word(args, slots, at + 4),
+                        packed_word(args, slots, at + 8), packed_word(args, slots, at + 12));
+    });
   }
   if (const int at = total / 16 * 16 + lane; at < total) {
     const int from = args.block_of(at), within = at - from * bytes;

@@ -8,34 +8,53 @@
 
 namespace tuckfold::dct_quant {
 
-// A block's words in shared memory, `step` bytes apart: 4, or 128 where each lane has a bank of its
-// own, so that lanes may look at different words at once.
+// A block's words in shared memory: each lane's in a bank of its own, so that lanes may look at
+// different words at once.
 struct Words {
   const unsigned char* first;
-  std::uint32_t step;
+  static constexpr int kStep = 4 * cuda::kWarp;  // bytes from a word to the next
 
-  // 64 bits from byte `at` on.
-  __device__ TUCKFOLD_INLINE void get64(std::uint32_t at, std::uint32_t& low,
+  // 64 bits from byte `at`, a multiple of 4, and `shift` < 32 bits more on.
+  __device__ TUCKFOLD_INLINE void get64(std::uint32_t at, std::uint32_t shift, std::uint32_t& low,
                                         std::uint32_t& high) const {
-    const unsigned char* from = first + at / 4 * step;
-    const auto word = [&](const unsigned char* p) {
-      return *reinterpret_cast<const std::uint32_t*>(p);
+    const unsigned char* from = first + at * (kStep / 4);
+    const auto word = [&](int i) {
+      return *reinterpret_cast<const std::uint32_t*>(from + i * kStep);
     };
-    const std::uint32_t middle = word(from + step), shift = at * 8;  // taken modulo 32
-    low = __funnelshift_r(word(from), middle, shift);
-    high = __funnelshift_r(middle, word(from + 2 * step), shift);
+    const std::uint32_t middle = word(1);
+    low = __funnelshift_r(word(0), middle, shift);
+    high = __funnelshift_r(middle, word(2), shift);
   }
 };
 
-inline constexpr int kWindowSlackBytes = 16;  // that get64 may read past the last byte
+inline constexpr int kSlackRows = 4;  // words that get64 may read past those of the last byte
 
-// The block begins at byte `skip` < 4 of the words.
+// What follows from the width of a tile alone. Each warp has a table of it in shared memory: to
+// look it up takes fewer instructions than to work it out.
+struct alignas(16) WidthEntry {
+  std::uint32_t top;     // to multiply with: brings a code's even bits to the top of 16
+  std::uint32_t turned;  // the sign bit, and the half that is added; of width 0 they are one bit
+  std::uint32_t spread;  // times the four lowest bits of an odd width: two of them where they go
+  std::uint32_t pick;    // those two places
+};
+inline constexpr int kWidths = 16, kTableBytes = kWidths * static_cast<int>(sizeof(WidthEntry));
+
+__device__ TUCKFOLD_INLINE void fill_table(unsigned char* table, int lane) {
+  if (lane >= kWidths) return;
+  const auto wide = static_cast<std::uint32_t>(lane), odd = wide & 1u;
+  const std::uint32_t top = 0x10000u >> (wide - odd), lowest = odd * (top >> 1);
+  reinterpret_cast<WidthEntry*>(table)[lane] = {.top = top,
+                                                .turned = 0x80008000u >> wide | 0x80008000u,
+                                                .spread = lowest * 0x8001u,
+                                                .pick = lowest * 0x10001u};
+}
+
 template <int kTiles>
-__device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const Words& in, std::uint32_t skip,
-                                            float* x) {
+__device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const Words& in,
+                                            const unsigned char* table, float* x) {
   constexpr int kWords = (kTiles + 3) / 4;
   std::uint32_t head[2];
-  in.get64(skip, head[0], head[1]);
+  in.get64(0, 0, head[0], head[1]);
   const int q = static_cast<int>(head[0] & 1023u);
   const std::uint32_t first_given = head[0] >> 10 & 15u;
 
@@ -62,28 +81,35 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const Words& in, s
   // What is left over, and where tiles begin.
   const std::uint32_t left = room - sum, handed = (0x7fu + (left < 16 ? left : 16u)) * kOnes;
   const int low_dc = form.header_bits() % 8;
-  std::uint32_t width[4] = {}, begin[4] = {};
-  std::uint32_t takes[4] = {};  // bits of the tail
-  std::uint32_t end = static_cast<std::uint32_t>(form.header_bits()) / 8 + skip;
+  std::uint32_t width[4] = {};
+  std::uint32_t begin_words[4] = {}, begin_bits[4] = {};  // whole words of bytes, and bits more
+  std::uint32_t takes[4] = {};                            // bits of the tail
+  std::uint32_t two_codes[4] = {};                        // bits of two codes but for the tail's
+  std::uint32_t entries[4] = {};                          // where the table has them
+  std::uint32_t end = static_cast<std::uint32_t>(form.header_bits()) / 8;
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
     const std::uint32_t places = 0x03020100u + 4u * static_cast<std::uint32_t>(i) * kOnes;
     width[i] = given[i] + (((handed - places) & (given[i] + 0x7f7f7f7fu)) >> 7 & kOnes);
     if (!good) width[i] = 0;  // then nothing is read past the block
     takes[i] = (width[i] & kOnes) * 4;
+    two_codes[i] = (width[i] & 0x0e0e0e0eu) * 2;
+    entries[i] = width[i] * static_cast<std::uint32_t>(sizeof(WidthEntry));
     const std::uint32_t bytes = width[i] >> 1 & 0x07070707u;
     const std::uint32_t ends = (bytes + end) * kOnes;
-    begin[i] = ends - bytes;
+    const std::uint32_t begin = ends - bytes;
+    begin_words[i] = begin & 0xfcfcfcfcu;
+    begin_bits[i] = (begin & 0x03030303u) * 8;
     end = ends >> 24;
   }
   std::uint32_t tail[2];
-  in.get64(end, tail[0], tail[1]);
+  in.get64(end & ~3u, end % 4 * 8, tail[0], tail[1]);
   std::uint32_t dc = __funnelshift_r(head[0], head[1], 12 + 2 * kTiles);
   if constexpr (12 + 2 * kTiles >= 32) dc = head[1] >> (12 + 2 * kTiles - 32);
   if (low_dc != 0) {
     dc = dc << 4 | (tail[0] & 15u);
     std::uint32_t beyond, unused;  // up to 68 bits
-    in.get64(end + 8, beyond, unused);
+    in.get64((end & ~3u) + 8, end % 4 * 8, beyond, unused);
     tail[0] = __funnelshift_r(tail[0], tail[1], 4);
     tail[1] = __funnelshift_r(tail[1], beyond, 4);
   }
@@ -106,23 +132,21 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const Words& in, s
     const auto byte_of = [k](const std::uint32_t* words) {
       return __byte_perm(words[k / 4], 0, 0x4440u + static_cast<unsigned>(k % 4));
     };
-    const std::uint32_t wide = byte_of(width), odd = wide & 1u, even = wide - odd;
+    const auto entry = *reinterpret_cast<const WidthEntry*>(table + byte_of(entries));
+    const std::uint32_t top = entry.top;
     std::uint32_t low, high;
-    in.get64(byte_of(begin), low, high);
+    in.get64(byte_of(begin_words), byte_of(begin_bits), low, high);
     const std::uint32_t four = __funnelshift_r(tail[0], tail[1], taken) & 15u;  // if odd
     taken += byte_of(takes);
-    // The sign bit turned, a half added; of width 0 the halves' bit is the sign's.
-    const std::uint32_t turned = 0x80008000u >> wide | 0x80008000u;
-    const std::uint32_t top = power_down(even);  // brings a code to the top of 16 bits
     const std::uint32_t mask = 0x10000u - top * 0x10001u, top_twice = top * top;
-    const std::uint32_t lowest = odd * (top >> 1);
-    const std::uint32_t codes[2] = {low, __funnelshift_r(low, high, 2 * even)};
+    const std::uint32_t codes[2] = {low, __funnelshift_r(low, high, byte_of(two_codes))};
 #pragma unroll
     for (int pair = 0; pair < 2; ++pair) {
       const std::uint32_t both = __byte_perm(codes[pair] * top, codes[pair] * top_twice, 0x7610);
-      const std::uint32_t bits = (four >> (2 * pair)) * 0x8001u & 0x00010001u;
-      const std::uint32_t words = (both & mask) ^ turned ^ bits * lowest;
+      const std::uint32_t lowest = (four >> (2 * pair)) * entry.spread & entry.pick;
+      const std::uint32_t words = (both & mask) ^ entry.turned ^ lowest;
       if (k == 0 && pair == 0) {
+        const std::uint32_t wide = width[0] & 0xffu, odd = wide & 1u, even = wide - odd;
         const int total = static_cast<int>(wide) + form.dc, unused = 32 - total;
         const std::uint32_t code = (low & ((1u << even) - 1)) << odd | (four & odd);
         const auto number = static_cast<std::int32_t>((dc << wide | code) << unused) >> unused;
@@ -149,8 +173,9 @@ inline constexpr int kUnpackThreads = 128;
 // Whether rows of f32 go through shared memory, so that a store writes 512 bytes side by side, not
 // 16 of every 32.
 inline constexpr bool kStageRows = true;
-inline constexpr int kStagedRows = 2;                                                // at a time
-inline constexpr int kStageBytes = kStageRows ? kStagedRows * cuda::kWarp * 32 : 0;  // of a warp
+inline constexpr int kStagedRows = 2;                               // at a time
+inline constexpr int kStageBytes = kStagedRows * cuda::kWarp * 32;  // of a warp
+static_assert(kStageBytes >= kMaxFastBytes * cuda::kWarp);  // fetch_any has packed bytes there
 
 // Of a warp's blocks; all lanes take part. Lanes past the last block have it too, and store it too.
 __device__ TUCKFOLD_INLINE void store_staged(const cuda::WholeBlocks& b, std::int64_t block,
@@ -187,55 +212,81 @@ __device__ TUCKFOLD_INLINE void store_staged(const cuda::WholeBlocks& b, std::in
   }
 }
 
-// The same where each lane's words go to a bank of its own, for blocks of whole eights of bytes.
-__device__ TUCKFOLD_INLINE void fetch_by_banks(const FastArgs& args, const std::uint8_t* from,
-                                               int total, int lane, unsigned char* shared) {
-  auto* words = reinterpret_cast<std::uint32_t*>(shared);
-  const int bytes = args.params.form.bytes;
-  for (int at = 16 * lane; at < total; at += 16 * cuda::kWarp) {
-    const uint4 four = *reinterpret_cast<const uint4*>(from + at);
-    const int left = args.block_of(at), right = args.block_of(at + 8);
-    std::uint32_t* to = words + (at - left * bytes) / 4 * cuda::kWarp + left;
-    to[0] = four.x;
-    to[cuda::kWarp] = four.y;
-    to = words + (at + 8 - right * bytes) / 4 * cuda::kWarp + right;
-    to[0] = four.z;
-    to[cuda::kWarp] = four.w;
+// Sixteens of packed bytes that a lane fetches, every 32nd of its warp's. All are asked for before
+// the first is used, so that memory is waited for once.
+inline constexpr int kMostSixteens = kMaxFastBytes / 16;
+__device__ TUCKFOLD_INLINE int sixteenth(int i, int lane) { return 16 * (cuda::kWarp * i + lane); }
+__device__ TUCKFOLD_INLINE void fetch_sixteens(const std::uint8_t* from, int total, int lane,
+                                               uint4* to) {
+#pragma unroll
+  for (int i = 0; i < kMostSixteens; ++i) {
+    const int at = sixteenth(i, lane);
+    to[i] = at + 16 <= total ? *reinterpret_cast<const uint4*>(from + at) : make_uint4(0, 0, 0, 0);
   }
 }
 
-// The warp's bytes to shared memory, each block's from a multiple of slot_bytes on.
-__device__ TUCKFOLD_INLINE void fetch_packed(const FastArgs& args, const std::uint8_t* from,
-                                             int total, int lane, unsigned char* shared) {
-  const int gap = args.slot_bytes - args.params.form.bytes;  // 0, or 4 where bytes is of eights
-  for (int at = 16 * lane; at + 16 <= total; at += 16 * cuda::kWarp) {
-    const uint4 words = *reinterpret_cast<const uint4*>(from + at);
-    if (gap == 0) {
-      *reinterpret_cast<uint4*>(shared + at) = words;
-    } else {
-      auto* left = reinterpret_cast<std::uint32_t*>(shared + at + gap * args.block_of(at));
-      auto* right = reinterpret_cast<std::uint32_t*>(shared + at + 8 + gap * args.block_of(at + 8));
-      left[0] = words.x;
-      left[1] = words.y;
-      right[0] = words.z;
-      right[1] = words.w;
+// The packed bytes of a warp's 32 blocks of whole eights of bytes, each block's to its lane's bank.
+__device__ TUCKFOLD_INLINE void fetch_eights(const FastArgs& args, const std::uint8_t* from,
+                                             int lane, unsigned char* slots) {
+  const int bytes = args.params.form.bytes, total = cuda::kWarp * bytes;
+  uint4 four[kMostSixteens];
+  fetch_sixteens(from, total, lane, four);
+  auto* words = reinterpret_cast<std::uint32_t*>(slots);
+#pragma unroll
+  for (int i = 0; i < kMostSixteens; ++i) {
+    const int at = sixteenth(i, lane), left = args.block_of(at), right = args.block_of(at + 8);
+    std::uint32_t* to = words + (at - left * bytes) / 4 * cuda::kWarp + left;
+    std::uint32_t* then = words + (at + 8 - right * bytes) / 4 * cuda::kWarp + right;
+    if (at < total) {
+      to[0] = four[i].x;
+      to[cuda::kWarp] = four[i].y;
+      then[0] = four[i].z;
+      then[cuda::kWarp] = four[i].w;
     }
   }
-  if (const int at = total / 16 * 16 + lane; at < total) {
-    shared[at + gap * args.block_of(at)] = from[at];
+}
+
+// The same of any blocks, by way of `stage`, which has the bytes as they come.
+__device__ TUCKFOLD_INLINE void fetch_any(const FastArgs& args, const std::uint8_t* from, int here,
+                                          int lane, unsigned char* stage, unsigned char* slots) {
+  const int bytes = args.params.form.bytes, total = here * bytes;
+  uint4 four[kMostSixteens];
+  fetch_sixteens(from, total, lane, four);
+#pragma unroll
+  for (int i = 0; i < kMostSixteens; ++i) {
+    const int at = sixteenth(i, lane);
+    if (at + 16 <= total) *reinterpret_cast<uint4*>(stage + at) = four[i];
+  }
+  if (const int at = total / 16 * 16 + lane; at < total) stage[at] = from[at];
+  __syncwarp();
+  const int first = (lane < here ? lane : here - 1) * bytes;
+  const auto* words = reinterpret_cast<const std::uint32_t*>(stage) + first / 4;
+  auto* to = reinterpret_cast<std::uint32_t*>(slots) + lane;
+  for (int i = 0; 4 * i < bytes; i += 4) {  // past the last there are kSlackRows
+    std::uint32_t some[5];
+#pragma unroll
+    for (int j = 0; j < 5; ++j) some[j] = words[i + j];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      to[(i + j) * cuda::kWarp] =
+          __funnelshift_r(some[j], some[j + 1], static_cast<std::uint32_t>(first) * 8);
+    }
   }
 }
 
-// Whole warps of blocks of whole eights of bytes have banks of their own.
-TUCKFOLD_HOST_DEVICE inline constexpr bool by_banks(const Form& form) {
-  return form.bytes % 8 == 0;
+// How many warps ahead a warp asks for packed bytes: 16 MB of f32, which the second cache has room
+// for.
+inline constexpr int kWarpsAhead = 2048;
+__device__ TUCKFOLD_INLINE void prefetch_packed(const FastArgs& args, std::int64_t first,
+                                                int lane) {
+  const int bytes = args.params.form.bytes;
+  if (first + cuda::kWarp > args.blocks.count || lane * cuda::kLine >= cuda::kWarp * bytes) return;
+  cuda::prefetch(args.packed + first * bytes + lane * cuda::kLine);
 }
 
-// Shared memory of a warp: rows on their way out, then packed bytes.
-TUCKFOLD_HOST_DEVICE inline constexpr int unpack_warp_bytes(const Form& form, int slot_bytes) {
-  return kStageBytes +
-         cuda::kWarp * (by_banks(form) ? form.bytes + kWindowSlackBytes : slot_bytes) +
-         kWindowSlackBytes;
+// Shared memory of a warp: rows on their way out, the table of widths, then packed bytes.
+TUCKFOLD_HOST_DEVICE inline constexpr int unpack_warp_bytes(const Form& form) {
+  return kStageBytes + kTableBytes + ((form.bytes + 3) / 4 + kSlackRows) * Words::kStep;
 }
 
 template <int kTiles, bool kF32>
@@ -251,20 +302,22 @@ __global__ __launch_bounds__(kUnpackThreads, blocks_per_sm(kF32)) void unpack_fa
   const bool mine = lane < here;
   const int own = mine ? lane : here - 1;
 
-  const int bytes = args.params.form.bytes;
-  unsigned char* shared =
-      cuda::shared_memory() + warp * unpack_warp_bytes(args.params.form, args.slot_bytes);
-  unsigned char* slots = shared + kStageBytes;
-  const bool banks = by_banks(args.params.form) && here == cuda::kWarp;
-  const std::uint8_t* packed = args.packed + first * bytes;
-  banks ? fetch_by_banks(args, packed, here * bytes, lane, slots)
-        : fetch_packed(args, packed, here * bytes, lane, slots);
+  const Form& form = args.params.form;
+  unsigned char* shared = cuda::shared_memory() + warp * unpack_warp_bytes(form);
+  unsigned char* table = shared + kStageBytes;
+  unsigned char* slots = table + kTableBytes;
+  const std::uint8_t* packed = args.packed + first * form.bytes;
+  prefetch_packed(args, first + kWarpsAhead * cuda::kWarp, lane);
+  if (form.bytes % 8 == 0 && here == cuda::kWarp) {
+    fetch_eights(args, packed, lane, slots);
+  } else {
+    fetch_any(args, packed, here, lane, shared, slots);
+  }
+  fill_table(table, lane);
   __syncwarp();
 
   float x[64];
-  const auto begin = static_cast<std::uint32_t>(banks ? 4 * own : own * args.slot_bytes);
-  const Words words{slots + (begin & ~3u), banks ? 4u * cuda::kWarp : 4u};
-  unpack_fast<kTiles>(args.params.form, words, begin & 3u, x);
+  unpack_fast<kTiles>(form, {slots + 4 * lane}, table, x);
   if (args.params.offset != 0) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) x[i] = x[i] + args.params.offset;
