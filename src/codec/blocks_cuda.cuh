@@ -30,8 +30,6 @@ struct WholeBlocks {
   static WholeBlocks of(const View& view, const Blocks& b) {
     return {view.data, b.strips() * b.block_cols, b.cols, static_cast<std::uint32_t>(b.block_cols)};
   }
-  // The same tensor as if it ended before block `end`.
-  __device__ WholeBlocks up_to(std::int64_t end) const { return {data, end, cols, block_cols}; }
   __device__ std::int64_t first(std::int64_t block) const {
     const std::uint32_t strip = static_cast<std::uint32_t>(block) / block_cols;
     const std::uint32_t col = static_cast<std::uint32_t>(block) - strip * block_cols;

@@ -216,14 +216,11 @@ void run_all(const Params& p, const Shape& shape, const View& view, const void* 
     const bool at_once =
         row_bytes == 4 || row_bytes == 8 || row_bytes == 16 || (!kPack && row_bytes == 32);
     const bool staged = !p.planes && !p.triangle && !at_once;
-    constexpr int kTeam = kPack ? kPackTeam : kUnpackTeam;
-    const unsigned early = 3u * static_cast<unsigned>(cuda::device().sms);
-    const Deal deal =
-        staged ? Deal::of(blocks.block_cols, kTeam, early) : Deal{kTeam, false, early};
+    const Deal deal = staged ? Deal::of(blocks.block_cols, kThreads) : Deal{kThreads, false};
     std::size_t shared_bytes = 0;
     if (!kPack) shared_bytes = unpack_ballast(blocks, size_bytes(view.dtype), staged, p.keep);
     cuda::launch(kernel,
-                 {.blocks = cuda::blocks_for(blocks.count, deal.each * (kThreads / kTeam)),
+                 {.blocks = cuda::blocks_for(blocks.count, deal.each),
                   .threads = kThreads,
                   .shared_bytes = shared_bytes,
                   .early = true},

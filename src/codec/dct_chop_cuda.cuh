@@ -17,25 +17,22 @@ struct Stored {
   std::int64_t row_values;  // of squares: in one row of a strip
 };
 
-// How blocks are dealt out: as many to every team of threads, one a thread. Where those are whole
-// strips their squares lie in one piece, which the team copies 16 bytes at a time.
+// How blocks are dealt out: as many to every CTA, one a thread. Where those are whole strips their
+// squares lie in one piece, which leaves and comes in 16 bytes at a time.
 struct Deal {
   int each;
   bool whole_strips;
-  unsigned early;  // CTAs that come before their turn, and ask for their blocks meanwhile
 
-  static Deal of(std::uint32_t block_cols, int team, unsigned early) {
-    const int cols = static_cast<int>(block_cols), each = cols > team ? 0 : team / cols * cols;
-    const int enough = team * 3 / 4;  // threads with a block; fewer take too long
-    return each < enough ? Deal{team, false, early} : Deal{each, true, early};
+  static Deal of(std::uint32_t block_cols, int threads) {
+    if (block_cols > static_cast<std::uint32_t>(threads)) return {threads, false};
+    const int cols = static_cast<int>(block_cols);
+    return {threads / cols * cols, true};
   }
 };
 
 enum class Order { Rows, Triangles, Planes };
 
 inline constexpr int kPackThreads = 128, kUnpackThreads = 64;
-// Warps pack without waiting for each other; unpacking reads less at a time, and larger pieces pay.
-inline constexpr int kPackTeam = cuda::kWarp, kUnpackTeam = kUnpackThreads;
 // Unpack writes more than it reads, and memory likes few writers at a time: where there is little
 // to compute, room that nobody uses keeps the number of blocks on a multiprocessor down. What is
 // done in a few tens of microseconds rather fills the device fast.
@@ -49,11 +46,9 @@ inline std::size_t unpack_ballast(const cuda::WholeBlocks& blocks, std::size_t e
   return keep <= 5 ? 18000 : keep <= 7 ? 12000 : 0;
 }
 
-// A team's coefficients in shared memory, with room for what makes 16-byte pieces of memory such of
-// the tile.
-template <class Coef, int kKeep, int kTeam>
-struct Tile {
-  alignas(16) Coef values[kTeam * kKeep * kKeep + 16 / sizeof(Coef)];
+template <class Coef, int kKeep, int kThreads>
+struct Tile {  // coefficients by warps
+  alignas(16) Coef values[kThreads / cuda::kWarp * cuda::kWarp * kKeep * kKeep + 16 / sizeof(Coef)];
   __device__ Coef* of_warp(int warp) { return values + warp * cuda::kWarp * kKeep * kKeep; }
 };
 
@@ -69,51 +64,27 @@ struct alignas(kKeep * sizeof(Coef) < 16 ? kKeep * sizeof(Coef) : 16) Row {
   Coef values[kKeep];
 };
 
-// Copies a piece of memory, `total` values from value `begin` on, to or from a tile, 16 bytes a
-// thread and turn; the tile has begin % kEach values in front, as the piece of memory has. kValues:
-// where every thread has a block. Where there are registers for them a thread's parts are in flight
-// together.
-template <int kThreads, int kValues, bool kIntoTile, class Coef>
-__device__ TUCKFOLD_INLINE void copy_piece(Coef* memory, Coef* tile, std::int64_t begin, int total,
-                                           int thread) {
-  constexpr int kEach = 16 / sizeof(Coef);
-  const int lead = static_cast<int>(begin % kEach), end = lead + total;
-  Coef* from = kIntoTile ? memory + (begin - lead) : tile;
-  Coef* to = kIntoTile ? tile : memory + (begin - lead);
-  const auto part = [](Coef* at) -> uint4& { return *reinterpret_cast<uint4*>(at); };
-  const auto in_flight = [&]<int kTurns>(auto&& has) {
-    uint4 parts[kTurns];
+// Copies kValues values of each of `blocks` blocks between a warp's tile and memory, 16 bytes a
+// lane and turn. Whole warps have all their loads in flight.
+template <int kValues, class Coef>
+__device__ TUCKFOLD_INLINE void copy_by_warp(const Coef* from, Coef* to, int blocks, int lane) {
+  constexpr int kEach = 16 / sizeof(Coef), kPieces = cuda::kWarp * kValues / kEach;
+  constexpr int kTurns = (kPieces + cuda::kWarp - 1) / cuda::kWarp;
+  if (blocks == cuda::kWarp) {
+    uint4 pieces[kTurns];
 #pragma unroll
     for (int turn = 0; turn < kTurns; ++turn) {
-      const int i = (turn * kThreads + thread) * kEach;
-      if (has(i)) parts[turn] = part(from + i);
+      const int i = turn * cuda::kWarp + lane;
+      if (i < kPieces) pieces[turn] = reinterpret_cast<const uint4*>(from)[i];
     }
 #pragma unroll
     for (int turn = 0; turn < kTurns; ++turn) {
-      const int i = (turn * kThreads + thread) * kEach;
-      if (has(i)) part(to + i) = parts[turn];
+      const int i = turn * cuda::kWarp + lane;
+      if (i < kPieces) reinterpret_cast<uint4*>(to)[i] = pieces[turn];
     }
-  };
-  constexpr int kTurns = (kValues / kEach + kThreads - 1) / kThreads;
-  if constexpr (kTurns <= 9) {
-    if (lead == 0 && total == kValues) {
-      in_flight.template operator()<kTurns>([](int i) { return i < kValues; });
-      return;
-    }
-  }
-  const auto whole = [&](int i) { return i >= lead && i + kEach <= end; };
-  if constexpr (kIntoTile) {
-    in_flight.template operator()<(kValues / kEach + kThreads) / kThreads>(whole);
   } else {
-#pragma unroll 4
-    for (int i = thread * kEach; i < end; i += kThreads * kEach) {
-      if (whole(i)) part(to + i) = part(from + i);
-    }
+    for (int i = lane; i < blocks * kValues; i += cuda::kWarp) to[i] = from[i];
   }
-  // The two ends.
-  const int last = end / kEach * kEach;
-  if (thread < kEach && thread >= lead && thread < end && !whole(0)) to[thread] = from[thread];
-  if (thread < kEach && last > 0 && last + thread < end) to[last + thread] = from[last + thread];
 }
 
 // Calls visit(value's place in a square, its number among those stored).
@@ -127,49 +98,77 @@ __device__ TUCKFOLD_INLINE void for_each_value(Visit&& visit) {
   }
 }
 
-// What a thread needs to know of its team's blocks, and of its warp's.
-template <int kTeam>
-struct Place {
-  int thread, lane;                // in the team, in the warp
-  int warp;                        // in the team
-  std::int64_t first;              // the team's first block
-  int team_valid, valid;           // blocks of the team, and of the warp, that exist
-  std::int64_t warp_first, block;  // the warp's first block, and the thread's, at most the last
+// What a warp needs to know of its blocks.
+struct WarpPlace {
+  int lane, warp;
+  int valid;                        // blocks that exist, from the first lane on
+  std::int64_t first, block;        // the warp's first block, and the lane's, at most the last
+  std::int64_t cta_first, cta_end;  // the CTA's blocks
 
-  __device__ Place(std::int64_t blocks, int each)
-      : thread(static_cast<int>(threadIdx.x) % kTeam),
-        lane(thread % cuda::kWarp),
-        warp(thread / cuda::kWarp) {
-    const auto number = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
-    first = number * each;
-    const std::int64_t left = blocks - first;
-    team_valid = left <= 0 ? 0 : left < each ? static_cast<int>(left) : each;
-    const int left_of_warp = team_valid - warp * cuda::kWarp;
-    valid = left_of_warp < 0 ? 0 : left_of_warp < cuda::kWarp ? left_of_warp : cuda::kWarp;
-    warp_first = first + warp * cuda::kWarp;
-    block = lane < valid ? warp_first + lane : first + team_valid - 1;
+  __device__ WarpPlace(std::int64_t blocks, int each)
+      : lane(static_cast<int>(threadIdx.x) % cuda::kWarp),
+        warp(static_cast<int>(threadIdx.x) / cuda::kWarp),
+        cta_first(static_cast<std::int64_t>(blockIdx.x) * each) {
+    cta_end = cta_first + each < blocks ? cta_first + each : blocks;
+    first = cta_first + warp * cuda::kWarp;
+    const std::int64_t left = cta_end - first;
+    valid = left <= 0 ? 0 : left < cuda::kWarp ? static_cast<int>(left) : cuda::kWarp;
+    block = lane < valid ? first + lane : blocks - 1;
   }
   __device__ bool exists() const { return lane < valid; }
-  __device__ std::int64_t end() const { return first + team_valid; }
-  __device__ static void sync() {
-    if constexpr (kTeam == cuda::kWarp) {
-      __syncwarp();
-    } else {
-      __syncthreads();
-    }
-  }
 };
 
-// Where a thread's square lies in its team's piece of whole strips.
-template <int kKeep>
-struct SquareInStrips {
-  int row, at;  // distance of its rows, and its first value
+// The squares of whole strips on their way through shared memory, in the order in which they are
+// stored; `lead` values in front make 16-byte pieces of memory such of the tile.
+template <class Coef, int kKeep>
+struct Strips {
+  static constexpr int kEach = 16 / sizeof(Coef);
+  int lead, total;
+  int row, at;  // distance of a square's rows in the tile, and its place
 
-  __device__ SquareInStrips(std::int64_t block_in_team, std::uint32_t block_cols) {
-    const auto local = static_cast<std::uint32_t>(block_in_team);
+  __device__ Strips(const WarpPlace& place, std::uint32_t block_cols) {
+    const auto local = static_cast<std::uint32_t>(place.warp * cuda::kWarp + place.lane);
     const std::uint32_t strip = local / block_cols, col = local - strip * block_cols;
     row = static_cast<int>(block_cols) * kKeep;
     at = static_cast<int>(strip) * row * kKeep + static_cast<int>(col) * kKeep;
+    lead = static_cast<int>(place.cta_first * (kKeep * kKeep) % kEach);
+    total = static_cast<int>(place.cta_end - place.cta_first) * (kKeep * kKeep);
+  }
+  // Copies them from `from` to `to`, which stand `lead` values before the first. Out of the tile
+  // one piece after the other; into it with all loads of a thread in flight together.
+  template <int kThreads, bool kIntoTile>
+  __device__ TUCKFOLD_INLINE void copy(const Coef* from, Coef* to) const {
+    constexpr int kPieces = (kThreads * kKeep * kKeep + kEach - 1) / kEach + 1;
+    constexpr int kTurns = (kPieces + kThreads - 1) / kThreads;
+    const int thread = static_cast<int>(threadIdx.x);
+    const auto begin = [&](int turn) { return (turn * kThreads + thread) * kEach; };
+    const auto whole = [&](int i) { return i >= lead && i + kEach <= lead + total; };
+    if constexpr (kIntoTile) {
+      uint4 pieces[kTurns];
+#pragma unroll
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const int i = begin(turn);
+        if (whole(i)) pieces[turn] = *reinterpret_cast<const uint4*>(from + i);
+      }
+#pragma unroll
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const int i = begin(turn);
+        if (whole(i)) *reinterpret_cast<uint4*>(to + i) = pieces[turn];
+      }
+    } else {
+#pragma unroll 4
+      for (int i = thread * kEach; i < lead + total; i += kThreads * kEach) {
+        if (whole(i)) *reinterpret_cast<uint4*>(to + i) = *reinterpret_cast<const uint4*>(from + i);
+      }
+    }
+    // The two ends.
+    const int last = (lead + total) / kEach * kEach;
+    if (thread < kEach && thread >= lead && thread < lead + total && !whole(0)) {
+      to[thread] = from[thread];
+    }
+    if (thread < kEach && last > 0 && last + thread < lead + total) {
+      to[last + thread] = from[last + thread];
+    }
   }
 };
 
@@ -186,12 +185,12 @@ __device__ TUCKFOLD_INLINE std::int64_t square_at(const Stored& s, std::uint32_t
 // have neighbouring values. Where blocks are missing the last value is visited again: a branch
 // would keep loads from being in flight together.
 template <int kKeep, class Visit>
-__device__ TUCKFOLD_INLINE void for_each_in_rows(const Stored& s, int valid, int lane,
+__device__ TUCKFOLD_INLINE void for_each_in_rows(const Stored& s, const WarpPlace& at,
                                                  std::int64_t square, Visit&& visit) {
-  const int last = valid * kKeep - 1;
+  const int last = at.valid * kKeep - 1;
 #pragma unroll
   for (int turn = 0; turn < kKeep; ++turn) {
-    const int own = turn * cuda::kWarp + lane, i = own < last ? own : last;
+    const int own = turn * cuda::kWarp + at.lane, i = own < last ? own : last;
     const std::int64_t from = __shfl_sync(cuda::kAllLanes, square, i / kKeep) + i % kKeep;
 #pragma unroll
     for (int u = 0; u < kKeep; ++u) visit(u * cuda::kWarp * kKeep + i, from + u * s.row_values);
@@ -202,23 +201,16 @@ template <class T, class Coef, int kKeep>
 __global__ void __launch_bounds__(kPackThreads)
     pack_whole(const __grid_constant__ cuda::WholeBlocks in, const __grid_constant__ Stored out,
                const __grid_constant__ Deal deal) {
-  __shared__ Tile<Coef, kKeep, kPackTeam> tiles[kPackThreads / kPackTeam];
-  const Place<kPackTeam> at(in.count, deal.each);
-  if (blockIdx.x < deal.early && at.exists()) {
-    const T* from = static_cast<const T*>(in.data) + in.first(at.block);
-#pragma unroll
-    for (int r = 0; r < 8; ++r) cuda::prefetch(from + r * in.cols);
-  }
+  __shared__ Tile<Coef, kKeep, kPackThreads> tile;
+  const WarpPlace at(in.count, deal.each);
   cuda::await_turn();
-  if (at.valid == 0) return;
   float x[64], coefs[kKeep * kKeep];
-  cuda::load_warp_blocks<T>(in.up_to(at.end()), at.warp_first, x);
-  cuda::give_turn();
+  cuda::load_warp_blocks<T>(in, at.first, x);
   forward_block_8(kKeep, x, 8, coefs);
+  cuda::give_turn();
 
-  constexpr int kEach = 16 / sizeof(Coef);
   Coef* to = static_cast<Coef*>(out.data);
-  Coef* mine = tiles[threadIdx.x / kPackTeam].values;
+  Coef* mine = tile.of_warp(at.warp);
   const auto stored = [&](int i) { return cuda::from_float<Coef>(coefs[i]); };
   if (out.planes) {
     if (!at.exists()) return;
@@ -226,14 +218,10 @@ __global__ void __launch_bounds__(kPackThreads)
     out.triangle ? for_each_value<kKeep, true>(put) : for_each_value<kKeep, false>(put);
   } else if (out.triangle) {
     constexpr int kValues = kKeep * (kKeep + 1) / 2;
-    const std::int64_t begin = at.first * kValues;
-    if (at.exists()) {
-      Coef* own = mine + begin % kEach + at.thread * kValues;
-      for_each_value<kKeep, true>([&](int i, int number) { own[number] = stored(i); });
-    }
-    at.sync();
-    copy_piece<kPackTeam, kPackTeam * kValues, false>(to, mine, begin, at.team_valid * kValues,
-                                                      at.thread);
+    for_each_value<kKeep, true>(
+        [&](int i, int number) { mine[at.lane * kValues + number] = stored(i); });
+    __syncwarp();
+    copy_by_warp<kValues>(mine, to + at.first * kValues, at.valid, at.lane);
   } else if constexpr (kRowAtOnce<Coef, kKeep>) {
     if (!at.exists()) return;
     to += square_at<kKeep>(out, in.block_cols, at.block);
@@ -245,24 +233,24 @@ __global__ void __launch_bounds__(kPackThreads)
       *reinterpret_cast<Row<Coef, kKeep>*>(to + u * out.row_values) = row;
     }
   } else if (deal.whole_strips) {
-    constexpr int kValues = kKeep * kKeep;
-    const std::int64_t begin = at.first * kValues;
+    const Strips<Coef, kKeep> strips(at, in.block_cols);
     if (at.exists()) {
-      const SquareInStrips<kKeep> square(at.thread, in.block_cols);
-      Coef* own = mine + begin % kEach + square.at;
+      Coef* square = tile.values + strips.lead + strips.at;
 #pragma unroll
-      for (int i = 0; i < kValues; ++i) own[i / kKeep * square.row + i % kKeep] = stored(i);
+      for (int i = 0; i < kKeep * kKeep; ++i)
+        square[i / kKeep * strips.row + i % kKeep] = stored(i);
     }
-    at.sync();
-    copy_piece<kPackTeam, kPackTeam * kValues, false>(to, mine, begin, at.team_valid * kValues,
-                                                      at.thread);
+    __syncthreads();
+    to += at.cta_first * (kKeep * kKeep) - strips.lead;
+    strips.template copy<kPackThreads, false>(tile.values, to);
   } else {
+    if (at.valid == 0) return;
 #pragma unroll
     for (int i = 0; i < kKeep * kKeep; ++i) {
       mine[i / kKeep * cuda::kWarp * kKeep + at.lane * kKeep + i % kKeep] = stored(i);
     }
     __syncwarp();
-    for_each_in_rows<kKeep>(out, at.valid, at.lane, square_at<kKeep>(out, in.block_cols, at.block),
+    for_each_in_rows<kKeep>(out, at, square_at<kKeep>(out, in.block_cols, at.block),
                             [&](int i, std::int64_t place) { to[place] = mine[i]; });
   }
 }
@@ -271,14 +259,12 @@ template <class T, class Coef, int kKeep, Order kOrder>
 __global__ void __launch_bounds__(kUnpackThreads)
     unpack_whole(const __grid_constant__ cuda::WholeBlocks out, const __grid_constant__ Stored in,
                  const __grid_constant__ Deal deal) {
-  __shared__ Tile<Coef, kKeep, kUnpackTeam> tile;
-  static_assert(kUnpackTeam == kUnpackThreads);
-  const Place<kUnpackTeam> at(out.count, deal.each);
+  __shared__ Tile<Coef, kKeep, kUnpackThreads> tile;
+  const WarpPlace at(out.count, deal.each);
   cuda::await_turn();
   float x[64], coefs[kKeep * kKeep];
-  constexpr int kEach = 16 / sizeof(Coef);
-  Coef* from = static_cast<Coef*>(in.data);
-  Coef* of_warp = tile.of_warp(at.warp);
+  const Coef* from = static_cast<const Coef*>(in.data);
+  Coef* mine = tile.of_warp(at.warp);
   if constexpr (kOrder == Order::Planes) {
     const auto take = [&](int i, int number) {
       coefs[i] = cuda::as_float(from[number * in.blocks + at.block]);
@@ -288,13 +274,12 @@ __global__ void __launch_bounds__(kUnpackThreads)
     in.triangle ? for_each_value<kKeep, true>(take) : for_each_value<kKeep, false>(take);
   } else if constexpr (kOrder == Order::Triangles) {
     constexpr int kValues = kKeep * (kKeep + 1) / 2;
-    copy_piece<cuda::kWarp, cuda::kWarp * kValues, true>(from, of_warp, at.warp_first * kValues,
-                                                         at.valid * kValues, at.lane);
+    copy_by_warp<kValues>(from + at.first * kValues, mine, at.valid, at.lane);
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kKeep * kKeep; ++i) coefs[i] = 0.0f;
     for_each_value<kKeep, true>(
-        [&](int i, int number) { coefs[i] = cuda::as_float(of_warp[at.lane * kValues + number]); });
+        [&](int i, int number) { coefs[i] = cuda::as_float(mine[at.lane * kValues + number]); });
   } else if constexpr (kLoadsRow<Coef, kKeep>) {
     from += square_at<kKeep>(in, out.block_cols, at.block);
 #pragma unroll
@@ -304,31 +289,31 @@ __global__ void __launch_bounds__(kUnpackThreads)
       for (int v = 0; v < kKeep; ++v) coefs[u * kKeep + v] = cuda::as_float(row.values[v]);
     }
   } else if (deal.whole_strips) {
-    constexpr int kValues = kKeep * kKeep;
-    const std::int64_t begin = at.first * kValues;
-    copy_piece<kUnpackTeam, kUnpackTeam * kValues, true>(from, tile.values, begin,
-                                                         at.team_valid * kValues, at.thread);
-    at.sync();
-    const SquareInStrips<kKeep> square(at.block - at.first, out.block_cols);
-    const Coef* own = tile.values + begin % kEach + square.at;
+    const Strips<Coef, kKeep> strips(at, out.block_cols);
+    from += at.cta_first * (kKeep * kKeep) - strips.lead;
+    strips.template copy<kUnpackThreads, true>(from, tile.values);
+    __syncthreads();
+    const Coef* square = tile.values + strips.lead + (at.exists() ? strips.at : 0);
 #pragma unroll
-    for (int i = 0; i < kValues; ++i) {
-      coefs[i] = cuda::as_float(own[i / kKeep * square.row + i % kKeep]);
+    for (int i = 0; i < kKeep * kKeep; ++i) {
+      coefs[i] = cuda::as_float(square[i / kKeep * strips.row + i % kKeep]);
     }
   } else {
     if (at.valid == 0) return;
-    for_each_in_rows<kKeep>(in, at.valid, at.lane, square_at<kKeep>(in, out.block_cols, at.block),
-                            [&](int i, std::int64_t place) { of_warp[i] = from[place]; });
+    for_each_in_rows<kKeep>(in, at, square_at<kKeep>(in, out.block_cols, at.block),
+                            [&](int i, std::int64_t place) { mine[i] = from[place]; });
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kKeep * kKeep; ++i) {
       coefs[i] =
-          cuda::as_float(of_warp[i / kKeep * cuda::kWarp * kKeep + at.lane * kKeep + i % kKeep]);
+          cuda::as_float(mine[i / kKeep * cuda::kWarp * kKeep + at.lane * kKeep + i % kKeep]);
     }
   }
   cuda::give_turn();
   inverse_block_8(kKeep, coefs, x, 8);
-  cuda::store_warp_blocks<T>(out.up_to(at.end()), at.warp_first, x);
+  cuda::WholeBlocks mine_alone = out;
+  mine_alone.count = at.cta_end;
+  cuda::store_warp_blocks<T>(mine_alone, at.first, x);
 }
 
 }  // namespace tuckfold::dct_chop

@@ -93,7 +93,7 @@ __device__ TUCKFOLD_INLINE void await_turn() {
 }
 __device__ TUCKFOLD_INLINE void give_turn() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 
