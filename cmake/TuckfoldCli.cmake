@@ -18,3 +18,17 @@ set_target_properties(tuckfold_cli PROPERTIES OUTPUT_NAME tuckfold
                                               RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 # Objects are linked where they are named, not where they are passed on.
 target_link_libraries(tuckfold_cli PRIVATE tuckfold_cli_objects tuckfold_objects tuckfold_cuda)
+
+# Manual pages and completions, which the tool makes from its own options.
+set(pages ${CMAKE_BINARY_DIR}/share)
+add_custom_command(
+  OUTPUT ${pages}/stamp
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${pages}/completions
+  COMMAND tuckfold_cli man --out ${pages}/man1
+  COMMAND tuckfold_cli completion bash > ${pages}/completions/tuckfold
+  COMMAND tuckfold_cli completion zsh > ${pages}/completions/_tuckfold
+  COMMAND tuckfold_cli completion fish > ${pages}/completions/tuckfold.fish
+  COMMAND ${CMAKE_COMMAND} -E touch ${pages}/stamp
+  DEPENDS tuckfold_cli
+  VERBATIM)
+add_custom_target(tuckfold_pages ALL DEPENDS ${pages}/stamp)

@@ -31,6 +31,9 @@ int run(int argc, char** argv) {
   add_bench(app);
   add_eval(app);
   add_choose(app);
+  add_doctor(app);
+  add_completion(app);
+  add_man(app);
 
   app.get_formatter()->label("SUBCOMMAND", "VERB");
   std::vector<std::string> names;

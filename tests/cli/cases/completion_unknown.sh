@@ -1,0 +1,1 @@
+"$TUCKFOLD" completion fsh

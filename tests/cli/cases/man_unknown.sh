@@ -1,0 +1,1 @@
+"$TUCKFOLD" man benhc

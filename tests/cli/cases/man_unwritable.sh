@@ -1,0 +1,2 @@
+touch file
+"$TUCKFOLD" man --out file/pages
