@@ -145,6 +145,25 @@ INSTANTIATE_TEST_SUITE_P(Formats, Damage, ::testing::ValuesIn(kGolden),
                                       : "Twice";
                          });
 
+// Lines such as "0001c0: 546b5263 …  what it means" of the format's page.
+TEST(Formats, TheExampleOfThePageIsTheGoldenFile) {
+  const std::string bytes = read_file(golden("once.tuck"));
+  std::ifstream page(TUCKFOLD_SOURCE_DIR "/docs/format.md");
+  int lines = 0;
+  for (std::string line; std::getline(page, line);) {
+    if (line.size() < 43 || line.find(": ") != 6) continue;
+    std::size_t at = std::stoul(line.substr(0, 6), nullptr, 16);
+    for (std::size_t word = 0; word < 4; ++word) {
+      for (std::size_t i = 0; i < 4; ++i, ++at) {
+        const unsigned long byte = std::stoul(line.substr(8 + 9 * word + 2 * i, 2), nullptr, 16);
+        ASSERT_EQ(byte, static_cast<unsigned char>(bytes.at(at))) << line;
+      }
+    }
+    ++lines;
+  }
+  EXPECT_GT(lines, 20);
+}
+
 TEST(DamageReport, VerifyNamesTheChunkAndRepairDropsItsSamplesFromAllArrays) {
   const TempFolder folder;
   write_small(folder / "a.tuck", 12, 12);
