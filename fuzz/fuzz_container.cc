@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -113,8 +114,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   may_refuse([&] { try_file(path); });
   may_refuse([&] { verify(path, 1); });
   const bool in_memory = ::access("/dev/shm", W_OK) == 0;
-  const std::string repaired =
-      (in_memory ? "/dev/shm/tuckfold_fuzz_" : "/tmp/tuckfold_fuzz_") + std::to_string(::getpid());
+  const std::filesystem::path folder =
+      in_memory ? "/dev/shm" : std::filesystem::temp_directory_path();
+  const std::string repaired = folder / ("tuckfold_fuzz_" + std::to_string(::getpid()));
   may_refuse([&] {
     repair(path, repaired);
     if (!verify(repaired, 1).broken.empty()) std::abort();

@@ -63,7 +63,7 @@ struct ArrayInfo {
 };
 
 enum class WriteMode : unsigned char {
-  Create,  // a new file in place of what the path names, once it is whole
+  Create,  // a new file in place of what the path names, once it is whole; until then PATH.partial
   Resume,  // the same, going on with what a stopped writer left in PATH.partial
   Append,  // behind the samples of a file, which stays as it is until the new ones are whole
 };

@@ -17,8 +17,8 @@ inline constexpr std::size_t kChunkHeadBytes = 16;  // of a chunk's payload; a f
 inline constexpr std::size_t kTrailerBytes = 64;
 
 // A chunk is refused where it claims to unpack to more than this many times its bytes, so that a
-// small hostile file cannot ask for much memory.
-inline constexpr std::uint64_t kMaxRatio = 65536;
+// small hostile file cannot ask for much memory. zstd, which packs zeros smallest, stays below.
+inline constexpr std::uint64_t kMaxRatio = 32768;
 bool passes_ratio(DType dtype, const Shape& shape, std::size_t frame_bytes);
 
 // ---- start --------------------------------------------------------------------------------------

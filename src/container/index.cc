@@ -76,7 +76,7 @@ void check_entries(const Index& index, std::uint64_t index_offset, const std::st
            entry.first == samples[entry.array] && entry.offset % kRecordAlign == 0 &&
            entry.offset >= kFirstRecordAt && entry.offset < index_offset &&
            entry.payload_bytes >= kChunkHeadBytes + kFrameHeadBytes &&
-           entry.payload_bytes <= index_offset - entry.offset;
+           entry.payload_bytes <= index_offset - entry.offset - kRecordHeadBytes;
     if (!fits) break;
     samples[entry.array] += entry.samples;
   }

@@ -51,7 +51,9 @@ void choose_samples_per_chunk(std::vector<ArrayInfo>& arrays) {
 
 void check_metadata(const std::string& json) {
   try {
-    if (Json::parse(json).kind == Json::Kind::Object) return;
+    const bool object = Json::parse(json).kind == Json::Kind::Object;
+    Json::parse("[[" + json + "]]");  // in a schema it lies deeper
+    if (object) return;
   } catch (const Error& error) {
     invalid("[write] metadata must be a JSON object: {}", error.what());
   }
@@ -121,6 +123,14 @@ struct FileWriter::Impl {
   std::vector<Gathered> gathered;  // for each array
   std::vector<Job> jobs;
   enum class State : unsigned char { Open, Failed, Finished } state = State::Open;
+
+  Impl(const std::string& where, const WriteOptions& how) : path(where), options(how) {}
+  // An append that was not finished is undone.
+  ~Impl() {
+    if (state != State::Finished && old_end > 0) out->try_truncate(old_end);
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   const std::vector<ArrayInfo>& arrays() const { return index.schema.arrays; }
 
@@ -357,7 +367,7 @@ struct FileWriter::Impl {
   void guarded(const char* verb, Step&& step) {
     if (state == State::Finished) invalid("[{}] '{}' is finished; append to it", verb, path);
     if (state == State::Failed) {
-      invalid("[{}] writing '{}' has failed before; open it again with resume", verb, path);
+      invalid("[{}] writing '{}' has failed before; open it again", verb, path);
     }
     state = State::Failed;
     step();
@@ -367,17 +377,11 @@ struct FileWriter::Impl {
 
 FileWriter::FileWriter(const std::string& path, std::vector<ArrayInfo> arrays,
                        const WriteOptions& options)
-    : impl_(std::make_unique<Impl>()) {
-  impl_->path = path;
-  impl_->options = options;
+    : impl_(std::make_unique<Impl>(path, options)) {
   impl_->open(std::move(arrays));
 }
 
-FileWriter::~FileWriter() {
-  if (impl_ == nullptr || impl_->state == Impl::State::Finished || !impl_->out) return;
-  if (impl_->old_end > 0) impl_->out->try_truncate(impl_->old_end);
-}
-
+FileWriter::~FileWriter() = default;
 FileWriter::FileWriter(FileWriter&&) noexcept = default;
 FileWriter& FileWriter::operator=(FileWriter&&) noexcept = default;
 
