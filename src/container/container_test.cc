@@ -218,6 +218,22 @@ TEST(Container, ValuesThatACodecRefusesEndTheWriting) {
   EXPECT_FALSE(std::filesystem::exists(folder / "a.tuck"));
 }
 
+TEST(Container, LargeSamplesOfZerosArePackedByEveryCodecThatPacksThemSmall) {
+  const TempFolder folder;
+  const std::vector<float> zeros(8 << 20);
+  for (const char* codec : {"zstd", "zstd(level=19)", "bounded(abs=0.01)", "mask"}) {
+    SCOPED_TRACE(codec);
+    FileWriter writer(folder / "a.tuck",
+                      {{.name = "x", .shape = {8 << 20}, .codec = CodecSpec::parse(codec)}},
+                      kQuick);
+    writer.write({ConstTensorView(zeros.data(), DType::F32, {1, 8 << 20})});
+    writer.finish();
+    std::vector<float> back(zeros.size(), 1.f);
+    FileReader(folder / "a.tuck").read(0, 0, 1, TensorView(back.data(), DType::F32, {1, 8 << 20}));
+    EXPECT_TRUE(back == zeros);
+  }
+}
+
 TEST(Container, OneWriterAtATime) {
   const TempFolder folder;
   FileWriter writer(folder / "a.tuck", ref::small_arrays(), kQuick);
