@@ -3,14 +3,14 @@
 //   FileWriter writer("train.tuck", {{.name = "image", .dtype = DType::F32, .shape = {3, 32, 32},
 //                                     .codec = CodecSpec::parse("dct_chop(keep=4)")},
 //                                    {.name = "label", .dtype = DType::I64}});
-//   while (next_batch()) writer.write({{images, labels}});  // views, the sample axis first
-//   writer.finish();                                        // train.tuck appears, whole
+//   while (next_batch()) writer.write({images, labels});  // views, the sample axis first
+//   writer.finish();                                      // train.tuck appears, whole
 //
 //   FileReader reader("train.tuck");
-//   reader.read(reader.find("image"), 1000, 64, batch);     // 64 samples from the 1000th on
+//   reader.read(reader.find("image"), 1000, 64, batch);   // 64 samples from the 1000th on
 //
 // docs/format.md has every byte. Functions here throw Error; they never print. A file's bytes
-// depend on its samples and schema alone: not on threads, batch sizes, or a stop between.
+// depend on its samples, schema and seed alone: not on threads, batch sizes, or a stop between.
 #pragma once
 
 #include <cstddef>

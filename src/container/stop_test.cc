@@ -100,6 +100,11 @@ TEST(Appended, SamplesComeBehindThoseThatAreThere) {
     writer.finish();
     ASSERT_TRUE(holds(FileReader(path), numbers_to(first + count)));
   }
+  // A writer that is finished does not hold the file.
+  FileWriter finished(path, {}, quick(WriteMode::Append));
+  finished.finish();
+  FileWriter(path, {}, quick(WriteMode::Append)).finish();
+
   std::vector<ArrayInfo> other = ref::small_arrays();
   other[1].dtype = DType::F32;
   EXPECT_EQ(code_thrown([&] { FileWriter(path, other, quick(WriteMode::Append)); }),

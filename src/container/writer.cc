@@ -360,6 +360,7 @@ struct FileWriter::Impl {
     out->write(ending.trailer);
     if (options.sync) out->sync();
     if (options.mode != WriteMode::Append) out->rename_to(path, options.sync);
+    out.reset();  // another writer may append
   }
 
   // Runs a step, after which nothing more can be written if it fails.
