@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
+#include <thread>
 
 #include "base/tensor_ref.h"
 #include "container/dataset_ref.h"
@@ -80,6 +82,29 @@ TEST(Container, AnySamplesAreReadToAnyStrides) {
     reader.read_one(2, i, TensorView(&label, DType::I64, {}));
     ASSERT_EQ(label, i * 1000003);
   }
+}
+
+TEST(Container, ManyThreadsReadAtOnce) {
+  const TempFolder folder;
+  write_small(folder / "a.tuck", 200, 200);
+  const FileReader reader(folder / "a.tuck");
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      std::mt19937 random(i);
+      for (int run = 0; run < 500; ++run) {
+        const auto sample = static_cast<std::int64_t>(random() % 200);
+        std::int64_t label = -1;
+        reader.read_one(2, sample, TensorView(&label, DType::I64, {}));
+        std::vector<float> plane(64);
+        reader.read_one(0, sample, TensorView(plane.data(), DType::F32, {8, 8}));
+        if (label != sample * 1000003 || plane != ref::plane_read(sample)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(Container, CallsThatCannotBeSatisfiedAreInvalid) {
