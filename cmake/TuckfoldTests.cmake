@@ -17,6 +17,18 @@ target_link_libraries(tuckfold_tests PRIVATE tuckfold_objects tuckfold_cuda $<TA
 target_compile_definitions(tuckfold_tests PRIVATE TUCKFOLD_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
 gtest_discover_tests(tuckfold_tests DISCOVERY_MODE PRE_TEST PROPERTIES LABELS fast)
 
+# What happens where the system refuses: a library that stands before libc and fails on purpose.
+add_library(tuckfold_faults SHARED tests/faults/faults.cc)
+tuckfold_compile(tuckfold_faults)
+set_target_properties(tuckfold_faults PROPERTIES CXX_VISIBILITY_PRESET default)
+target_link_libraries(tuckfold_faults PRIVATE ${CMAKE_DL_LIBS})
+file(GLOB fault_test_sources CONFIGURE_DEPENDS tests/faults/*_test.cc)
+add_executable(tuckfold_fault_tests ${fault_test_sources})
+tuckfold_compile(tuckfold_fault_tests)
+target_link_libraries(tuckfold_fault_tests PRIVATE tuckfold_faults tuckfold_objects tuckfold_cuda
+                                                   GTest::gtest_main)
+gtest_discover_tests(tuckfold_fault_tests DISCOVERY_MODE PRE_TEST PROPERTIES LABELS fast)
+
 # The tests of kernels: on a GPU, and where there is none the same kernels compiled as C++ and run by
 # an emulator, a fiber for each thread.
 function(tuckfold_cuda_tests name label)

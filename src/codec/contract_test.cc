@@ -207,6 +207,37 @@ TEST_P(Contract, StridesDoNotChangeTheBytes) {
                 });
 }
 
+TEST_P(Contract, RowsThatPackAloneGiveTheBytesOfTheWhole) {
+  const std::vector<Shape> shapes = {{5, 24, 40}, {3, 2, 17, 19}, {4, 8, 8}, {6, 16}, {7}};
+  for_each_case(kDTypes, shapes, Pattern::Random,
+                [](const CodecSpec& spec, const Tensor& in, const Layout& fit) {
+                  if (!packs_by_rows(spec, in.shape())) return;
+                  ASSERT_TRUE(fit.fixed);
+                  const std::vector<std::byte> whole = packed(spec, in, fit);
+                  const std::vector<std::byte> values = unpacked(spec, whole, in);
+                  const std::vector<std::byte> given = in.bytes();
+                  Shape row = in.shape();
+                  const auto rows = static_cast<std::size_t>(row[0]);
+                  row[0] = 1;
+                  const std::size_t each = fit.max_bytes / rows;
+                  ASSERT_EQ(layout(spec, in.dtype(), row).max_bytes, each);
+                  for (std::size_t i = 0; i < rows; ++i) {
+                    const Tensor one(in.dtype(), row);
+                    const std::size_t bytes = one.bytes().size();
+                    unpack(CodecSpec::parse("raw"), std::span(given).subspan(i * bytes, bytes),
+                           one.view());
+                    const std::vector<std::byte> part(
+                        whole.begin() + static_cast<std::ptrdiff_t>(i * each),
+                        whole.begin() + static_cast<std::ptrdiff_t>((i + 1) * each));
+                    ASSERT_EQ(packed(spec, one, layout(spec, in.dtype(), row)), part) << i;
+                    const std::vector<std::byte> back = unpacked(spec, part, one);
+                    ASSERT_TRUE(std::equal(back.begin(), back.end(),
+                                           values.begin() + static_cast<std::ptrdiff_t>(i * bytes)))
+                        << i;
+                  }
+                });
+}
+
 TEST_P(Contract, PackedBytesMayLieAtAnyAddress) {
   for_each_case(
       kOne, kTwoShapes, Pattern::Random,

@@ -172,6 +172,11 @@ const Codec kDctChop = {
     .unpack_cuda = dct_chop::unpack_cuda,
     .pack_cuda_many = dct_chop::pack_cuda_many,
     .unpack_cuda_many = dct_chop::unpack_cuda_many,
+    .by_rows =
+        [](const Stage& stage, const Shape& shape) {
+          const auto p = dct_chop::Params::of(stage);
+          return !p.planes && Folding::of(p.block, shape).leading > 0;
+        },
 };
 
 }  // namespace tuckfold

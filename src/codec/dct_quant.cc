@@ -37,7 +37,11 @@ constexpr ParamInfo kParams[] = {
      .words = kClamps},
 };
 
-Blocks blocks_of(const Shape& shape) { return Blocks::of("dct_quant", 8, shape, "block_quant"); }
+constexpr int kSide = 8;  // of a block
+
+Blocks blocks_of(const Shape& shape) {
+  return Blocks::of("dct_quant", kSide, shape, "block_quant");
+}
 
 Layout layout_of(const Stage& stage, DType, const Shape& shape) {
   const Params p = Params::of(stage);
@@ -97,6 +101,8 @@ const Codec kDctQuant = {
     .unpack = dct_quant::unpack_all,
     .pack_cuda = dct_quant::pack_cuda,
     .unpack_cuda = dct_quant::unpack_cuda,
+    .by_rows = [](const Stage&,
+                  const Shape& shape) { return Folding::of(dct_quant::kSide, shape).leading > 0; },
 };
 
 }  // namespace tuckfold

@@ -1,0 +1,190 @@
+// Datasets in files: samples of several arrays, packed in chunks, read in any order.
+//
+//   FileWriter writer("train.tuck", {{.name = "image", .dtype = DType::F32, .shape = {3, 32, 32},
+//                                     .codec = CodecSpec::parse("dct_chop(keep=4)")},
+//                                    {.name = "label", .dtype = DType::I64}});
+//   while (next_batch()) writer.write({images, labels});  // views, the sample axis first
+//   writer.finish();                                      // train.tuck appears, whole
+//
+//   FileReader reader("train.tuck");
+//   reader.read(reader.find("image"), 1000, 64, batch);   // 64 samples from the 1000th on
+//
+// docs/format.md has every byte. Functions here throw Error; they never print. A file's bytes
+// depend on its samples, schema and seed alone: not on threads, batch sizes, or a stop between.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tuckfold/codec.h"
+#include "tuckfold/export.h"
+#include "tuckfold/tensor.h"
+
+namespace tuckfold {
+
+// ---- frames: one packed tensor that describes itself --------------------------------------------
+
+struct FrameHeader {
+  DType dtype = DType::F32;
+  Shape shape;
+  CodecSpec spec;
+  std::size_t header_bytes = 0;  // the packed bytes follow
+  std::size_t packed_bytes = 0;
+};
+
+// Room that write_frame needs for such a tensor.
+TUCKFOLD_API std::size_t frame_bytes(const CodecSpec& spec, DType dtype, const Shape& shape);
+// Packs a tensor of the CPU behind its header and returns the bytes of both.
+TUCKFOLD_API std::size_t write_frame(const CodecSpec& spec, const ConstTensorView& in,
+                                     std::span<std::byte> out, const RunOptions& options = {});
+// Reads the header of a frame that `bytes` begin with; more may follow. Throws CorruptData where
+// the frame is not whole, or its header's checksum is wrong; that of the packed bytes is not looked
+// at.
+TUCKFOLD_API FrameHeader read_frame_header(std::span<const std::byte> bytes);
+// Checks the packed bytes, too, and fills `out`, which has the frame's dtype and shape.
+TUCKFOLD_API void unpack_frame(std::span<const std::byte> bytes, const TensorView& out,
+                               const RunOptions& options = {});
+
+// ---- writing ------------------------------------------------------------------------------------
+
+struct ArrayInfo {
+  std::string name;
+  DType dtype = DType::F32;
+  Shape shape{};  // of one sample; scalars have none
+  CodecSpec codec = CodecSpec::parse("raw");
+  std::int64_t samples_per_chunk = 0;  // 0: as many as make about 256 KiB
+  friend bool operator==(const ArrayInfo& a, const ArrayInfo& b) = default;
+};
+
+enum class WriteMode : unsigned char {
+  Create,  // a new file in place of what the path names, once it is whole; until then PATH.partial
+  Resume,  // the same, going on with what a stopped writer left in PATH.partial
+  Append,  // behind the samples of a file, which stays as it is until the new ones are whole
+};
+
+struct WriteOptions {
+  WriteMode mode = WriteMode::Create;
+  int threads = 0;         // 0: every core
+  std::string metadata{};  // a JSON object; empty: {}, or what the file has
+  std::uint64_t seed = 0;  // for stochastic rounding; chunks derive their own from it
+  bool sync = true;        // wait until the disk has it: a file survives a loss of power
+};
+
+class TUCKFOLD_API FileWriter {
+ public:
+  // When appending, `arrays` may be empty: those of the file.
+  FileWriter(const std::string& path, std::vector<ArrayInfo> arrays,
+             const WriteOptions& options = {});
+  // Without finish(), what is written stays in PATH.partial for Resume; a file that was appended to
+  // is as before.
+  ~FileWriter();
+  FileWriter(FileWriter&&) noexcept;
+  FileWriter& operator=(FileWriter&&) noexcept;
+
+  // Samples in the file by now, and so which comes next: 0 for a new one.
+  std::int64_t samples() const;
+
+  // A batch: for each array, in order, a tensor of its dtype whose first axis is the sample. Packs
+  // the chunks that become full. After an Error nothing more can be written.
+  void write(std::span<const ConstTensorView> batch);
+  void write(std::initializer_list<ConstTensorView> batch) { write(std::span(batch)); }
+
+  // Replaces the metadata, until finish().
+  void set_metadata(const std::string& json);
+  // Writes what is left, and the index; the file then has its name.
+  void finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// ---- reading ------------------------------------------------------------------------------------
+
+// A run of samples that were packed together, or what a repair left of one.
+struct ChunkInfo {
+  std::int64_t first = 0, samples = 0;
+  std::int64_t skip = 0;  // rows of the frame before them
+  std::uint64_t frame_bytes = 0;
+};
+
+// A file, mapped into memory; any number of threads may read at once. The file must not shrink
+// while it is open.
+class TUCKFOLD_API FileReader {
+ public:
+  // A .tuck file, or a manifest of several (write_manifest), which are read as one.
+  explicit FileReader(const std::string& path);
+  ~FileReader();
+  FileReader(FileReader&&) noexcept;
+  FileReader& operator=(FileReader&&) noexcept;
+
+  std::span<const ArrayInfo> arrays() const;
+  // The number of the array of that name. Throws InvalidArgument, naming those there are.
+  std::size_t find(std::string_view name) const;
+  std::int64_t samples() const;
+  const std::string& metadata() const;  // a JSON object
+  std::uint64_t file_bytes() const;
+  // Bytes behind the last whole state of the file: an append that was stopped.
+  std::uint64_t bytes_behind() const;
+
+  // Samples first .. first + count to `out`, of the array's dtype and shape with the sample axis in
+  // front. Each chunk's checksum is looked at once per reader.
+  void read(std::size_t array, std::int64_t first, std::int64_t count, const TensorView& out,
+            int threads = 0) const;
+  // One sample, to a tensor of the array's shape, on this thread alone.
+  void read_one(std::size_t array, std::int64_t sample, const TensorView& out) const;
+
+  // The chunks of an array in order, and the frame of one as it lies in the file, checked.
+  std::span<const ChunkInfo> chunks(std::size_t array) const;
+  std::span<const std::byte> chunk_bytes(std::size_t array, std::size_t chunk) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<const Impl> impl_;
+};
+
+// ---- looking after files ------------------------------------------------------------------------
+
+struct SampleRange {
+  std::int64_t first = 0, samples = 0;
+  friend bool operator==(const SampleRange& a, const SampleRange& b) = default;
+};
+
+struct BrokenChunk {
+  std::string array;
+  SampleRange range;
+  std::string reason;
+};
+
+struct VerifyReport {
+  std::int64_t samples = 0, chunks = 0;
+  std::vector<BrokenChunk> broken;
+  std::uint64_t bytes_behind = 0;
+};
+
+// Looks at every checksum. Throws where the file cannot be opened at all, as FileReader does.
+TUCKFOLD_API VerifyReport verify(const std::string& path, int threads = 0);
+
+struct RepairReport {
+  std::int64_t samples = 0;          // that the repaired file has
+  std::vector<SampleRange> dropped;  // in the numbers of the broken one
+  bool by_index = true;              // false: the index was lost, and every record was looked for
+};
+
+// Copies what is whole to a new file. Where a chunk is broken all arrays lose its samples, so that
+// they stay in step; nothing is packed again.
+TUCKFOLD_API RepairReport repair(const std::string& from, const std::string& to);
+
+// "train-00003-of-00042.tuck" for ("train", 3, 42).
+TUCKFOLD_API std::string shard_name(std::string_view name, int shard, int shards);
+// Writes a JSON manifest beside its shards, files of the same folder with equal arrays; they are
+// read in the given order. Its metadata is that of the first.
+TUCKFOLD_API void write_manifest(const std::string& path, std::span<const std::string> shards);
+
+}  // namespace tuckfold

@@ -1,0 +1,51 @@
+// Files as the container needs them: mapped for reading, and written at the end. What the system
+// refuses is an Error of kind Io that names the path; interrupted and short writes go on.
+#pragma once
+
+#include <string>
+
+#include "container/bytes.h"
+
+namespace tuckfold {
+
+class MappedFile {
+ public:
+  // `verb` begins messages, as "[open] …".
+  explicit MappedFile(const std::string& path, const char* verb = "open");
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+
+  Bytes bytes() const { return map_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  Bytes map_;
+};
+
+// A file that one writer at a time holds, written from `size()` on.
+class OutFile {
+ public:
+  enum class Open { Truncate, Keep };
+  OutFile(const std::string& path, Open how);
+  ~OutFile();
+  OutFile(const OutFile&) = delete;
+  OutFile& operator=(const OutFile&) = delete;
+
+  std::uint64_t size() const { return size_; }
+  void write(Bytes bytes);
+  void truncate(std::uint64_t size);
+  // The same where it may fail: before an error is passed on.
+  void try_truncate(std::uint64_t size) noexcept;
+  void sync();
+  // Gives the file its name, in place of what has it.
+  void rename_to(const std::string& path, bool sync);
+
+ private:
+  std::string path_;
+  int file_;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace tuckfold

@@ -1,0 +1,126 @@
+// The parts of a .tuck file as docs/format.md has them: start, records, index, trailer.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "container/bytes.h"
+#include "tuckfold/container.h"
+
+namespace tuckfold {
+
+inline constexpr std::uint64_t kRecordAlign = 64;
+inline constexpr std::uint64_t kFirstRecordAt = 64;
+inline constexpr std::size_t kRecordHeadBytes = 32;
+inline constexpr std::size_t kChunkHeadBytes = 16;  // of a chunk's payload; a frame follows
+inline constexpr std::size_t kTrailerBytes = 64;
+
+// A chunk is refused where it claims to unpack to more than this many times its bytes, so that a
+// small hostile file cannot ask for much memory. zstd, which packs zeros smallest, stays below.
+inline constexpr std::uint64_t kMaxRatio = 32768;
+bool passes_ratio(DType dtype, const Shape& shape, std::size_t frame_bytes);
+
+// ---- start --------------------------------------------------------------------------------------
+
+std::vector<std::byte> file_start();  // up to the first record
+// Throws CorruptData or Unsupported where `file` does not begin as a .tuck file that can be read.
+void check_start(Bytes file, const std::string& path);
+
+// ---- records ------------------------------------------------------------------------------------
+
+enum class RecordKind : std::uint32_t { Schema = 1, Chunk = 2, Index = 3 };
+
+struct Record {
+  std::uint32_t kind;
+  std::uint64_t offset;  // of its head in the file
+  Bytes payload;
+  std::uint32_t payload_crc;
+
+  bool is(RecordKind wanted) const { return kind == static_cast<std::uint32_t>(wanted); }
+  std::uint64_t end() const {  // where the next one may begin
+    return round_up(offset + kRecordHeadBytes + payload.size(), kRecordAlign);
+  }
+  // Whether the payload's checksum is right; of a chunk, that of its head.
+  bool is_whole() const;
+};
+
+// The record at an offset; nothing where there is no whole head, or the payload passes the end.
+std::optional<Record> record_at(Bytes file, std::uint64_t offset);
+
+// Completes a record that starts at `record`, for this offset of the file: its payload is in place,
+// the head is written before it.
+void put_record_head(std::span<std::byte> record, RecordKind kind, std::uint64_t offset);
+// A whole record, padded for the next one.
+std::vector<std::byte> make_record(RecordKind kind, Bytes payload, std::uint64_t offset);
+
+// ---- chunks -------------------------------------------------------------------------------------
+
+struct ChunkHead {
+  std::uint32_t array;
+  std::uint32_t samples;
+  std::uint64_t number;  // of the first sample; later ones have higher numbers, some may be missing
+};
+void put_chunk_head(std::byte* at, const ChunkHead& head);
+ChunkHead get_chunk_head(const std::byte* at);
+
+// ---- schema -------------------------------------------------------------------------------------
+
+struct Schema {
+  std::vector<ArrayInfo> arrays;
+  std::string metadata = "{}";
+};
+std::string schema_text(const Schema& schema);
+// Throws CorruptData, or Unsupported where a codec or dtype is not known.
+Schema parse_schema(std::string_view text, const std::string& path);
+
+// The shape of `samples` samples together.
+Shape with_samples(std::int64_t samples, const Shape& sample);
+
+// ---- index and trailer --------------------------------------------------------------------------
+
+// Samples of an array that lie in a chunk: all of its rows, or what a repair left.
+struct Entry {
+  std::uint32_t array;
+  std::uint32_t samples;
+  std::uint64_t first;          // sample
+  std::uint64_t offset;         // of the record
+  std::uint64_t payload_bytes;  // of the record
+  std::uint32_t skip;           // rows of the frame before these samples
+};
+
+struct Index {
+  Schema schema;
+  std::uint64_t samples = 0;
+  std::uint64_t next_number = 0;  // for the chunks of an append
+  std::vector<Entry> entries;
+  std::uint64_t end = 0;  // of the file's valid part
+};
+
+// The index record and the trailer behind it, for the end of a file at `offset`.
+struct Ending {
+  std::vector<std::byte> index, trailer;
+};
+Ending make_ending(const Index& index, std::uint64_t offset);
+
+struct Trailer {
+  std::uint64_t index_offset, index_bytes, end;
+};
+// The last valid trailer; nothing where there is none.
+std::optional<Trailer> find_trailer(Bytes file);
+
+// The index of a file, every number checked. Throws CorruptData with what to do.
+Index read_index(Bytes file, const std::string& path);
+
+// ---- a chunk's frame ----------------------------------------------------------------------------
+
+struct CheckedChunk {
+  ChunkHead head;
+  Bytes frame, packed;
+  bool raw;  // the array's codec did not suit so few samples
+};
+// A chunk record against its array, every checksum included. Throws CorruptData or Unsupported;
+// messages begin with the reason, for the caller to say where.
+CheckedChunk check_chunk(const Record& record, const Schema& schema);
+
+}  // namespace tuckfold

@@ -1,0 +1,155 @@
+// A frame: one packed tensor behind a header that says how to unpack it, with two checksums.
+#include "container/frame.h"
+
+#include <algorithm>
+
+#include "base/crc32c.h"
+#include "base/fail.h"
+
+namespace tuckfold {
+namespace {
+
+constexpr std::string_view kMagic = "TkFr";
+constexpr std::uint8_t kVersion = 1;
+
+// Where the fields lie.
+constexpr std::size_t kVersionAt = 4, kDTypeAt = 5, kRankAt = 6, kFlagsAt = 7, kSpecBytesAt = 8,
+                      kHeaderCrcAt = 12, kPackedBytesAt = 16, kPackedCrcAt = 24;
+
+std::size_t header_bytes(std::size_t rank, std::size_t spec_bytes) {
+  return round_up(kFrameHeadBytes + 8 * rank + spec_bytes, kFrameAlign);
+}
+
+// Of the header with zeros in place of this very checksum.
+std::uint32_t header_crc(Bytes header) {
+  constexpr std::byte kZeros[4] = {};
+  std::uint32_t crc = crc32c(header.first(kHeaderCrcAt));
+  crc = crc32c(kZeros, crc);
+  return crc32c(header.subspan(kHeaderCrcAt + 4), crc);
+}
+
+template <class... Args>
+[[noreturn]] void corrupt(fmt::format_string<Args...> text, Args&&... args) {
+  fail(Errc::CorruptData, "[frame] {}", fmt::format(text, std::forward<Args>(args)...));
+}
+
+}  // namespace
+
+bool RawFrame::packed_is_whole() const noexcept { return crc32c(packed) == packed_crc; }
+
+CodecSpec spec_in_file(std::string_view text) {
+  try {
+    return CodecSpec::parse(text);
+  } catch (const Error& error) {
+    if (error.code() != Errc::InvalidArgument) throw;
+    fail(Errc::Unsupported,
+         "[frame] packed by a codec that is not known here; {}; a newer tuckfold may know it",
+         error.what());
+  }
+}
+
+RawFrame read_raw_frame(Bytes bytes) {
+  if (!begins_with(bytes, kMagic)) corrupt("a frame begins with '{}'; these bytes do not", kMagic);
+  if (bytes.size() < kFrameHeadBytes) {
+    corrupt("a frame has at least {} bytes, got {}", kFrameHeadBytes, bytes.size());
+  }
+  const auto u8_at = [&](std::size_t at) { return load<std::uint8_t>(bytes.data() + at); };
+  if (u8_at(kVersionAt) != kVersion) {
+    fail(Errc::Unsupported, "[frame] version {} can be read, got {}; a newer tuckfold may read it",
+         kVersion, u8_at(kVersionAt));
+  }
+  const std::size_t rank = u8_at(kRankAt);
+  const std::size_t spec_bytes = load<std::uint32_t>(bytes.data() + kSpecBytesAt);
+  const std::size_t header = header_bytes(rank, spec_bytes);
+  if (rank > Shape::kMaxRank || header > bytes.size()) corrupt("the frame ends within its header");
+  if (header_crc(bytes.first(header)) != load<std::uint32_t>(bytes.data() + kHeaderCrcAt)) {
+    corrupt("the checksum of the header is wrong");
+  }
+  if (u8_at(kFlagsAt) != 0) {
+    fail(Errc::Unsupported, "[frame] flags {:#x} are not known here; a newer tuckfold may read it",
+         u8_at(kFlagsAt));
+  }
+  if (u8_at(kDTypeAt) >= kDTypes.size()) {
+    fail(Errc::Unsupported, "[frame] dtype {} is not known here; a newer tuckfold may read it",
+         u8_at(kDTypeAt));
+  }
+  const auto packed_bytes = load<std::uint64_t>(bytes.data() + kPackedBytesAt);
+  if (packed_bytes > bytes.size() - header) {
+    corrupt("{} packed bytes must follow the header, got {}", packed_bytes, bytes.size() - header);
+  }
+  RawFrame frame{.dtype = kDTypes[u8_at(kDTypeAt)],
+                 .shape = {},
+                 .spec = text_of(bytes.subspan(kFrameHeadBytes + 8 * rank, spec_bytes)),
+                 .header_bytes = header,
+                 .packed = bytes.subspan(header, packed_bytes),
+                 .packed_crc = load<std::uint32_t>(bytes.data() + kPackedCrcAt)};
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    frame.shape.push_back(load<std::int64_t>(bytes.data() + kFrameHeadBytes + 8 * axis));
+  }
+  try {
+    static_cast<void>(frame.shape.elems());
+  } catch (const Error&) {
+    corrupt("no tensor has the shape {}", to_string(frame.shape));
+  }
+  return frame;
+}
+
+std::size_t frame_bytes(const CodecSpec& spec, DType dtype, const Shape& shape) {
+  const std::size_t packed = layout(spec, dtype, shape).max_bytes;
+  return header_bytes(shape.rank(), spec.print().size()) + packed;
+}
+
+std::size_t write_frame(const CodecSpec& spec, const ConstTensorView& in, std::span<std::byte> out,
+                        const RunOptions& options) {
+  if (in.device != Device::Cpu) {
+    fail(Errc::Unsupported, "[frame] frames are written on the CPU; copy the tensor there first");
+  }
+  const std::size_t room = frame_bytes(spec, in.dtype, in.shape);
+  if (out.size() < room) {
+    invalid("[frame] the output needs {} bytes, got {}; see frame_bytes()", room, out.size());
+  }
+  const std::string text = spec.print();
+  const std::size_t header = header_bytes(in.shape.rank(), text.size());
+  const std::size_t packed = pack(spec, in, out.subspan(header), options);
+  std::byte* const to = out.data();
+  std::fill_n(to, header, std::byte{0});
+  store_text(to, kMagic);
+  store(to + kVersionAt, kVersion);
+  store(to + kDTypeAt, static_cast<std::uint8_t>(in.dtype));
+  store(to + kRankAt, static_cast<std::uint8_t>(in.shape.rank()));
+  store(to + kSpecBytesAt, static_cast<std::uint32_t>(text.size()));
+  store(to + kPackedBytesAt, std::uint64_t{packed});
+  store(to + kPackedCrcAt, crc32c(out.subspan(header, packed)));
+  for (std::size_t axis = 0; axis < in.shape.rank(); ++axis) {
+    store(to + kFrameHeadBytes + 8 * axis, in.shape[axis]);
+  }
+  store_text(to + kFrameHeadBytes + 8 * in.shape.rank(), text);
+  store(to + kHeaderCrcAt, header_crc(out.first(header)));
+  return header + packed;
+}
+
+FrameHeader read_frame_header(std::span<const std::byte> bytes) {
+  const RawFrame frame = read_raw_frame(bytes);
+  return {.dtype = frame.dtype,
+          .shape = frame.shape,
+          .spec = spec_in_file(frame.spec),
+          .header_bytes = frame.header_bytes,
+          .packed_bytes = frame.packed.size()};
+}
+
+void unpack_frame(std::span<const std::byte> bytes, const TensorView& out,
+                  const RunOptions& options) {
+  const RawFrame frame = read_raw_frame(bytes);
+  if (out.device != Device::Cpu) {
+    fail(Errc::Unsupported,
+         "[frame] frames are unpacked on the CPU; copy the packed bytes and call unpack() there");
+  }
+  if (frame.dtype != out.dtype || frame.shape != out.shape) {
+    invalid("[frame] the frame holds {} {}, the output is {} {}", to_string(frame.dtype),
+            to_string(frame.shape), to_string(out.dtype), to_string(out.shape));
+  }
+  if (!frame.packed_is_whole()) corrupt("the checksum of the packed bytes is wrong");
+  unpack(spec_in_file(frame.spec), frame.packed, out, options);
+}
+
+}  // namespace tuckfold

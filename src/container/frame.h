@@ -1,0 +1,31 @@
+// Frames with their checksums, for the readers of files.
+#pragma once
+
+#include "container/bytes.h"
+#include "tuckfold/container.h"
+
+namespace tuckfold {
+
+inline constexpr std::size_t kFrameHeadBytes = 32;  // shape and spec follow
+inline constexpr std::size_t kFrameAlign = 16;      // of the packed bytes, from the frame's start
+
+// A frame's header where it lies; the spec is not parsed yet.
+struct RawFrame {
+  DType dtype;
+  Shape shape;
+  std::string_view spec;
+  std::size_t header_bytes;
+  Bytes packed;
+  std::uint32_t packed_crc;
+
+  bool packed_is_whole() const noexcept;
+};
+
+// Throws CorruptData or Unsupported.
+RawFrame read_raw_frame(Bytes bytes);
+
+// The spec of a frame or a schema whose checksum is right: a text that does not parse is of a codec
+// that this build does not know.
+CodecSpec spec_in_file(std::string_view text);
+
+}  // namespace tuckfold

@@ -1,0 +1,92 @@
+// Frames: what was packed comes back, and no byte of one can change unseen.
+#include "container/frame.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "base/tensor_ref.h"
+#include "tuckfold/error.h"
+
+namespace tuckfold {
+namespace {
+
+std::vector<std::byte> frame_of(const char* spec, const ref::Tensor& tensor) {
+  const CodecSpec codec = CodecSpec::parse(spec);
+  std::vector<std::byte> out(frame_bytes(codec, tensor.dtype(), tensor.shape()));
+  out.resize(write_frame(codec, tensor.view(), out));
+  return out;
+}
+
+ref::Tensor ramp(DType dtype, const Shape& shape) {
+  ref::Tensor tensor(dtype, shape);
+  tensor.fill(ref::Pattern::Random);
+  return tensor;
+}
+
+Errc code_of(auto&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return Errc::Internal;
+}
+
+TEST(Frame, SaysHowToUnpackItself) {
+  const ref::Tensor in = ramp(DType::F16, {3, 16, 24});
+  const std::vector<std::byte> bytes = frame_of("dct_chop(keep=8) | zstd", in);
+  const FrameHeader header = read_frame_header(bytes);
+  EXPECT_EQ(header.dtype, DType::F16);
+  EXPECT_EQ(header.shape, Shape({3, 16, 24}));
+  EXPECT_EQ(header.spec, CodecSpec::parse("dct_chop(keep=8) | zstd"));
+  EXPECT_EQ(header.header_bytes % 16, 0u);
+  EXPECT_EQ(header.header_bytes + header.packed_bytes, bytes.size());
+  const ref::Tensor out(DType::F16, {3, 16, 24}), wanted(DType::F16, {3, 16, 24});
+  unpack_frame(bytes, out.view());
+  unpack(header.spec, std::span(bytes).subspan(header.header_bytes), wanted.view());
+  EXPECT_EQ(out.bytes(), wanted.bytes());
+}
+
+TEST(Frame, ScalarsAndEmptyTensorsHaveFrames) {
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 8}, Shape{1}}) {
+    const ref::Tensor in = ramp(DType::I64, shape);
+    const std::vector<std::byte> bytes = frame_of("raw", in);
+    const ref::Tensor out(DType::I64, shape);
+    unpack_frame(bytes, out.view());
+    EXPECT_EQ(out.bytes(), in.bytes());
+  }
+}
+
+TEST(Frame, EveryByteThatChangesIsSeen) {
+  const ref::Tensor in = ramp(DType::F32, {2, 8, 8});
+  const std::vector<std::byte> whole = frame_of("dct_chop(keep=2)", in);
+  const ref::Tensor out(DType::F32, {2, 8, 8});
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    for (const int flip : {1, 0x80, 0xff}) {
+      std::vector<std::byte> bytes = whole;
+      bytes[i] ^= static_cast<std::byte>(flip);
+      const Errc code = code_of([&] { unpack_frame(bytes, out.view()); });
+      ASSERT_TRUE(code == Errc::CorruptData || code == Errc::Unsupported) << "byte " << i;
+    }
+  }
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    const std::vector<std::byte> part(whole.begin(), whole.begin() + static_cast<long>(size));
+    ASSERT_EQ(code_of([&] { unpack_frame(part, out.view()); }), Errc::CorruptData) << size;
+  }
+}
+
+TEST(Frame, OutputsOfAnotherShapeAreInvalid) {
+  const ref::Tensor in = ramp(DType::F32, {4, 8});
+  const std::vector<std::byte> bytes = frame_of("raw", in);
+  const ref::Tensor other(DType::F32, {8, 4}), wide(DType::F64, {4, 8});
+  EXPECT_EQ(code_of([&] { unpack_frame(bytes, other.view()); }), Errc::InvalidArgument);
+  EXPECT_EQ(code_of([&] { unpack_frame(bytes, wide.view()); }), Errc::InvalidArgument);
+  std::vector<std::byte> room(frame_bytes(CodecSpec::parse("raw"), DType::F32, {4, 8}) - 1);
+  EXPECT_EQ(code_of([&] { write_frame(CodecSpec::parse("raw"), in.view(), room); }),
+            Errc::InvalidArgument);
+}
+
+}  // namespace
+}  // namespace tuckfold

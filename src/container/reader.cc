@@ -1,0 +1,300 @@
+// FileReader: chunks are found by their first samples, checked when first touched, and unpacked
+// side by side to where they belong.
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <optional>
+
+#include "base/fail.h"
+#include "base/parallel.h"
+#include "base/strided.h"
+#include "codec/registry.h"
+#include "container/file.h"
+#include "container/frame.h"
+#include "container/shards.h"
+
+namespace tuckfold {
+namespace {
+
+TensorView rows_of(const TensorView& view, std::int64_t first, std::int64_t count) {
+  TensorView rows = view;
+  const std::int64_t step = view.strides[0] * static_cast<std::int64_t>(size_bytes(view.dtype));
+  rows.data = static_cast<std::byte*>(view.data) + first * step;
+  rows.shape[0] = count;
+  return rows;
+}
+
+const CodecSpec& raw_spec() {
+  static const CodecSpec raw = CodecSpec::parse("raw");
+  return raw;
+}
+
+// A chunk that was found whole.
+struct Found {
+  const CodecSpec* spec;
+  std::int64_t rows;
+  Bytes frame, packed;
+};
+
+// Chunks of one array over all shards, in order.
+struct Column {
+  std::vector<ChunkInfo> chunks;
+  struct Place {
+    std::uint32_t shard;
+    std::uint64_t offset;
+    std::uint64_t payload_bytes;
+  };
+  std::vector<Place> places;
+  // 0: not looked at yet, else the bytes of the frame's header, and kIsRaw.
+  std::unique_ptr<std::atomic<std::uint32_t>[]> seen;
+};
+constexpr std::uint32_t kIsRaw = 1u << 31;
+
+struct Shard {
+  MappedFile file;
+  Index index;
+};
+
+}  // namespace
+
+struct FileReader::Impl {
+  std::vector<Shard> shards;
+  std::vector<Column> columns;
+  std::int64_t samples = 0;
+
+  const Schema& schema() const { return shards[0].index.schema; }
+
+  void add_shard(MappedFile file) {
+    Index index = read_index(file.bytes(), file.path());
+    shards.push_back({std::move(file), std::move(index)});
+    const Shard& shard = shards.back();
+    check_same_arrays(schema(), shard.index.schema, shard.file.path());
+    columns.resize(schema().arrays.size());
+    for (const Entry& entry : shard.index.entries) {
+      Column& column = columns[entry.array];
+      column.chunks.push_back({.first = samples + static_cast<std::int64_t>(entry.first),
+                               .samples = entry.samples,
+                               .skip = entry.skip,
+                               .frame_bytes = entry.payload_bytes - kChunkHeadBytes});
+      column.places.push_back({.shard = static_cast<std::uint32_t>(shards.size() - 1),
+                               .offset = entry.offset,
+                               .payload_bytes = entry.payload_bytes});
+    }
+    samples += static_cast<std::int64_t>(shard.index.samples);
+  }
+
+  void open(const std::string& path) {
+    MappedFile file(path);
+    if (begins_with(file.bytes(), "{")) {
+      for (const ManifestShard& part : read_manifest(file.bytes(), path)) {
+        const std::int64_t before = samples;
+        add_shard(MappedFile(part.path));
+        if (samples - before != part.samples) {
+          fail(Errc::CorruptData,
+               "[open] '{}' has {} samples, its manifest '{}' says {}; write "
+               "the manifest again",
+               part.path, samples - before, path, part.samples);
+        }
+      }
+    } else {
+      add_shard(std::move(file));
+    }
+    for (Column& column : columns) {
+      column.seen = std::make_unique<std::atomic<std::uint32_t>[]>(column.chunks.size());
+    }
+  }
+
+  const ArrayInfo& array(const char* verb, std::size_t number) const {
+    if (number >= columns.size()) {
+      invalid("[{}] there are {} arrays, got number {}", verb, columns.size(), number);
+    }
+    return schema().arrays[number];
+  }
+
+  Found find_chunk(std::size_t number, std::size_t chunk) const {
+    const Column& column = columns[number];
+    const Column::Place& place = column.places[chunk];
+    const Shard& shard = shards[place.shard];
+    const Bytes payload =
+        shard.file.bytes().subspan(place.offset + kRecordHeadBytes, place.payload_bytes);
+    const Bytes frame = payload.subspan(kChunkHeadBytes);
+    std::atomic<std::uint32_t>& seen = column.seen[chunk];
+    std::uint32_t state = seen.load(std::memory_order_relaxed);
+    if (state == 0) {
+      state = look_at(shard, number, place, column.chunks[chunk]);
+      seen.store(state, std::memory_order_relaxed);
+    }
+    const std::size_t header = state & ~kIsRaw;
+    const auto packed_bytes = load<std::uint64_t>(frame.data() + 16);
+    return {.spec = state & kIsRaw ? &raw_spec() : &shard.index.schema.arrays[number].codec,
+            .rows = get_chunk_head(payload.data()).samples,
+            .frame = frame,
+            .packed = frame.subspan(header, packed_bytes)};
+  }
+
+  // Everything about a chunk; returns what `seen` says of it.
+  static std::uint32_t look_at(const Shard& shard, std::size_t number, const Column::Place& place,
+                               const ChunkInfo& info) {
+    try {
+      const std::optional<Record> record = record_at(shard.file.bytes(), place.offset);
+      if (!record || record->payload.size() != place.payload_bytes) {
+        fail(Errc::CorruptData, "no whole record lies there");
+      }
+      const CheckedChunk chunk = check_chunk(*record, shard.index.schema);
+      if (chunk.head.array != number || info.skip + info.samples > chunk.head.samples) {
+        fail(Errc::CorruptData, "the index says otherwise of it");
+      }
+      const auto header = static_cast<std::uint32_t>(chunk.packed.data() - chunk.frame.data());
+      return header | (chunk.raw ? kIsRaw : 0);
+    } catch (const Error& error) {
+      fail(error.code(),
+           "[read] '{}': the chunk of '{}' with samples {} to {} is broken: {}; `tuckfold repair` "
+           "keeps the rest",
+           shard.file.path(), shard.index.schema.arrays[number].name, info.first,
+           info.first + info.samples - 1, error.what());
+    }
+  }
+
+  // Rows `first` on of a chunk's samples, as many as `out` has.
+  void read_rows(std::size_t number, std::size_t chunk, std::int64_t first, const TensorView& out,
+                 int threads) const {
+    const Found found = find_chunk(number, chunk);
+    const std::int64_t row = columns[number].chunks[chunk].skip + first;
+    const std::int64_t rows = out.shape[0];
+    if (rows == found.rows) return unpack(*found.spec, found.packed, out, {.threads = threads});
+    const ArrayInfo& info = schema().arrays[number];
+    const Shape whole = with_samples(found.rows, info.shape);
+    if (packs_by_rows(*found.spec, whole)) {
+      const std::size_t each = found.packed.size() / static_cast<std::size_t>(found.rows);
+      return unpack(*found.spec,
+                    found.packed.subspan(static_cast<std::size_t>(row) * each,
+                                         static_cast<std::size_t>(rows) * each),
+                    out, {.threads = threads});
+    }
+    const auto elems = static_cast<std::size_t>(info.shape.elems());
+    const std::size_t each = elems * size_bytes(info.dtype);
+    const auto all =
+        std::make_unique_for_overwrite<std::byte[]>(each * static_cast<std::size_t>(found.rows));
+    unpack(*found.spec, found.packed, TensorView(all.get(), info.dtype, whole),
+           {.threads = threads});
+    const FlatWriter writer(out);
+    writer.scatter_bytes(0, writer.elems(), all.get() + static_cast<std::size_t>(row) * each);
+  }
+
+  std::size_t chunk_of(std::size_t number, std::int64_t sample) const {
+    const std::vector<ChunkInfo>& chunks = columns[number].chunks;
+    const auto behind =
+        std::upper_bound(chunks.begin(), chunks.end(), sample,
+                         [](std::int64_t value, const ChunkInfo& c) { return value < c.first; });
+    return static_cast<std::size_t>(behind - chunks.begin()) - 1;
+  }
+};
+
+FileReader::FileReader(const std::string& path) {
+  auto impl = std::make_unique<Impl>();
+  impl->open(path);
+  impl_ = std::move(impl);
+}
+FileReader::~FileReader() = default;
+FileReader::FileReader(FileReader&&) noexcept = default;
+FileReader& FileReader::operator=(FileReader&&) noexcept = default;
+
+std::span<const ArrayInfo> FileReader::arrays() const { return impl_->schema().arrays; }
+std::int64_t FileReader::samples() const { return impl_->samples; }
+const std::string& FileReader::metadata() const { return impl_->schema().metadata; }
+
+std::uint64_t FileReader::file_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Shard& shard : impl_->shards) bytes += shard.file.bytes().size();
+  return bytes;
+}
+
+std::uint64_t FileReader::bytes_behind() const {
+  std::uint64_t bytes = 0;
+  for (const Shard& shard : impl_->shards) bytes += shard.file.bytes().size() - shard.index.end;
+  return bytes;
+}
+
+std::size_t FileReader::find(std::string_view name) const {
+  std::vector<std::string_view> names;
+  for (const ArrayInfo& array : arrays()) {
+    if (array.name == name) return names.size();
+    names.push_back(array.name);
+  }
+  invalid("[read] there is no array '{}', but {}", name, fmt::join(names, ", "));
+}
+
+void FileReader::read(std::size_t array, std::int64_t first, std::int64_t count,
+                      const TensorView& out, int threads) const {
+  const ArrayInfo& info = impl_->array("read", array);
+  if (first < 0 || count < 0 || first > samples() || count > samples() - first) {
+    invalid("[read] samples must lie in 0..{}, got {} from {} on", samples(), count, first);
+  }
+  if (threads < 0) invalid("[read] threads must be 0 or more, got {}", threads);
+  if (out.device != Device::Cpu) {
+    fail(Errc::Unsupported,
+         "[read] samples are read to the CPU; copy chunk_bytes() to the device and unpack() there");
+  }
+  if (out.dtype != info.dtype || out.shape != with_samples(count, info.shape) ||
+      out.strides.rank() != out.shape.rank()) {
+    invalid("[read] '{}' is {} {}, the output is {} {}", info.name, to_string(info.dtype),
+            to_string(with_samples(count, info.shape)), to_string(out.dtype), to_string(out.shape));
+  }
+  if (count == 0) return;
+  const std::vector<ChunkInfo>& chunks = impl_->columns[array].chunks;
+  const std::size_t begin = impl_->chunk_of(array, first);
+  const std::size_t end = impl_->chunk_of(array, first + count - 1) + 1;
+  const auto read_chunk = [&](std::size_t i, int chunk_threads) {
+    const std::int64_t from = std::max(first, chunks[i].first);
+    const std::int64_t to = std::min(first + count, chunks[i].first + chunks[i].samples);
+    impl_->read_rows(array, i, from - chunks[i].first, rows_of(out, from - first, to - from),
+                     chunk_threads);
+  };
+  if (end - begin == 1) return read_chunk(begin, threads);
+  std::exception_ptr error;  // of the first chunk that has one
+  std::size_t error_chunk = end;
+  std::mutex mutex;
+  parallel_for(static_cast<std::int64_t>(end - begin), thread_count(threads),
+               [&](std::int64_t from, std::int64_t to) {
+                 for (std::int64_t k = from; k < to; ++k) {
+                   const std::size_t i = begin + static_cast<std::size_t>(k);
+                   try {
+                     read_chunk(i, 1);
+                   } catch (...) {
+                     const std::lock_guard lock(mutex);
+                     if (i < error_chunk) error = std::current_exception();
+                     error_chunk = std::min(error_chunk, i);
+                   }
+                 }
+               });
+  if (error) std::rethrow_exception(error);
+}
+
+void FileReader::read_one(std::size_t array, std::int64_t sample, const TensorView& out) const {
+  const ArrayInfo& info = impl_->array("read", array);
+  if (out.shape != info.shape || out.strides.rank() != out.shape.rank()) {
+    invalid("[read] a sample of '{}' is {}, the output is {}", info.name, to_string(info.shape),
+            to_string(out.shape));
+  }
+  Shape strides{std::max<std::int64_t>(info.shape.elems(), 1)};
+  for (const std::int64_t stride : out.strides) strides.push_back(stride);
+  read(array, sample, 1,
+       TensorView(out.data, out.dtype, with_samples(1, info.shape), strides, out.device), 1);
+}
+
+std::span<const ChunkInfo> FileReader::chunks(std::size_t array) const {
+  impl_->array("read", array);
+  return impl_->columns[array].chunks;
+}
+
+std::span<const std::byte> FileReader::chunk_bytes(std::size_t array, std::size_t chunk) const {
+  impl_->array("read", array);
+  if (chunk >= impl_->columns[array].chunks.size()) {
+    invalid("[read] there are {} chunks, got number {}", impl_->columns[array].chunks.size(),
+            chunk);
+  }
+  return impl_->find_chunk(array, chunk).frame;
+}
+
+}  // namespace tuckfold

@@ -1,0 +1,241 @@
+// verify looks at every chunk; repair copies the whole ones, with an index of the samples that
+// every array still has.
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "base/fail.h"
+#include "base/parallel.h"
+#include "container/file.h"
+#include "container/format.h"
+
+namespace tuckfold {
+namespace {
+
+// Samples [first, end) in the numbers of the broken file.
+struct Range {
+  std::uint64_t first, end;
+};
+
+// Samples of an array that a whole chunk has.
+struct Piece {
+  std::uint32_t array;
+  Range range;
+  std::uint32_t skip;  // rows of the frame before them
+  Record record;
+};
+
+struct Found {
+  Schema schema;
+  std::vector<Piece> pieces;
+  std::uint64_t samples = 0, next_number = 0;
+  bool by_index = true;
+};
+
+std::optional<CheckedChunk> whole_chunk(const std::optional<Record>& record, const Schema& schema) {
+  if (!record) return {};
+  try {
+    return check_chunk(*record, schema);
+  } catch (const Error& error) {
+    if (error.code() != Errc::CorruptData) throw;
+    return {};
+  }
+}
+
+Found by_index(Bytes file, const std::string& path) {
+  Index index = read_index(file, path);
+  Found found{.schema = std::move(index.schema),
+              .pieces = {},
+              .samples = index.samples,
+              .next_number = index.next_number};
+  for (const Entry& entry : index.entries) {
+    const std::optional<Record> record = record_at(file, entry.offset);
+    const std::optional<CheckedChunk> chunk = whole_chunk(record, found.schema);
+    if (!chunk || record->payload.size() != entry.payload_bytes ||
+        chunk->head.array != entry.array ||
+        std::uint64_t{entry.skip} + entry.samples > chunk->head.samples) {
+      continue;
+    }
+    found.pieces.push_back({.array = entry.array,
+                            .range = {entry.first, entry.first + entry.samples},
+                            .skip = entry.skip,
+                            .record = *record});
+  }
+  return found;
+}
+
+// The schema of a whole index or schema record.
+std::optional<Schema> schema_of(const Record& record, const std::string& path) {
+  if (!record.is_whole()) return {};
+  if (record.is(RecordKind::Schema)) return parse_schema(text_of(record.payload), path);
+  return {};
+}
+
+// Looks for records at every place where one may begin.
+Found by_records(Bytes file, const std::string& path) {
+  std::vector<Record> chunks;
+  std::optional<Schema> schema;
+  for (std::uint64_t at = kFirstRecordAt; at < file.size();) {
+    const std::optional<Record> record = record_at(file, at);
+    if (record && record->is(RecordKind::Chunk)) chunks.push_back(*record);
+    if (record && !schema) schema = schema_of(*record, path);
+    at = record ? record->end() : at + kRecordAlign;
+  }
+  if (!schema) {
+    fail(Errc::CorruptData, "[repair] '{}' has lost both its index and its schema; write it again",
+         path);
+  }
+  Found found{.schema = std::move(*schema), .pieces = {}, .by_index = false};
+  for (const Record& record : chunks) {
+    const std::optional<CheckedChunk> chunk = whole_chunk(record, found.schema);
+    if (!chunk || chunk->head.number > std::uint64_t{1} << 62) continue;
+    const Range range{chunk->head.number, chunk->head.number + chunk->head.samples};
+    found.pieces.push_back(
+        {.array = chunk->head.array, .range = range, .skip = 0, .record = record});
+    found.samples = std::max(found.samples, range.end);
+  }
+  found.next_number = found.samples;
+  return found;
+}
+
+// Sorts the pieces of each array and drops those that another one covers.
+std::vector<std::vector<Piece>> by_array(const Found& found) {
+  std::vector<std::vector<Piece>> arrays(found.schema.arrays.size());
+  for (const Piece& piece : found.pieces) arrays[piece.array].push_back(piece);
+  for (std::vector<Piece>& pieces : arrays) {
+    std::stable_sort(pieces.begin(), pieces.end(),
+                     [](const Piece& a, const Piece& b) { return a.range.first < b.range.first; });
+    std::uint64_t end = 0;
+    std::erase_if(pieces, [&](const Piece& piece) {
+      if (piece.range.first < end) return true;
+      end = piece.range.end;
+      return false;
+    });
+  }
+  return arrays;
+}
+
+// The samples that both have.
+std::vector<Range> both(const std::vector<Range>& a, const std::vector<Piece>& b) {
+  std::vector<Range> result;
+  for (std::size_t i = 0, k = 0; i < a.size() && k < b.size();) {
+    const Range range{std::max(a[i].first, b[k].range.first), std::min(a[i].end, b[k].range.end)};
+    if (range.first < range.end) {
+      if (!result.empty() && result.back().end == range.first) {
+        result.back().end = range.end;
+      } else {
+        result.push_back(range);
+      }
+    }
+    if (a[i].end < b[k].range.end) {
+      ++i;
+    } else {
+      ++k;
+    }
+  }
+  return result;
+}
+
+// Copies the records of samples that stay, and indexes these anew.
+Index copy_kept(const std::vector<std::vector<Piece>>& arrays, const std::vector<Range>& kept,
+                OutFile& out) {
+  Index index;
+  for (const Range& range : kept) index.samples += range.end - range.first;
+  std::map<std::uint64_t, std::uint64_t> copied;  // offsets of records, before and now
+  for (const std::vector<Piece>& pieces : arrays) {
+    std::uint64_t first = 0;
+    std::size_t k = 0;
+    for (const Piece& piece : pieces) {
+      while (k < kept.size() && kept[k].end <= piece.range.first) ++k;
+      for (std::size_t i = k; i < kept.size() && kept[i].first < piece.range.end; ++i) {
+        const std::uint64_t from = std::max(kept[i].first, piece.range.first);
+        const std::uint64_t to = std::min(kept[i].end, piece.range.end);
+        const auto [place, fresh] = copied.try_emplace(piece.record.offset, out.size());
+        if (fresh) out.write(make_record(RecordKind::Chunk, piece.record.payload, out.size()));
+        index.entries.push_back(
+            {.array = piece.array,
+             .samples = static_cast<std::uint32_t>(to - from),
+             .first = first,
+             .offset = place->second,
+             .payload_bytes = piece.record.payload.size(),
+             .skip = piece.skip + static_cast<std::uint32_t>(from - piece.range.first)});
+        first += to - from;
+      }
+    }
+  }
+  return index;
+}
+
+}  // namespace
+
+VerifyReport verify(const std::string& path, int threads) {
+  const FileReader reader(path);
+  VerifyReport report{.samples = reader.samples(), .bytes_behind = reader.bytes_behind()};
+  for (std::size_t array = 0; array < reader.arrays().size(); ++array) {
+    const std::span<const ChunkInfo> chunks = reader.chunks(array);
+    std::vector<std::string> reasons(chunks.size());
+    parallel_for(static_cast<std::int64_t>(chunks.size()), thread_count(threads),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end);
+                        ++i) {
+                     try {
+                       reader.chunk_bytes(array, i);
+                     } catch (const std::exception& error) {
+                       reasons[i] = error.what();
+                     }
+                   }
+                 });
+    report.chunks += static_cast<std::int64_t>(chunks.size());
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      if (reasons[i].empty()) continue;
+      report.broken.push_back({.array = reader.arrays()[array].name,
+                               .range = {chunks[i].first, chunks[i].samples},
+                               .reason = reasons[i]});
+    }
+  }
+  return report;
+}
+
+RepairReport repair(const std::string& from, const std::string& to) {
+  const MappedFile file(from, "repair");
+  const Found found = [&] {
+    try {
+      return by_index(file.bytes(), from);
+    } catch (const Error& error) {
+      if (error.code() != Errc::CorruptData) throw;
+      return by_records(file.bytes(), from);
+    }
+  }();
+  const std::vector<std::vector<Piece>> arrays = by_array(found);
+  std::vector<Range> kept = {{0, found.samples}};
+  for (const std::vector<Piece>& pieces : arrays) kept = both(kept, pieces);
+
+  OutFile out(to + ".partial", OutFile::Open::Truncate);
+  out.write(file_start());
+  const std::string schema = schema_text(found.schema);
+  out.write(make_record(RecordKind::Schema, std::as_bytes(std::span(schema)), out.size()));
+  Index index = copy_kept(arrays, kept, out);
+  index.schema = found.schema;
+  index.next_number = found.next_number;
+  const Ending ending = make_ending(index, out.size());
+  out.write(ending.index);
+  out.write(ending.trailer);
+  out.sync();
+  out.rename_to(to, true);
+
+  RepairReport report{.samples = static_cast<std::int64_t>(index.samples),
+                      .dropped = {},
+                      .by_index = found.by_index};
+  std::uint64_t at = 0;
+  kept.push_back({found.samples, found.samples});
+  for (const Range& range : kept) {
+    if (range.first > at) {
+      report.dropped.push_back({.first = static_cast<std::int64_t>(at),
+                                .samples = static_cast<std::int64_t>(range.first - at)});
+    }
+    at = range.end;
+  }
+  return report;
+}
+
+}  // namespace tuckfold

@@ -1,0 +1,112 @@
+// The schema of a file as JSON: its arrays in order, and what the user says of them.
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "base/fail.h"
+#include "container/format.h"
+#include "container/frame.h"
+#include "container/json.h"
+
+namespace tuckfold {
+namespace {
+
+class SchemaReader {
+ public:
+  explicit SchemaReader(const std::string& path) : path_(path) {}
+
+  Schema read(std::string_view text) const {
+    const Json json = parse(text);
+    const Json& arrays = member(json, "arrays", Json::Kind::Array);
+    Schema schema;
+    std::set<std::string> names;
+    for (const Json& item : arrays.items) {
+      schema.arrays.push_back(array(item));
+      if (!names.insert(schema.arrays.back().name).second) corrupt("an array's name stands twice");
+    }
+    if (schema.arrays.empty()) corrupt("no array");
+    schema.metadata = member(json, "metadata", Json::Kind::Object).text;
+    return schema;
+  }
+
+ private:
+  [[noreturn]] void corrupt(std::string_view reason) const {
+    fail(Errc::CorruptData, "[open] '{}': its schema is broken ({}); repair it", path_, reason);
+  }
+
+  Json parse(std::string_view text) const {
+    try {
+      return Json::parse(text);
+    } catch (const Error& error) {
+      corrupt(error.what());
+    }
+  }
+
+  const Json& member(const Json& of, std::string_view key, Json::Kind kind) const {
+    const Json* found = of.find(key);
+    if (found == nullptr || found->kind != kind) corrupt(fmt::format("no '{}'", key));
+    return *found;
+  }
+
+  ArrayInfo array(const Json& json) const {
+    ArrayInfo info;
+    info.name = member(json, "name", Json::Kind::String).string;
+    if (info.name.empty()) corrupt("an array without a name");
+    const std::string& dtype = member(json, "dtype", Json::Kind::String).string;
+    try {
+      info.dtype = parse_dtype(dtype);
+    } catch (const Error&) {
+      fail(Errc::Unsupported,
+           "[open] '{}': dtype '{}' is not known here; a newer tuckfold may read it", path_, dtype);
+    }
+    const Json& shape = member(json, "shape", Json::Kind::Array);
+    if (shape.items.size() >= Shape::kMaxRank) corrupt("a sample of too many axes");
+    for (const Json& axis : shape.items) info.shape.push_back(axis.whole());
+    info.codec = spec_in_file(member(json, "codec", Json::Kind::String).string);
+    info.samples_per_chunk = member(json, "samples_per_chunk", Json::Kind::Number).whole();
+    const std::int64_t most = std::numeric_limits<std::uint32_t>::max();
+    if (info.samples_per_chunk < 1 || info.samples_per_chunk > most) {
+      corrupt("samples_per_chunk is no count");
+    }
+    if (!has_elems(with_samples(info.samples_per_chunk, info.shape))) {
+      corrupt(fmt::format("no sample has the shape {}", to_string(info.shape)));
+    }
+    return info;
+  }
+
+  static bool has_elems(const Shape& shape) {
+    try {
+      return shape.elems() > 0;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  const std::string& path_;
+};
+
+}  // namespace
+
+Shape with_samples(std::int64_t samples, const Shape& sample) {
+  Shape shape{samples};
+  for (const std::int64_t axis : sample) shape.push_back(axis);
+  return shape;
+}
+
+std::string schema_text(const Schema& schema) {
+  std::vector<std::string> arrays;
+  for (const ArrayInfo& array : schema.arrays) {
+    arrays.push_back(fmt::format(
+        R"({{"name": {}, "dtype": "{}", "shape": [{}], "codec": {}, "samples_per_chunk": {}}})",
+        json_string(array.name), to_string(array.dtype), fmt::join(array.shape, ", "),
+        json_string(array.codec.print()), array.samples_per_chunk));
+  }
+  return fmt::format(R"({{"arrays": [{}], "metadata": {}}})", fmt::join(arrays, ", "),
+                     schema.metadata);
+}
+
+Schema parse_schema(std::string_view text, const std::string& path) {
+  return SchemaReader(path).read(text);
+}
+
+}  // namespace tuckfold

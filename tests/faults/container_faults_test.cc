@@ -1,0 +1,181 @@
+// Dataset files where the system refuses: every call that can fail does, once at each place. The
+// error is Io, nothing that was there is lost, and no half file has the final name.
+#include <gtest/gtest.h>
+
+#include "container/dataset_ref.h"
+#include "faults.h"
+#include "tuckfold/container.h"
+
+namespace tuckfold {
+namespace {
+
+using ref::Batch;
+using ref::code_thrown;
+using ref::holds;
+using ref::numbers_to;
+using ref::read_file;
+using ref::TempFolder;
+using ref::write_small;
+
+struct Fault {
+  const char* call;
+  int error;
+  bool forever;
+};
+constexpr Fault kFaults[] = {
+    {"open", EACCES, false},   {"open", EMFILE, true},  {"pwrite", ENOSPC, true},
+    {"pwrite", ENOSPC, false}, {"pwrite", EIO, false},  {"ftruncate", EIO, false},
+    {"fsync", EIO, false},     {"fsync", ENOSPC, true}, {"rename", EACCES, false},
+    {"fstat", EIO, false},     {"mmap", ENOMEM, false}, {"flock", EIO, false},
+};
+
+// Runs `work` with the call failing at its first, second … place until there are no more; after
+// each run `check` is told whether it threw.
+void at_every_place(auto&& work, auto&& check) {
+  int failures = 0;
+  for (const Fault& fault : kFaults) {
+    for (int nth = 1;; ++nth) {
+      SCOPED_TRACE(std::string(fault.call) + " " + std::to_string(nth));
+      tuckfold_fault(fault.call, nth, fault.error, fault.forever ? 1 : 0);
+      const Errc code = code_thrown(work);
+      const bool reached = tuckfold_fault_calls() >= nth;
+      tuckfold_fault(nullptr, 0, 0, 0);
+      ASSERT_EQ(code, reached ? Errc::Io : Errc::Internal);  // Internal: nothing was thrown
+      check(reached);
+      if (testing::Test::HasFatalFailure() || !reached) break;
+      ++failures;
+    }
+  }
+  EXPECT_GT(failures, 10);
+}
+
+TEST(Faults, NewFilesAreWholeOrNotThereAndResumeGoesOn) {
+  const TempFolder folder;
+  const std::string path = folder / "a.tuck";
+  write_small(folder / "wanted.tuck", 11, 11);
+  const std::string wanted = read_file(folder / "wanted.tuck");
+  at_every_place([&] { write_small(path, 11, 3, {}); },
+                 [&](bool failed) {
+                   if (std::filesystem::exists(path)) {  // flushing the folder comes last
+                     ASSERT_TRUE(read_file(path) == wanted);
+                   } else {
+                     ASSERT_TRUE(failed);
+                     write_small(path, 11, 4, {.mode = WriteMode::Resume});
+                     ASSERT_TRUE(read_file(path) == wanted);
+                   }
+                   std::filesystem::remove(path);
+                 });
+}
+
+TEST(Faults, AFileThatIsReplacedStaysUntilTheNewOneIsWhole) {
+  const TempFolder folder;
+  const std::string path = folder / "a.tuck";
+  write_small(folder / "wanted.tuck", 11, 11);
+  const std::string wanted = read_file(folder / "wanted.tuck");
+  write_small(path, 4, 4);
+  const std::string before = read_file(path);
+  at_every_place([&] { write_small(path, 11, 3, {}); },
+                 [&](bool failed) {
+                   const std::string now = read_file(path);
+                   ASSERT_TRUE(now == wanted || (failed && now == before));
+                   ref::write_file(path, before);
+                 });
+}
+
+TEST(Faults, ResumingMayFailAndBeTriedAgain) {
+  const TempFolder folder;
+  const std::string path = folder / "a.tuck";
+  write_small(folder / "wanted.tuck", 11, 11);
+  const std::string wanted = read_file(folder / "wanted.tuck");
+  const auto stop_within = [&] {
+    FileWriter writer(path, ref::small_arrays(), ref::kQuick);
+    writer.write(Batch(0, 9).views());
+  };
+  stop_within();
+  at_every_place([&] { write_small(path, 11, 3, {.mode = WriteMode::Resume}); },
+                 [&](bool) {
+                   if (!std::filesystem::exists(path)) {
+                     write_small(path, 11, 2, {.mode = WriteMode::Resume});
+                   }
+                   ASSERT_TRUE(read_file(path) == wanted);
+                   std::filesystem::remove(path);
+                   stop_within();
+                 });
+}
+
+TEST(Faults, AppendsThatFailLeaveTheOldSamples) {
+  const TempFolder folder;
+  const std::string path = folder / "a.tuck";
+  write_small(path, 5, 5);
+  const std::string before = read_file(path);
+  at_every_place(
+      [&] {
+        FileWriter writer(path, {}, {.mode = WriteMode::Append});
+        writer.write(Batch(5, 6).views());
+        writer.finish();
+      },
+      [&](bool failed) {
+        const FileReader reader(path);
+        ASSERT_TRUE(holds(reader, numbers_to(failed ? 5 : 11)));
+        ASSERT_TRUE(read_file(path).starts_with(before));
+        ref::write_file(path, before);
+      });
+}
+
+TEST(Faults, RepairsAndManifestsThatFailLeaveNothing) {
+  const TempFolder folder;
+  write_small(folder / "a.tuck", 5, 5);
+  const std::string from = folder / "a.tuck", to = folder / "b.tuck";
+  const std::vector<std::string> shards = {from};
+  at_every_place(
+      [&] {
+        repair(from, to);
+        write_manifest(folder / "all.json", shards);
+      },
+      [&](bool) {
+        for (const std::string& path : {to, folder / "all.json"}) {
+          ASSERT_TRUE(!std::filesystem::exists(path) || holds(FileReader(path), numbers_to(5)));
+          std::filesystem::remove(path);
+        }
+        ASSERT_TRUE(holds(FileReader(from), numbers_to(5)));
+      });
+}
+
+TEST(Faults, ReadersSayWhatTheSystemSaid) {
+  const TempFolder folder;
+  write_small(folder / "a.tuck", 5, 5);
+  for (const char* call : {"open", "fstat", "mmap"}) {
+    tuckfold_fault(call, 1, EIO, 0);
+    try {
+      const FileReader reader(folder / "a.tuck");
+      ADD_FAILURE() << call;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::Io);
+      EXPECT_NE(std::string(error.what()).find(folder / "a.tuck"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(std::strerror(EIO)), std::string::npos);
+    }
+    tuckfold_fault(nullptr, 0, 0, 0);
+  }
+}
+
+TEST(Faults, ShortAndInterruptedCallsGoOn) {
+  const TempFolder folder;
+  write_small(folder / "wanted.tuck", 11, 11);
+  const std::string wanted = read_file(folder / "wanted.tuck");
+  tuckfold_fault("short", 5, 0, 0);
+  write_small(folder / "a.tuck", 11, 3, {});
+  EXPECT_GT(tuckfold_fault_calls(), 100);
+  tuckfold_fault(nullptr, 0, 0, 0);
+  EXPECT_TRUE(read_file(folder / "a.tuck") == wanted);
+  for (const char* call : {"open", "pwrite", "fsync", "ftruncate", "flock"}) {
+    for (int nth = 1; nth < 12; ++nth) {
+      tuckfold_fault(call, nth, EINTR, 0);
+      write_small(folder / "a.tuck", 11, 3, {});
+      tuckfold_fault(nullptr, 0, 0, 0);
+      ASSERT_TRUE(read_file(folder / "a.tuck") == wanted) << call << " " << nth;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tuckfold
