@@ -65,7 +65,7 @@ void may_refuse(Step&& step) {
   }
 }
 
-void try_frame(Bytes bytes) {
+void try_frame(ByteSpan bytes) {
   const FrameHeader header = read_frame_header(bytes);
   const auto elems = static_cast<std::uint64_t>(header.shape.elems());
   if (elems > kMostBytes / size_bytes(header.dtype)) return;

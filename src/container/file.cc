@@ -102,7 +102,7 @@ OutFile::OutFile(const std::string& path, Open how) : path_(path) {
 
 OutFile::~OutFile() { ::close(file_); }
 
-void OutFile::write(Bytes bytes) {
+void OutFile::write(ByteSpan bytes) {
   while (!bytes.empty()) {
     const ssize_t written = retry(
         [&] { return ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(size_)); });

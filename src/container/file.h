@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "container/bytes.h"
+#include "container/little_endian.h"
 
 namespace tuckfold {
 
@@ -16,12 +16,12 @@ class MappedFile {
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;
 
-  Bytes bytes() const { return map_; }
+  ByteSpan bytes() const { return map_; }
   const std::string& path() const { return path_; }
 
  private:
   std::string path_;
-  Bytes map_;
+  ByteSpan map_;
 };
 
 // A file that one writer at a time holds, written from `size()` on.
@@ -34,7 +34,7 @@ class OutFile {
   OutFile& operator=(const OutFile&) = delete;
 
   std::uint64_t size() const { return size_; }
-  void write(Bytes bytes);
+  void write(ByteSpan bytes);
   void truncate(std::uint64_t size);
   // The same where it may fail: before an error is passed on.
   void try_truncate(std::uint64_t size) noexcept;

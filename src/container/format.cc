@@ -26,7 +26,7 @@ std::uint32_t head_crc(const std::byte* head) {
 }
 
 // A chunk's frame has its own checksums.
-std::uint32_t payload_crc(std::uint32_t kind, Bytes payload) {
+std::uint32_t payload_crc(std::uint32_t kind, ByteSpan payload) {
   const bool chunk = kind == static_cast<std::uint32_t>(RecordKind::Chunk);
   return crc32c(chunk ? payload.first(std::min(payload.size(), kChunkHeadBytes)) : payload);
 }
@@ -40,7 +40,7 @@ std::vector<std::byte> file_start() {
   return bytes;
 }
 
-void check_start(Bytes file, const std::string& path) {
+void check_start(ByteSpan file, const std::string& path) {
   if (!begins_with(file, kFileMagic)) {
     fail(Errc::CorruptData, "[open] '{}': a .tuck file begins with '{}', and this one does not",
          path, kFileMagic);
@@ -60,7 +60,7 @@ void check_start(Bytes file, const std::string& path) {
 
 bool Record::is_whole() const { return tuckfold::payload_crc(kind, payload) == payload_crc; }
 
-std::optional<Record> record_at(Bytes file, std::uint64_t offset) {
+std::optional<Record> record_at(ByteSpan file, std::uint64_t offset) {
   if (offset % kRecordAlign != 0 || offset > file.size() ||
       file.size() - offset < kRecordHeadBytes) {
     return {};
@@ -70,7 +70,7 @@ std::optional<Record> record_at(Bytes file, std::uint64_t offset) {
   if (head_crc(head) != load<std::uint32_t>(head + kHeadCrcAt)) return {};
   // A .tuck file may be a sample of another: its records lie elsewhere than they say.
   if (load<std::uint64_t>(head + kOffsetAt) != offset) return {};
-  const Bytes rest = file.subspan(offset + kRecordHeadBytes);
+  const ByteSpan rest = file.subspan(offset + kRecordHeadBytes);
   const auto bytes = load<std::uint64_t>(head + kPayloadBytesAt);
   if (bytes > rest.size()) return {};
   return Record{.kind = load<std::uint32_t>(head + kKindAt),
@@ -81,7 +81,7 @@ std::optional<Record> record_at(Bytes file, std::uint64_t offset) {
 
 void put_record_head(std::span<std::byte> record, RecordKind kind, std::uint64_t offset) {
   std::byte* head = record.data();
-  const Bytes payload = record.subspan(kRecordHeadBytes);
+  const ByteSpan payload = record.subspan(kRecordHeadBytes);
   std::fill_n(head, kRecordHeadBytes, std::byte{0});
   store_text(head, kRecordMagic);
   store(head + kKindAt, static_cast<std::uint32_t>(kind));
@@ -91,7 +91,7 @@ void put_record_head(std::span<std::byte> record, RecordKind kind, std::uint64_t
   store(head + kHeadCrcAt, head_crc(head));
 }
 
-std::vector<std::byte> make_record(RecordKind kind, Bytes payload, std::uint64_t offset) {
+std::vector<std::byte> make_record(RecordKind kind, ByteSpan payload, std::uint64_t offset) {
   const std::size_t bytes = kRecordHeadBytes + payload.size();
   std::vector<std::byte> record(round_up(bytes, kRecordAlign));
   std::copy(payload.begin(), payload.end(), record.begin() + kRecordHeadBytes);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "container/bytes.h"
+#include "container/little_endian.h"
 #include "tuckfold/container.h"
 
 namespace tuckfold {
@@ -25,7 +25,7 @@ bool passes_ratio(DType dtype, const Shape& shape, std::size_t frame_bytes);
 
 std::vector<std::byte> file_start();  // up to the first record
 // Throws CorruptData or Unsupported where `file` does not begin as a .tuck file that can be read.
-void check_start(Bytes file, const std::string& path);
+void check_start(ByteSpan file, const std::string& path);
 
 // ---- records ------------------------------------------------------------------------------------
 
@@ -34,7 +34,7 @@ enum class RecordKind : std::uint32_t { Schema = 1, Chunk = 2, Index = 3 };
 struct Record {
   std::uint32_t kind;
   std::uint64_t offset;  // of its head in the file
-  Bytes payload;
+  ByteSpan payload;
   std::uint32_t payload_crc;
 
   bool is(RecordKind wanted) const { return kind == static_cast<std::uint32_t>(wanted); }
@@ -46,13 +46,13 @@ struct Record {
 };
 
 // The record at an offset; nothing where there is no whole head, or the payload passes the end.
-std::optional<Record> record_at(Bytes file, std::uint64_t offset);
+std::optional<Record> record_at(ByteSpan file, std::uint64_t offset);
 
 // Completes a record that starts at `record`, for this offset of the file: its payload is in place,
 // the head is written before it.
 void put_record_head(std::span<std::byte> record, RecordKind kind, std::uint64_t offset);
 // A whole record, padded for the next one.
-std::vector<std::byte> make_record(RecordKind kind, Bytes payload, std::uint64_t offset);
+std::vector<std::byte> make_record(RecordKind kind, ByteSpan payload, std::uint64_t offset);
 
 // ---- chunks -------------------------------------------------------------------------------------
 
@@ -107,16 +107,16 @@ struct Trailer {
   std::uint64_t index_offset, index_bytes, end;
 };
 // The last valid trailer; nothing where there is none.
-std::optional<Trailer> find_trailer(Bytes file);
+std::optional<Trailer> find_trailer(ByteSpan file);
 
 // The index of a file, every number checked. Throws CorruptData with what to do.
-Index read_index(Bytes file, const std::string& path);
+Index read_index(ByteSpan file, const std::string& path);
 
 // ---- a chunk's frame ----------------------------------------------------------------------------
 
 struct CheckedChunk {
   ChunkHead head;
-  Bytes frame, packed;
+  ByteSpan frame, packed;
   bool raw;  // the array's codec did not suit so few samples
 };
 // A chunk record against its array, every checksum included. Throws CorruptData or Unsupported;

@@ -21,7 +21,7 @@ std::size_t header_bytes(std::size_t rank, std::size_t spec_bytes) {
 }
 
 // Of the header with zeros in place of this very checksum.
-std::uint32_t header_crc(Bytes header) {
+std::uint32_t header_crc(ByteSpan header) {
   constexpr std::byte kZeros[4] = {};
   std::uint32_t crc = crc32c(header.first(kHeaderCrcAt));
   crc = crc32c(kZeros, crc);
@@ -48,7 +48,7 @@ CodecSpec spec_in_file(std::string_view text) {
   }
 }
 
-RawFrame read_raw_frame(Bytes bytes) {
+RawFrame read_raw_frame(ByteSpan bytes) {
   if (!begins_with(bytes, kMagic)) corrupt("a frame begins with '{}'; these bytes do not", kMagic);
   if (bytes.size() < kFrameHeadBytes) {
     corrupt("a frame has at least {} bytes, got {}", kFrameHeadBytes, bytes.size());

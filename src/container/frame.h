@@ -1,7 +1,7 @@
 // Frames with their checksums, for the readers of files.
 #pragma once
 
-#include "container/bytes.h"
+#include "container/little_endian.h"
 #include "tuckfold/container.h"
 
 namespace tuckfold {
@@ -15,14 +15,14 @@ struct RawFrame {
   Shape shape;
   std::string_view spec;
   std::size_t header_bytes;
-  Bytes packed;
+  ByteSpan packed;
   std::uint32_t packed_crc;
 
   bool packed_is_whole() const noexcept;
 };
 
 // Throws CorruptData or Unsupported.
-RawFrame read_raw_frame(Bytes bytes);
+RawFrame read_raw_frame(ByteSpan bytes);
 
 // The spec of a frame or a schema whose checksum is right: a text that does not parse is of a codec
 // that this build does not know.

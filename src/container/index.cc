@@ -23,7 +23,7 @@ std::uint32_t trailer_crc(const std::byte* trailer) {
   return crc32c(copy);
 }
 
-std::optional<Trailer> trailer_before(Bytes file, std::uint64_t end) {
+std::optional<Trailer> trailer_before(ByteSpan file, std::uint64_t end) {
   const std::byte* at = file.data() + end - kTrailerBytes;
   if (!begins_with({at + kTrailerMagicAt, kTrailerMagic.size()}, kTrailerMagic)) return {};
   if (trailer_crc(at) != load<std::uint32_t>(at + kTrailerCrcAt)) return {};
@@ -104,7 +104,7 @@ Ending make_ending(const Index& index, std::uint64_t offset) {
   return ending;
 }
 
-std::optional<Trailer> find_trailer(Bytes file) {
+std::optional<Trailer> find_trailer(ByteSpan file) {
   for (std::uint64_t end = file.size() / kTrailerBytes * kTrailerBytes; end > kFirstRecordAt;
        end -= kTrailerBytes) {
     if (const auto trailer = trailer_before(file, end)) return trailer;
@@ -112,7 +112,7 @@ std::optional<Trailer> find_trailer(Bytes file) {
   return {};
 }
 
-Index read_index(Bytes file, const std::string& path) {
+Index read_index(ByteSpan file, const std::string& path) {
   check_start(file, path);
   const std::optional<Trailer> trailer = find_trailer(file);
   if (!trailer) {
@@ -135,7 +135,7 @@ Index read_index(Bytes file, const std::string& path) {
   };
   const std::optional<Record> record = record_at(file.first(trailer->end), trailer->index_offset);
   if (!record || !record->is(RecordKind::Index) || !record->is_whole()) corrupt();
-  const Bytes payload = record->payload;
+  const ByteSpan payload = record->payload;
   if (payload.size() < kIndexHeadBytes) corrupt();
   Index index{.samples = load<std::uint64_t>(payload.data()),
               .next_number = load<std::uint64_t>(payload.data() + 8),

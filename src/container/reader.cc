@@ -34,7 +34,7 @@ const CodecSpec& raw_spec() {
 struct Found {
   const CodecSpec* spec;
   std::int64_t rows;
-  Bytes frame, packed;
+  ByteSpan frame, packed;
 };
 
 // Chunks of one array over all shards, in order.
@@ -116,9 +116,9 @@ struct FileReader::Impl {
     const Column& column = columns[number];
     const Column::Place& place = column.places[chunk];
     const Shard& shard = shards[place.shard];
-    const Bytes payload =
+    const ByteSpan payload =
         shard.file.bytes().subspan(place.offset + kRecordHeadBytes, place.payload_bytes);
-    const Bytes frame = payload.subspan(kChunkHeadBytes);
+    const ByteSpan frame = payload.subspan(kChunkHeadBytes);
     std::atomic<std::uint32_t>& seen = column.seen[chunk];
     std::uint32_t state = seen.load(std::memory_order_relaxed);
     if (state == 0) {

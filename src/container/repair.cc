@@ -42,7 +42,7 @@ std::optional<CheckedChunk> whole_chunk(const std::optional<Record>& record, con
   }
 }
 
-Found by_index(Bytes file, const std::string& path) {
+Found by_index(ByteSpan file, const std::string& path) {
   Index index = read_index(file, path);
   Found found{.schema = std::move(index.schema),
               .pieces = {},
@@ -72,7 +72,7 @@ std::optional<Schema> schema_of(const Record& record, const std::string& path) {
 }
 
 // Looks for records at every place where one may begin.
-Found by_records(Bytes file, const std::string& path) {
+Found by_records(ByteSpan file, const std::string& path) {
   std::vector<Record> chunks;
   std::optional<Schema> schema;
   for (std::uint64_t at = kFirstRecordAt; at < file.size();) {

@@ -23,7 +23,7 @@ bool is_plain_name(std::string_view name) {
 
 }  // namespace
 
-std::vector<ManifestShard> read_manifest(Bytes text, const std::string& path) {
+std::vector<ManifestShard> read_manifest(ByteSpan text, const std::string& path) {
   const auto corrupt = [&](std::string_view reason) {
     fail(Errc::CorruptData, "[open] '{}' is no manifest: {}; write it again", path, reason);
   };

@@ -14,7 +14,7 @@ struct ManifestShard {
 };
 
 // The shards that a manifest names, in its folder. Throws CorruptData or Unsupported.
-std::vector<ManifestShard> read_manifest(Bytes text, const std::string& path);
+std::vector<ManifestShard> read_manifest(ByteSpan text, const std::string& path);
 
 // Throws InvalidArgument where two files cannot be read as one.
 void check_same_arrays(const Schema& a, const Schema& b, const std::string& path);

@@ -12,7 +12,7 @@ namespace tuckfold {
 
 static_assert(std::endian::native == std::endian::little, "files hold little-endian numbers");
 
-using Bytes = std::span<const std::byte>;
+using ByteSpan = std::span<const std::byte>;
 
 template <class T>
 T load(const std::byte* at) noexcept {
@@ -30,11 +30,11 @@ inline void store_text(std::byte* at, std::string_view text) noexcept {
   if (!text.empty()) std::memcpy(at, text.data(), text.size());
 }
 
-inline bool begins_with(Bytes bytes, std::string_view text) noexcept {
+inline bool begins_with(ByteSpan bytes, std::string_view text) noexcept {
   return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
 }
 
-inline std::string_view text_of(Bytes bytes) noexcept {
+inline std::string_view text_of(ByteSpan bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
