@@ -33,6 +33,7 @@ THIRD_PARTY = {
     r"cuda|cub/|cooperative_groups": r"\.cuh?$",
     r"CLI/|png\.h": r"^src/cli/",
     r"zstd": r"^src/codec/zstd",
+    r"zlib\.h": r"^src/container/source_(inflate|zip_ref)",
     r"nlohmann/": r"^src/(cli|planner)/",
     r"torch/|ATen/|c10/": r"^src/(torch|runtime)/",
     r"gtest/|gmock/": r"(_test\.cc|_ref\.h)$",
