@@ -14,7 +14,8 @@ namespace tuckfold {
 namespace {
 
 // The first row that knows the contents has the file; those that could mistake come last.
-const std::array kFormats = {&kNpySource, &kNpzSource, &kIdxSource};
+const std::array kFormats = {&kNpySource,         &kNpzSource,   &kIdxSource,
+                             &kCifarPickleSource, &kCifarSource, &kRawSource};
 
 std::string names_of_formats() {
   std::string names;
@@ -57,6 +58,7 @@ const SourceFormat& format_for(std::span<const SourceInput> inputs, const Source
     invalid("[source] format must be one of {}, got '{}'{}", names_of_formats(), options.format,
             near.empty() ? "" : fmt::format("; did you mean {}?", near));
   }
+  if (options.dtype || options.sample) return kRawSource;  // no other format needs to be told
   const SourceFormat& first = format_of(inputs.front());
   for (const SourceInput& input : inputs.subspan(1)) {
     const SourceFormat& other = format_of(input);
