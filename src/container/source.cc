@@ -14,7 +14,7 @@ namespace tuckfold {
 namespace {
 
 // The first row that knows the contents has the file; those that could mistake come last.
-const std::array kFormats = {&kNpySource,         &kNpzSource,   &kIdxSource,
+const std::array kFormats = {&kNpySource,         &kNpzSource,   &kIdxSource, &kSafetensorsSource,
                              &kCifarPickleSource, &kCifarSource, &kRawSource};
 
 std::string names_of_formats() {
