@@ -14,7 +14,8 @@ namespace tuckfold {
 namespace {
 
 // The first row that knows the contents has the file; those that could mistake come last.
-const std::array kFormats = {&kNpySource,         &kNpzSource,   &kIdxSource, &kSafetensorsSource,
+const std::array kFormats = {&kNpySource,         &kNpzSource,   &kIdxSource,
+                             &kImagesSource,      &kTarSource,   &kSafetensorsSource,
                              &kCifarPickleSource, &kCifarSource, &kRawSource};
 
 std::string names_of_formats() {

@@ -168,7 +168,7 @@ TEST(SourceCifarPickle, WhatMakesNoSenseIsCorruptData) {
 }
 
 TEST(SourceCifarPickle, DamagedBatchesNeverCrash) {
-  expect_survives_damage("data_batch_1", good(), {.format = "cifar_pickle"});
+  expect_survives_damage(kCifarPickleSource, good());
 }
 
 // ---- raw

@@ -89,8 +89,8 @@ TEST(SourceIdx, HugeSizesAreCorruptDataWithoutAllocation) {
 }
 
 TEST(SourceIdx, DamagedFilesNeverCrash) {
-  expect_survives_damage("a.idx", images(0), {.format = "idx"});
-  expect_survives_damage("a.gz", gzipped(images(0)), {.format = "idx"});
+  expect_survives_damage(kIdxSource, images(0));
+  expect_survives_damage(kIdxSource, gzipped(images(0)));
 }
 
 TEST(SourceIdx, FashionMnistIsRead) {

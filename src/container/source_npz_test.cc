@@ -97,9 +97,9 @@ TEST(SourceNpz, WhatNumpyDoesNotWriteIsRefused) {
 }
 
 TEST(SourceNpz, DamagedArchivesNeverCrash) {
-  expect_survives_damage("a.npz", zip_bytes({{"image.npy", images(), 8}, {"label.npy", labels()}}),
-                         {});
-  expect_survives_damage("a.npz", zip_bytes({{"label.npy", labels(), 8, true}}, true), {});
+  expect_survives_damage(kNpzSource,
+                         zip_bytes({{"image.npy", images(), 8}, {"label.npy", labels()}}));
+  expect_survives_damage(kNpzSource, zip_bytes({{"label.npy", labels(), 8, true}}, true));
 }
 
 TEST(SourceNpz, RealArchivesAreRead) {

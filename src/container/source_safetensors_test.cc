@@ -104,7 +104,7 @@ TEST(SourceSafetensors, HeadersThatLieAreCorruptData) {
 }
 
 TEST(SourceSafetensors, DamagedFilesNeverCrash) {
-  expect_survives_damage("a.safetensors", good(), {.format = "safetensors"});
+  expect_survives_damage(kSafetensorsSource, good());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "base/fail.h"
+#include "container/source_image.h"
 
 namespace tuckfold {
 namespace {
@@ -101,30 +102,6 @@ std::byte* read_strided(const Slab& slab, const std::byte* from, const SourceArr
   return out;
 }
 
-std::byte* read_slab(const Slab& slab, std::int64_t first, std::int64_t count,
-                     const SourceArray& array, std::byte* out) {
-  const std::byte* from = slab.data + first * slab.step;
-  const std::int64_t elems = array.sample.elems();
-  const auto stored_bytes = static_cast<std::int64_t>(size_bytes(slab.stored));
-  const bool as_is = !slab.strides && size_bytes(array.dtype) == size_bytes(slab.stored) &&
-                     slab.stored != Stored::U64 && (!slab.big_endian || stored_bytes == 1);
-  if (as_is && slab.step == elems * stored_bytes) {
-    std::memcpy(out, from, static_cast<std::size_t>(count * slab.step));
-    return out + count * slab.step;
-  }
-  for (; count > 0; --count, from += slab.step) {
-    if (as_is) {
-      std::memcpy(out, from, static_cast<std::size_t>(elems * stored_bytes));
-      out += elems * stored_bytes;
-    } else if (slab.strides) {
-      out = read_strided(slab, from, array, out);
-    } else {
-      out = convert(slab, from, elems, stored_bytes, array.name, out);
-    }
-  }
-  return out;
-}
-
 bool is_small(const Shape& sample) {
   try {
     return sample.elems() <= std::int64_t{1} << 48;
@@ -167,6 +144,39 @@ class SlabSource final : public Source {
 };
 
 }  // namespace
+
+std::byte* read_slab(const Slab& slab, std::int64_t first, std::int64_t count,
+                     const SourceArray& array, std::byte* out) {
+  if (slab.image_bytes > 0) {
+    const ImageInfo info{.stored = slab.stored,
+                         .channels = array.sample[0],
+                         .rows = array.sample[1],
+                         .cols = array.sample[2]};
+    read_image({slab.data, slab.image_bytes}, fmt::format("one of array {}", array.name), info,
+               out);
+    return out + array.sample_bytes();
+  }
+  const std::byte* from = slab.data + first * slab.step;
+  const std::int64_t elems = array.sample.elems();
+  const auto stored_bytes = static_cast<std::int64_t>(size_bytes(slab.stored));
+  const bool as_is = !slab.strides && size_bytes(array.dtype) == size_bytes(slab.stored) &&
+                     slab.stored != Stored::U64 && (!slab.big_endian || stored_bytes == 1);
+  if (as_is && slab.step == elems * stored_bytes) {
+    std::memcpy(out, from, static_cast<std::size_t>(count * slab.step));
+    return out + count * slab.step;
+  }
+  for (; count > 0; --count, from += slab.step) {
+    if (as_is) {
+      std::memcpy(out, from, static_cast<std::size_t>(elems * stored_bytes));
+      out += elems * stored_bytes;
+    } else if (slab.strides) {
+      out = read_strided(slab, from, array, out);
+    } else {
+      out = convert(slab, from, elems, stored_bytes, array.name, out);
+    }
+  }
+  return out;
+}
 
 std::size_t size_bytes(Stored stored) { return row(stored).bytes; }
 std::string_view to_string(Stored stored) { return row(stored).name; }

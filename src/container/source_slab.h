@@ -48,7 +48,12 @@ struct Slab {
   Stored stored = Stored::U8;
   bool big_endian = false;
   std::shared_ptr<const Shape> strides = nullptr;  // of a sample, in elements; null: row-major
+  std::size_t image_bytes = 0;  // of the image file that lies here, the only sample; 0: values
 };
+
+// Writes `count` samples of a slab row-major, and returns where they end.
+std::byte* read_slab(const Slab& slab, std::int64_t first, std::int64_t count,
+                     const SourceArray& array, std::byte* out);
 
 // Gathers the arrays of one file. Slabs of the same name lie one behind the other.
 class SlabBuilder {

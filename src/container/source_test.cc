@@ -197,7 +197,7 @@ TEST(Source, ThreadsReadAtOnce) {
     ASSERT_EQ(values[i], static_cast<std::int32_t>(i));
 }
 
-TEST(Source, DamagedNpyNeverCrashes) { expect_survives_damage("a.npy", numbers(0, 8), {}); }
+TEST(Source, DamagedNpyNeverCrashes) { expect_survives_damage(kNpySource, numbers(0, 8)); }
 
 TEST(Source, RealNpyFilesAreRead) {
   const std::filesystem::path path = real_data("eolearn_s2/NDVI.npy");
