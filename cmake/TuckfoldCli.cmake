@@ -17,7 +17,8 @@ tuckfold_compile(tuckfold_cli)
 set_target_properties(tuckfold_cli PROPERTIES OUTPUT_NAME tuckfold
                                               RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 # Objects are linked where they are named, not where they are passed on.
-target_link_libraries(tuckfold_cli PRIVATE tuckfold_cli_objects tuckfold_objects tuckfold_cuda)
+target_link_libraries(tuckfold_cli PRIVATE tuckfold_cli_objects tuckfold_inputs tuckfold_objects
+                                           tuckfold_cuda)
 
 # Manual pages and completions, which the tool makes from its own options.
 set(pages ${CMAKE_BINARY_DIR}/share)

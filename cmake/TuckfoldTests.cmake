@@ -12,7 +12,7 @@ if(NOT TARGET tuckfold_cli_objects)
 endif()
 add_executable(tuckfold_tests ${test_sources})
 tuckfold_compile(tuckfold_tests)
-target_link_libraries(tuckfold_tests PRIVATE tuckfold_objects tuckfold_cuda $<TARGET_NAME_IF_EXISTS:tuckfold_cli_objects>
+target_link_libraries(tuckfold_tests PRIVATE tuckfold_inputs tuckfold_objects tuckfold_cuda $<TARGET_NAME_IF_EXISTS:tuckfold_cli_objects>
                                              GTest::gtest_main)
 target_compile_definitions(tuckfold_tests PRIVATE TUCKFOLD_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
 gtest_discover_tests(tuckfold_tests DISCOVERY_MODE PRE_TEST PROPERTIES LABELS fast)

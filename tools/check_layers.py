@@ -31,8 +31,12 @@ PUBLIC = {
 THIRD_PARTY = {
     r"hwy/": r"_cpu(\.cc|-inl\.h)$",
     r"cuda|cub/|cooperative_groups": r"\.cuh?$",
-    r"CLI/|png\.h": r"^src/cli/",
+    r"CLI/": r"^src/cli/",
+    r"png\.h": r"^src/(cli/|container/source_image_png)",
+    r"jpeglib|jerror": r"^src/container/source_image_jpeg",
+    r"tiffio": r"^src/container/source_image_tiff",
     r"zstd": r"^src/codec/zstd",
+    r"zlib\.h": r"^src/container/source_(inflate|zip_ref)",
     r"nlohmann/": r"^src/(cli|planner)/",
     r"torch/|ATen/|c10/": r"^src/(torch|runtime)/",
     r"gtest/|gmock/": r"(_test\.cc|_ref\.h)$",

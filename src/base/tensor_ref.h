@@ -29,7 +29,7 @@ inline constexpr std::array kLossyDTypes = {DType::F32, DType::F16, DType::BF16,
 
 inline constexpr std::byte kUntouched{0xa5};
 
-// ByteSpan that begin `shift` past a cache line and end where the allocation does, so that
+// Bytes that begin `shift` past a cache line and end where the allocation does, so that
 // AddressSanitizer sees the first byte too many.
 class Buffer {
  public:

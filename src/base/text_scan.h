@@ -11,7 +11,7 @@ namespace tuckfold {
 // the hand; else empty.
 std::string_view nearest_word(std::string_view word, std::span<const std::string_view> candidates);
 
-// `text` on a line of its own and carets under [at, at + length). ByteSpan that are not printable
+// `text` on a line of its own and carets under [at, at + length). Bytes that are not printable
 // ASCII are shown as '?', so that a caret stands where it should.
 std::string with_caret(std::string_view text, std::size_t at, std::size_t length);
 

@@ -217,7 +217,7 @@ double stored_bound(const Parts& parts, std::span<const std::byte> packed) {
   return bound;
 }
 
-// ByteSpan of a part's payload, from its headers.
+// Bytes of a part's payload, from its headers.
 std::size_t payload_bytes(const Parts& parts, const std::byte* headers, std::int64_t part) {
   if (parts.params.bytes) {
     std::uint32_t bytes;

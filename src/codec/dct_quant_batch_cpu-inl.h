@@ -47,7 +47,7 @@ inline void put_mark(const Form& form, std::uint8_t* to) {
   std::memcpy(to, &mark, sizeof(mark));
 }
 
-// ByteSpan that lie in cache to where they belong; past the cache if `stream`.
+// Bytes that lie in cache to where they belong; past the cache if `stream`.
 HWY_INLINE void put_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes,
                           bool stream) {
   if (stream) {

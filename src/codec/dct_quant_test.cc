@@ -108,7 +108,7 @@ void expect_within_steps(const Rules& rules, const std::uint8_t* block, const fl
   }
 }
 
-// ByteSpan with a header that fits, and anything behind it.
+// Bytes with a header that fits, and anything behind it.
 std::vector<std::uint8_t> random_block(const Rules& rules, std::mt19937& random) {
   std::vector<std::uint8_t> block(static_cast<std::size_t>(rules.bytes));
   for (std::uint8_t& byte : block) byte = static_cast<std::uint8_t>(random());

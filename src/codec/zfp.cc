@@ -217,8 +217,7 @@ class Session {
   Handle field_, bits_, stream_;
 };
 
-// ByteSpan padded to words. libzfp counts in those that it was built for, and other builds read
-// them.
+// Bytes padded to words. libzfp counts in those that it was built for, and other builds read them.
 std::size_t padded(std::size_t bytes, std::size_t word_bytes) {
   return (bytes + word_bytes - 1) / word_bytes * word_bytes;
 }

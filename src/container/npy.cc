@@ -1,17 +1,11 @@
 // Reading and writing the values of .npy files; npy_header.cc reads what precedes them.
 #include "container/npy.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include "base/fail.h"
@@ -23,27 +17,6 @@ namespace {
 [[noreturn]] void fail_io(std::string_view doing, const std::string& path) {
   const int reason = errno;
   fail(Errc::Io, "[npy] cannot {} '{}': {}", doing, path, std::strerror(reason));
-}
-
-std::span<const std::byte> map_file(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) fail_io("open", path);
-  const auto close_file = [](const int* open_file) { ::close(*open_file); };
-  const std::unique_ptr<const int, decltype(close_file)> closer(&file, close_file);
-  struct stat info {};
-  if (::fstat(file, &info) != 0) fail_io("read", path);
-  if (!S_ISREG(info.st_mode)) {
-    fail(Errc::Io, "[npy] cannot map '{}': not a regular file; save the array to one", path);
-  }
-  if (info.st_size == 0) return {};
-  const auto bytes = static_cast<std::size_t>(info.st_size);
-  void* where = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
-  if (where == MAP_FAILED) fail_io("map", path);
-  return {static_cast<const std::byte*>(where), bytes};
-}
-
-void unmap(std::span<const std::byte> map) {
-  if (!map.empty()) ::munmap(const_cast<std::byte*>(map.data()), map.size());
 }
 
 // Calls body(values, step, count) for each row along the last axis, in row-major order.
@@ -117,21 +90,14 @@ std::string header_text(DType dtype, const Shape& shape) {
 
 }  // namespace
 
-NpyFile::NpyFile(const std::string& path) : map_(map_file(path)) {
-  try {
-    header_ = parse_npy_header(map_, path);
-    data_ = map_.data() + header_.data_offset;
-    if (header_.data_offset % size_bytes(header_.type) != 0) {
-      aligned_.assign(data_, data_ + data_bytes());
-      data_ = aligned_.data();
-    }
-  } catch (...) {
-    unmap(map_);
-    throw;
+NpyFile::NpyFile(const std::string& path)
+    : file_(Bytes::map(path, "npy")), header_(parse_npy_header(file_->span(), path)) {
+  data_ = file_->span().data() + header_.data_offset;
+  if (header_.data_offset % size_bytes(header_.type) != 0) {
+    aligned_.assign(data_, data_ + data_bytes());
+    data_ = aligned_.data();
   }
 }
-
-NpyFile::~NpyFile() { unmap(map_); }
 
 std::size_t NpyFile::data_bytes() const {
   return static_cast<std::size_t>(shape().elems()) * size_bytes(type());

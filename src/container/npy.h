@@ -9,12 +9,14 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "container/bytes.h"
 #include "tuckfold/tensor.h"
 
 namespace tuckfold {
@@ -40,7 +42,6 @@ NpyHeader parse_npy_header(std::span<const std::byte> bytes, std::string_view pa
 class NpyFile {
  public:
   explicit NpyFile(const std::string& path);
-  ~NpyFile();
   NpyFile(const NpyFile&) = delete;
   NpyFile& operator=(const NpyFile&) = delete;
 
@@ -57,7 +58,7 @@ class NpyFile {
  private:
   Shape strides() const;
 
-  std::span<const std::byte> map_;
+  std::shared_ptr<const Bytes> file_;
   NpyHeader header_;
   const std::byte* data_ = nullptr;
   std::vector<std::byte> aligned_;  // the values again, where the file has them misaligned

@@ -9,7 +9,7 @@
 
 namespace tuckfold::ref {
 
-// ByteSpan on the device, between guards that show what is written beside them.
+// Bytes on the device, between guards that show what is written beside them.
 class DeviceBytes {
  public:
   explicit DeviceBytes(std::size_t bytes, cuda::Stream stream = nullptr)

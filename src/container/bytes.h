@@ -1,0 +1,45 @@
+// Bytes that stay for as long as someone holds them: a mapped file, scratch space, or a caller's
+// own.
+//
+//   const auto file = Bytes::map("images.npy", "npy");   // throws Io, as "[npy] cannot open …"
+//   parse(file->span());
+//
+// A mapped file must not shrink meanwhile.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tuckfold {
+
+class Bytes {
+ public:
+  static std::shared_ptr<const Bytes> map(const std::string& path, std::string_view verb);
+
+  // Zeroed space to write into: memory, or beyond kScratchMemory a file without a name in the
+  // temporary folder, so that what is larger than memory fits. The disk is asked for all of it
+  // first.
+  static std::shared_ptr<Bytes> scratch(std::size_t size, std::string_view verb);
+  static constexpr std::size_t kScratchMemory = std::size_t{256} << 20;
+
+  // Holds nothing: the caller's bytes must outlive it.
+  static std::shared_ptr<const Bytes> of(std::span<const std::byte> bytes);
+
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+  ~Bytes();
+
+  std::span<const std::byte> span() const noexcept { return bytes_; }
+  std::byte* scratch_data() noexcept { return const_cast<std::byte*>(bytes_.data()); }
+
+ private:
+  Bytes(std::span<const std::byte> bytes, bool mapped) : bytes_(bytes), mapped_(mapped) {}
+
+  std::span<const std::byte> bytes_;
+  bool mapped_;
+};
+
+}  // namespace tuckfold

@@ -1,0 +1,89 @@
+// What a dataset is packed from: arrays with the same number of samples, read a range at a time.
+//
+//   const std::filesystem::path inputs[] = {"train-images-idx3-ubyte.gz",
+//   "train-labels-idx1-ubyte.gz"}; const std::unique_ptr<Source> source = open_source(inputs, {});
+//   source->arrays()[0];                     // {"image", DType::U8, {28, 28}}
+//   source->read(0, 1000, 64, batch.data());   // samples 1000 to 1063 of the images, row-major
+//
+// Files are mapped, so one may be larger than memory; none may shrink while a source reads it. What
+// a file says of its sizes is checked against its size before anything is allocated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tuckfold/tensor.h"
+
+namespace tuckfold {
+
+struct SourceArray {
+  std::string name;
+  DType dtype = DType::F32;
+  Shape sample;  // the shape of one sample
+
+  std::size_t sample_bytes() const {
+    return static_cast<std::size_t>(sample.elems()) * size_bytes(dtype);
+  }
+  friend bool operator==(const SourceArray&, const SourceArray&) = default;
+};
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+
+  std::span<const SourceArray> arrays() const noexcept { return arrays_; }
+  std::int64_t samples() const noexcept { return samples_; }
+
+  // Writes `count` samples of one array from sample `first` on, row-major. Any number of threads
+  // may read at once. Throws InvalidArgument for a range outside of the array or a value that its
+  // dtype does not hold, CorruptData for what only decoding finds.
+  void read(std::size_t array, std::int64_t first, std::int64_t count, std::byte* out) const;
+
+  void rename(std::size_t array, std::string name) { arrays_[array].name = std::move(name); }
+
+ protected:
+  Source(std::vector<SourceArray> arrays, std::int64_t samples)
+      : arrays_(std::move(arrays)), samples_(samples) {}
+
+ private:
+  // The range is inside of the array, and has bytes.
+  virtual void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
+                            std::byte* out) const = 0;
+
+  std::vector<SourceArray> arrays_;
+  std::int64_t samples_;
+};
+
+struct SourceOptions {
+  std::string format;               // "npz"; empty: found from the contents, then the extension
+  std::vector<std::string> arrays;  // those to take, as the files name them; empty: all
+  std::map<std::string, std::string, std::less<>> rename;  // {"cls", "label"}: their name, ours
+  std::optional<DType> dtype;                              // of raw files, which do not say it
+  std::optional<Shape> sample;                             // of raw files: the shape of one sample
+  // Each input is an array of its own, named as its file, instead of one lying behind the other.
+  bool side_by_side = false;
+};
+
+// Inputs of one kind are one dataset, one behind the other. Throws InvalidArgument where inputs do
+// not fit each other, CorruptData, Unsupported or Io where one cannot be read.
+std::unique_ptr<Source> open_source(std::span<const std::filesystem::path> inputs,
+                                    const SourceOptions& options);
+
+// For a help text: the names that SourceOptions::format takes, and what each reads.
+struct SourceFormatInfo {
+  std::string_view name, summary;
+};
+std::vector<SourceFormatInfo> list_source_formats();
+
+}  // namespace tuckfold

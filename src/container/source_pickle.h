@@ -1,0 +1,48 @@
+// A reader of the few pickle opcodes that plain data use. It builds values and calls nothing: what
+// Python would import or call is kept as a name with its arguments.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace tuckfold {
+
+class Pickle {
+ public:
+  enum class Kind : unsigned char { None, Bool, Int, Text, List, Tuple, Dict, Name, Call };
+
+  // Values are numbers of nodes, since pickles may share them.
+  using Value = std::uint32_t;
+  struct Node {
+    Kind kind = Kind::None;
+    std::int64_t number = 0;  // of Bool and Int
+    // Text: the bytes. Name: what Python would import, as "module\nname".
+    std::span<const std::byte> bytes;
+    // Of List and Tuple; of Dict keys and values in turn; of Call what is called, its argument
+    // tuple, and the state given to the result, if any.
+    std::vector<Value> items;
+  };
+
+  // Throws CorruptData where the bytes end or make no sense, Unsupported for other opcodes. `path`
+  // is for messages.
+  Pickle(std::span<const std::byte> bytes, std::string_view path);
+
+  const Node& root() const { return nodes_[root_]; }
+  const Node& operator[](Value value) const { return nodes_[value]; }
+
+  // The value of a dict under a key of text; null where there is none, or no dict.
+  const Node* find(const Node& dict, std::string_view key) const;
+
+  // The text of a node, empty for other kinds.
+  static std::string_view text(const Node& node);
+
+ private:
+  friend class PickleMachine;
+  std::vector<Node> nodes_;
+  Value root_ = 0;
+};
+
+}  // namespace tuckfold
