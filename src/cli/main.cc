@@ -14,6 +14,8 @@ namespace tuckfold::cli {
 namespace {
 
 constexpr const char* kExamples = R"_(Examples:
+  tuckfold pack images.npy -o images.tuck --codec "dct_quant(rate=4)"
+  tuckfold unpack images.tuck -o images
   tuckfold codecs
   tuckfold bench images.npy --codec "dct_chop(keep=4)" --codec "block_quant(bits=4)"
   tuckfold eval images.npy --codec "dct_chop(keep=2)" --png side_by_side.png
@@ -27,6 +29,13 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "tuckfold " + version());
   app.footer(kExamples);
   app.require_subcommand(1);
+  add_pack(app);
+  add_unpack(app);
+  add_slice(app);
+  add_cat(app);
+  add_info(app);
+  add_verify(app);
+  add_repair(app);
   add_codecs(app);
   add_bench(app);
   add_eval(app);

@@ -9,6 +9,13 @@
 
 namespace tuckfold::cli {
 
+void add_pack(CLI::App& app);
+void add_unpack(CLI::App& app);
+void add_slice(CLI::App& app);
+void add_cat(CLI::App& app);
+void add_info(CLI::App& app);
+void add_verify(CLI::App& app);
+void add_repair(CLI::App& app);
 void add_codecs(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);

@@ -72,22 +72,6 @@ void read_words(std::size_t bytes, const void* data, const Shape& shape, const S
   }
 }
 
-std::string header_text(DType dtype, const Shape& shape) {
-  const char* descr = dtype == DType::F32   ? "<f4"
-                      : dtype == DType::F16 ? "<f2"
-                      : dtype == DType::F64 ? "<f8"
-                      : dtype == DType::I32 ? "<i4"
-                      : dtype == DType::I64 ? "<i8"
-                                            : "|u1";
-  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
-                                 descr, fmt::join(shape, ", "), shape.rank() == 1 ? "," : "");
-  text.resize((text.size() + 10) / 64 * 64 + 64 - 10, ' ');  // data begin on a cache line
-  text.back() = '\n';
-  const std::size_t length = text.size();
-  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(length & 255) +
-         static_cast<char>(length >> 8) + text;
-}
-
 }  // namespace
 
 NpyFile::NpyFile(const std::string& path)
@@ -145,6 +129,25 @@ void NpyFile::read(DType dtype, void* out) const {
   }
 }
 
+std::string npy_header_text(DType dtype, const Shape& shape) {
+  if (dtype == DType::BF16) {
+    fail(Errc::Unsupported, "[npy] numpy has no bf16; write f32 or f16");
+  }
+  const char* descr = dtype == DType::F32   ? "<f4"
+                      : dtype == DType::F16 ? "<f2"
+                      : dtype == DType::F64 ? "<f8"
+                      : dtype == DType::I32 ? "<i4"
+                      : dtype == DType::I64 ? "<i8"
+                                            : "|u1";
+  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
+                                 descr, fmt::join(shape, ", "), shape.rank() == 1 ? "," : "");
+  text.resize((text.size() + 10) / 64 * 64 + 64 - 10, ' ');  // data begin on a cache line
+  text.back() = '\n';
+  const std::size_t length = text.size();
+  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(length & 255) +
+         static_cast<char>(length >> 8) + text;
+}
+
 void write_npy(const std::string& path, const ConstTensorView& view) {
   if (view.dtype == DType::BF16) {
     fail(Errc::Unsupported, "[npy] numpy has no bf16; write '{}' as f32", path);
@@ -152,7 +155,7 @@ void write_npy(const std::string& path, const ConstTensorView& view) {
   const std::size_t bytes = static_cast<std::size_t>(view.shape.elems()) * size_bytes(view.dtype);
   std::vector<std::byte> values(bytes);
   read_words(size_bytes(view.dtype), view.data, view.shape, view.strides, values.data());
-  const std::string header = header_text(view.dtype, view.shape);
+  const std::string header = npy_header_text(view.dtype, view.shape);
 
   std::FILE* file = std::fopen(path.c_str(), "wbe");
   if (file == nullptr) fail_io("create", path);

@@ -64,6 +64,9 @@ class NpyFile {
   std::vector<std::byte> aligned_;  // the values again, where the file has them misaligned
 };
 
+// The front of a row-major file, version 1.0, whose values follow. bf16, which numpy lacks, is
+// Unsupported.
+std::string npy_header_text(DType dtype, const Shape& shape);
 // Writes version 1.0, row-major, whatever the strides. bf16, which numpy lacks, is Unsupported.
 void write_npy(const std::string& path, const ConstTensorView& view);
 

@@ -1,0 +1,53 @@
+// What the verbs of dataset files share: options that name inputs, ranges of samples, figures as
+// text, and files that must not be written over by mistake.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/array.h"
+#include "container/source.h"
+#include "tuckfold/container.h"
+
+namespace tuckfold::cli {
+
+// Inputs of pack, diff and convert, as they are given.
+struct InputOptions {
+  std::vector<std::string> files;
+  std::string format, dtype, shape;
+  std::vector<std::string> arrays, rename;
+
+  void add_to(CLI::App& verb);
+  std::unique_ptr<Source> open(const char* verb) const;
+};
+
+// "100:200", "100:", ":200" or "7", of so many samples. Throws InvalidArgument.
+SampleRange parse_range(const char* verb, std::string_view text, std::int64_t samples);
+
+// "3x32x32", or "scalar".
+std::string shape_text(const Shape& sample);
+// "12.3 MB".
+std::string size_text(std::uint64_t bytes);
+
+// Throws InvalidArgument where the path names something and --force was not given.
+void check_absent(const char* verb, const std::string& path, bool force);
+
+// Bytes of one sample, unpacked.
+std::uint64_t sample_bytes(const ArrayInfo& array);
+std::uint64_t sample_bytes(const SourceArray& array);
+
+// How many samples to hold at a time: enough to keep every thread busy, flat in the file's size.
+std::int64_t batch_samples(std::uint64_t bytes_of_sample, int threads);
+
+// About `most` values of an array, whole samples spread over all of them.
+Array sample_of(const Source& source, std::size_t array, std::int64_t most);
+
+// Reads on several threads. What a thread throws is thrown here.
+void read_samples(const Source& source, std::size_t array, std::int64_t first, std::int64_t count,
+                  std::byte* out, int threads);
+
+}  // namespace tuckfold::cli

@@ -1,0 +1,175 @@
+// tuckfold info, verify and repair: what a .tuck file holds, whether all of it is whole, and what
+// can be saved.
+#include <memory>
+
+#include "base/fail.h"
+#include "base/parallel.h"
+#include "cli/dataset.h"
+#include "cli/report.h"
+#include "cli/table.h"
+#include "cli/verbs.h"
+
+namespace tuckfold::cli {
+namespace {
+
+struct Options {
+  std::string file, out;
+  int threads = 0;
+  bool json = false, force = false;
+};
+
+std::uint64_t packed_bytes(const FileReader& reader, std::size_t array) {
+  std::uint64_t bytes = 0;
+  for (const ChunkInfo& chunk : reader.chunks(array)) bytes += chunk.frame_bytes;
+  return bytes;
+}
+
+void run_info(const Options& options) {
+  if (options.file.empty()) invalid("[info] name a .tuck file");
+  const FileReader reader(options.file);
+  Json arrays = Json::array();
+  Table table(
+      {"<array", "<dtype", "<sample", "<codec", "samples/chunk", "bytes", "packed", "ratio"});
+  std::uint64_t all = 0;
+  for (std::size_t a = 0; a < reader.arrays().size(); ++a) {
+    const ArrayInfo& array = reader.arrays()[a];
+    const std::uint64_t bytes = static_cast<std::uint64_t>(reader.samples()) * sample_bytes(array);
+    const std::uint64_t packed = packed_bytes(reader, a);
+    const double ratio = packed == 0 ? 1 : static_cast<double>(bytes) / static_cast<double>(packed);
+    all += bytes;
+    table.add({array.name, std::string(to_string(array.dtype)), shape_text(array.shape),
+               array.codec.print(), fmt::format("{}", array.samples_per_chunk), size_text(bytes),
+               size_text(packed), fmt::format("{:.2f}", ratio)});
+    arrays.push_back({{"name", array.name},
+                      {"dtype", to_string(array.dtype)},
+                      {"shape", std::vector<std::int64_t>(array.shape.begin(), array.shape.end())},
+                      {"codec", array.codec.print()},
+                      {"samples_per_chunk", array.samples_per_chunk},
+                      {"chunks", reader.chunks(a).size()},
+                      {"bytes", bytes},
+                      {"packed_bytes", packed},
+                      {"ratio", ratio}});
+  }
+  if (options.json) {
+    return print_out(print_json(Json::array({{{"file", options.file},
+                                              {"samples", reader.samples()},
+                                              {"bytes", all},
+                                              {"file_bytes", reader.file_bytes()},
+                                              {"bytes_behind", reader.bytes_behind()},
+                                              {"metadata", Json::parse(reader.metadata())},
+                                              {"arrays", arrays}}})));
+  }
+  std::string text =
+      fmt::format("{}: {} samples, {} in {} ({:.2f}x)\n", options.file, reader.samples(),
+                  size_text(all), size_text(reader.file_bytes()),
+                  static_cast<double>(all) / static_cast<double>(reader.file_bytes()));
+  text += table.print();
+  if (reader.metadata() != "{}") text += fmt::format("metadata: {}\n", reader.metadata());
+  if (reader.bytes_behind() > 0) {
+    text += fmt::format("note: {} behind the last whole state, of an append that was stopped\n",
+                        size_text(reader.bytes_behind()));
+  }
+  print_out(text);
+}
+
+std::string range_text(const SampleRange& range) {
+  return fmt::format("{}:{}", range.first, range.first + range.samples);
+}
+
+// Returns normally where all is whole; else throws, so that the exit status tells.
+void run_verify(const Options& options) {
+  if (options.file.empty()) invalid("[verify] name a .tuck file");
+  const VerifyReport report = verify(options.file, thread_count(options.threads));
+  if (options.json) {
+    Json broken = Json::array();
+    for (const BrokenChunk& one : report.broken) {
+      broken.push_back({{"array", one.array},
+                        {"first", one.range.first},
+                        {"samples", one.range.samples},
+                        {"reason", one.reason}});
+    }
+    print_out(print_json(Json::array({{{"file", options.file},
+                                       {"samples", report.samples},
+                                       {"chunks", report.chunks},
+                                       {"bytes_behind", report.bytes_behind},
+                                       {"broken", broken}}})));
+  } else {
+    std::string text;
+    for (const BrokenChunk& one : report.broken) {
+      text += fmt::format("{} {}: {}\n", one.array, range_text(one.range), one.reason);
+    }
+    if (report.broken.empty()) {
+      text = fmt::format("{}: all {} chunks of {} samples are whole\n", options.file, report.chunks,
+                         report.samples);
+    }
+    print_out(text);
+  }
+  if (!report.broken.empty()) {
+    fail(Errc::CorruptData, "[verify] {} of {} chunks of '{}' are broken; repair saves the others",
+         report.broken.size(), report.chunks, options.file);
+  }
+}
+
+void run_repair(const Options& options) {
+  if (options.file.empty()) invalid("[repair] name a .tuck file");
+  if (options.out.empty()) invalid("[repair] give the file to write: -o OUT.tuck");
+  check_absent("repair", options.out, options.force);
+  const RepairReport report = repair(options.file, options.out);
+  std::int64_t lost = 0;
+  Json dropped = Json::array();
+  std::string text;
+  for (const SampleRange& range : report.dropped) {
+    lost += range.samples;
+    dropped.push_back({{"first", range.first}, {"samples", range.samples}});
+    text += fmt::format("dropped samples {}\n", range_text(range));
+  }
+  if (options.json) {
+    return print_out(print_json(Json::array({{{"file", options.out},
+                                              {"samples", report.samples},
+                                              {"dropped", dropped},
+                                              {"index_lost", !report.by_index}}})));
+  }
+  if (!report.by_index) text += "the index was lost; every chunk was looked for\n";
+  print_out(text + fmt::format("{}: {} samples, {} lost\n", options.out, report.samples, lost));
+}
+
+CLI::App* add_verb(CLI::App& app, const char* name, const char* summary, const char* footer,
+                   void (*run)(const Options&), const std::shared_ptr<Options>& options) {
+  CLI::App* verb = app.add_subcommand(name, summary);
+  verb->add_option("FILE", options->file, "A .tuck file")->type_name("");
+  verb->add_flag("--json", options->json, "Print a JSON array with one object");
+  verb->footer(footer);
+  verb->callback([options, run] { run(*options); });
+  return verb;
+}
+
+}  // namespace
+
+void add_info(CLI::App& app) {
+  add_verb(app, "info", "See what a .tuck file holds", "Example:\n  tuckfold info train.tuck",
+           run_info, std::make_shared<Options>());
+}
+
+void add_verify(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb = add_verb(app, "verify", "Look at every checksum of a .tuck file",
+                            "Exit status 3 where something is broken.\n\nExample:\n  tuckfold "
+                            "verify train.tuck",
+                            run_verify, options);
+  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
+      ->type_name("N")
+      ->check(CLI::Range(0, 255).description(""));
+}
+
+void add_repair(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb =
+      add_verb(app, "repair", "Save what is whole of a .tuck file",
+               "Where a chunk is broken all arrays lose its samples, so that they stay in "
+               "step.\n\nExample:\n  tuckfold repair broken.tuck -o saved.tuck",
+               run_repair, options);
+  verb->add_option("-o,--out", options->out, "The file to write")->type_name("OUT.tuck");
+  verb->add_flag("-f,--force", options->force, "Write over a file that exists");
+}
+
+}  // namespace tuckfold::cli

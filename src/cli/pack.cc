@@ -1,0 +1,319 @@
+// tuckfold pack: samples from files of many kinds into one .tuck file.
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+
+#include "base/fail.h"
+#include "base/parallel.h"
+#include "cli/choose_search.h"
+#include "cli/dataset.h"
+#include "cli/meter.h"
+#include "cli/subject.h"
+#include "cli/table.h"
+#include "cli/verbs.h"
+
+namespace tuckfold::cli {
+namespace {
+
+constexpr const char* kFooter =
+    R"_(Without --codec or a target nothing is lost: every array gets zstd. --codec and targets are for arrays
+whose samples have two axes or more; others, such as labels, get zstd unless --array names a codec.
+With a target a codec is looked for on a sample of each array, and printed. Ratios are against the type
+in the input.
+
+The file appears under its name when it is whole. A writer that was stopped leaves OUT.tuck.partial;
+--resume goes on with it. --append adds samples to a file, which stays readable meanwhile.
+
+Examples:
+  tuckfold pack images.npy -o images.tuck --codec "dct_quant(rate=4)"
+  tuckfold pack train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz -o train.tuck
+  tuckfold pack data.npz -o data.tuck --target-psnr 45 --array mask="bits(width=1)"
+  tuckfold pack field.bin --dtype f32 --shape 1x256x256 -o field.tuck --max-error 1e-3 --dry-run)_";
+
+struct Options {
+  InputOptions inputs;
+  std::string out, codec, metadata;
+  std::vector<std::string> array_codecs;
+  std::optional<double> psnr, ratio, max_error;
+  int threads = 0;
+  std::int64_t samples_per_chunk = 0, sample = 4'000'000;
+  std::uint64_t seed = 0;
+  bool force = false, append = false, resume = false, dry_run = false, quiet = false, json = false;
+};
+
+std::optional<Target> target_of(const Options& options) {
+  std::vector<Target> given;
+  if (options.psnr) given.push_back({Target::Kind::Psnr, *options.psnr});
+  if (options.ratio) given.push_back({Target::Kind::Ratio, *options.ratio});
+  if (options.max_error) given.push_back({Target::Kind::MaxError, *options.max_error});
+  if (given.size() + (options.codec.empty() ? 0 : 1) > 1) {
+    invalid(
+        "[pack] --codec, --target-psnr, --target-ratio and --max-error exclude each other; "
+        "give one");
+  }
+  return given.empty() ? std::nullopt : std::optional(given.front());
+}
+
+struct Chosen {
+  ArrayInfo array;
+  std::optional<Report> report;  // of the sample, where one was tried
+};
+
+// NAME=SPEC of --array, by name.
+std::optional<std::string> codec_for(const Options& options, const std::string& name) {
+  std::optional<std::string> found;
+  for (const std::string& pair : options.array_codecs) {
+    const std::size_t at = pair.find('=');
+    if (at == pair.npos || at == 0) invalid("[pack] --array takes NAME=SPEC, got {}", pair);
+    if (pair.substr(0, at) == name) found = pair.substr(at + 1);
+  }
+  return found;
+}
+
+void check_names(const Options& options, const Source& source) {
+  std::vector<std::string_view> names;
+  for (const SourceArray& array : source.arrays()) names.push_back(array.name);
+  for (const std::string& pair : options.array_codecs) {
+    const std::string name = pair.substr(0, pair.find('='));
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      invalid("[pack] --array: {}", unknown_text("array", name, names));
+    }
+  }
+}
+
+Report report_on(const Array& sample, const CodecSpec& spec, int threads) {
+  const HugeBuffer out(sample.bytes());
+  const std::unique_ptr<Subject> subject = codec_subject(spec, sample, out, threads);
+  return checked_report(*subject, sample, out);
+}
+
+Chosen choose_for(const Options& options, const Source& source, std::size_t number,
+                  const std::optional<Target>& target, int threads) {
+  const SourceArray& array = source.arrays()[number];
+  Chosen chosen{.array = {.name = array.name, .dtype = array.dtype, .shape = array.sample}};
+  chosen.array.samples_per_chunk = options.samples_per_chunk;
+  const bool is_field = array.sample.rank() >= 2;
+  const std::optional<std::string> named = codec_for(options, array.name);
+  if (named) {
+    chosen.array.codec = CodecSpec::parse(*named);
+  } else if (is_field && target && source.samples() > 0) {
+    Progress progress;
+    const Array sample = sample_of(source, number, options.sample);
+    const Choice choice =
+        choose(sample, *target, {.threads = threads, .progress = [&](std::string_view text) {
+                                   if (!options.quiet) progress.show(text);
+                                 }});
+    chosen.array.codec = choice.best.front().spec;
+    chosen.report = choice.best.front().report;
+    return chosen;
+  } else {
+    chosen.array.codec =
+        CodecSpec::parse(is_field && !options.codec.empty() ? options.codec : "zstd");
+  }
+  if (options.dry_run && source.samples() > 0) {
+    chosen.report =
+        report_on(sample_of(source, number, options.sample), chosen.array.codec, threads);
+  }
+  return chosen;
+}
+
+std::string metadata_of(const Options& options) {
+  if (!options.metadata.starts_with('@')) return options.metadata;
+  const std::string path = options.metadata.substr(1);
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) fail(Errc::Io, "[pack] cannot read '{}'", path);
+  return text.str();
+}
+
+struct Total {
+  std::uint64_t bytes = 0, file_bytes = 0;
+  std::int64_t samples = 0;
+  double seconds = 0;
+};
+
+Total write_all(const Options& options, const Source& source, const std::vector<Chosen>& chosen,
+                int threads) {
+  std::vector<ArrayInfo> arrays;
+  std::uint64_t each = 0;
+  for (const Chosen& one : chosen) {
+    arrays.push_back(one.array);
+    each += sample_bytes(one.array);
+  }
+  FileWriter writer(options.out, arrays,
+                    {.mode = options.resume   ? WriteMode::Resume
+                             : options.append ? WriteMode::Append
+                                              : WriteMode::Create,
+                     .threads = threads,
+                     .metadata = metadata_of(options),
+                     .seed = options.seed});
+  std::int64_t at = options.resume ? writer.samples() : 0;
+  if (at > source.samples()) {
+    invalid("[pack] '{}.partial' has {} samples, the inputs {}; pack without --resume", options.out,
+            at, source.samples());
+  }
+  Meter meter("packing", static_cast<std::uint64_t>(source.samples() - at) * each, options.quiet);
+  const std::int64_t batch = batch_samples(each, threads);
+  std::vector<HugeBuffer> room;
+  for (const ArrayInfo& array : arrays) {
+    room.emplace_back(static_cast<std::size_t>(std::min(batch, source.samples() - at)) *
+                      sample_bytes(array));
+  }
+  for (; at < source.samples();) {
+    const std::int64_t count = std::min(batch, source.samples() - at);
+    std::vector<ConstTensorView> views;
+    for (std::size_t a = 0; a < arrays.size(); ++a) {
+      read_samples(source, a, at, count, room[a].data(), threads);
+      std::vector<std::int64_t> axes = {count};
+      axes.insert(axes.end(), arrays[a].shape.begin(), arrays[a].shape.end());
+      views.emplace_back(room[a].data(), arrays[a].dtype,
+                         Shape(std::span<const std::int64_t>(axes)));
+    }
+    writer.write(views);
+    at += count;
+    meter.add(static_cast<std::uint64_t>(count) * each);
+  }
+  writer.finish();
+  const FileReader made(options.out);
+  return {.bytes = static_cast<std::uint64_t>(made.samples()) * each,
+          .file_bytes = made.file_bytes(),
+          .samples = made.samples(),
+          .seconds = meter.seconds()};
+}
+
+Json to_json(const Chosen& one) {
+  Json json = {{"name", one.array.name},
+               {"dtype", to_string(one.array.dtype)},
+               {"shape", std::vector<std::int64_t>(one.array.shape.begin(), one.array.shape.end())},
+               {"codec", one.array.codec.print()}};
+  if (one.report) {
+    json["ratio"] = one.report->ratio;
+    json["psnr_db"] = one.report->quality.psnr_db;
+    json["max_error"] = one.report->quality.max_error;
+  }
+  return json;
+}
+
+std::string to_table(const std::vector<Chosen>& chosen) {
+  Table table({"<array", "<dtype", "<sample", "<codec", "ratio", "PSNR dB", "max error"});
+  for (const Chosen& one : chosen) {
+    const bool tried = one.report.has_value();
+    table.add({one.array.name, std::string(to_string(one.array.dtype)), shape_text(one.array.shape),
+               one.array.codec.print(), tried ? fmt::format("{:.2f}", one.report->ratio) : "",
+               tried ? psnr_text(one.report->quality) : "",
+               tried ? fmt::format("{:.3g}", one.report->quality.max_error) : ""});
+  }
+  return table.print();
+}
+
+// What packing would take, from what the samples took.
+void dry_run(const Options& options, const Source& source, const std::vector<Chosen>& chosen,
+             int threads) {
+  std::uint64_t bytes = 0, each = 0;
+  double packed = 0;
+  for (const Chosen& one : chosen) {
+    const auto all =
+        static_cast<double>(source.samples()) * static_cast<double>(sample_bytes(one.array));
+    bytes += static_cast<std::uint64_t>(all);
+    each += sample_bytes(one.array);
+    packed += one.report ? all / one.report->ratio : all;
+  }
+  const std::uint64_t memory = 3 * each * static_cast<std::uint64_t>(batch_samples(each, threads));
+  if (options.json) {
+    Json arrays = Json::array();
+    for (const Chosen& one : chosen) arrays.push_back(to_json(one));
+    return print_out(
+        print_json(Json::array({{{"samples", source.samples()},
+                                 {"bytes", bytes},
+                                 {"packed_bytes_about", static_cast<std::uint64_t>(packed)},
+                                 {"memory_bytes_about", memory},
+                                 {"arrays", arrays}}})));
+  }
+  print_out(
+      to_table(chosen) +
+      fmt::format("{} samples, {} -> about {} ({:.2f}x); about {} of memory; nothing was "
+                  "written\n",
+                  source.samples(), size_text(bytes), size_text(static_cast<std::uint64_t>(packed)),
+                  packed == 0 ? 1.0 : static_cast<double>(bytes) / packed, size_text(memory)));
+}
+
+void run(const Options& options) {
+  const std::optional<Target> target = target_of(options);
+  if (options.out.empty() && !options.dry_run)
+    invalid("[pack] give the file to write: -o OUT.tuck");
+  if (options.append && options.resume) {
+    invalid("[pack] --append and --resume exclude each other; drop one");
+  }
+  if (!options.dry_run && !options.append) check_absent("pack", options.out, options.force);
+  const int threads = thread_count(options.threads);
+  const std::unique_ptr<Source> source = options.inputs.open("pack");
+  check_names(options, *source);
+  std::vector<Chosen> chosen;
+  for (std::size_t a = 0; a < source->arrays().size(); ++a) {
+    chosen.push_back(choose_for(options, *source, a, target, threads));
+  }
+  if (options.dry_run) return dry_run(options, *source, chosen, threads);
+  const Total total = write_all(options, *source, chosen, threads);
+  if (options.json) {
+    Json arrays = Json::array();
+    for (const Chosen& one : chosen) arrays.push_back(to_json(one));
+    return print_out(print_json(Json::array({{{"file", options.out},
+                                              {"samples", total.samples},
+                                              {"bytes", total.bytes},
+                                              {"file_bytes", total.file_bytes},
+                                              {"seconds", total.seconds},
+                                              {"arrays", arrays}}})));
+  }
+  if (options.quiet) return;
+  const bool tried = std::any_of(chosen.begin(), chosen.end(),
+                                 [](const Chosen& one) { return one.report.has_value(); });
+  print_out((tried ? to_table(chosen) : "") +
+            fmt::format("{}: {} samples, {} -> {} ({:.2f}x)\n", options.out, total.samples,
+                        size_text(total.bytes), size_text(total.file_bytes),
+                        static_cast<double>(total.bytes) / static_cast<double>(total.file_bytes)));
+}
+
+}  // namespace
+
+void add_pack(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("pack", "Pack samples from files into a .tuck file");
+  options->inputs.add_to(*verb);
+  verb->add_option("-o,--out", options->out, "The file to write")->type_name("OUT.tuck");
+  verb->add_option("--codec", options->codec, "For arrays of samples with two axes or more")
+      ->type_name("SPEC");
+  verb->add_option("--array", options->array_codecs, "The codec of one array")
+      ->type_name("NAME=SPEC");
+  verb->add_option("--target-psnr", options->psnr, "Look for a codec with this PSNR")
+      ->type_name("DB");
+  verb->add_option("--target-ratio", options->ratio, "Look for a codec so many times smaller")
+      ->type_name("R");
+  verb->add_option("--max-error", options->max_error, "Look for a codec with no larger error")
+      ->type_name("E");
+  verb->add_option("--sample", options->sample, "Values to try codecs on, default 4000000")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62).description(""));
+  verb->add_option("--samples-per-chunk", options->samples_per_chunk,
+                   "Samples packed together; default: about 256 KiB of them")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31).description(""));
+  verb->add_option("--metadata", options->metadata, "A JSON object for the file, or @FILE with one")
+      ->type_name("JSON");
+  verb->add_option("--seed", options->seed, "For stochastic rounding")->type_name("N");
+  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
+      ->type_name("N")
+      ->check(CLI::Range(0, 255).description(""));
+  verb->add_flag("--append", options->append, "Add samples to the file");
+  verb->add_flag("--resume", options->resume, "Go on where a stopped writer was");
+  verb->add_flag("-f,--force", options->force, "Write over a file that exists");
+  verb->add_flag("--dry-run", options->dry_run, "Print codecs, sizes and quality; write nothing");
+  verb->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
+  verb->add_flag("--json", options->json, "Print a JSON array with one object");
+  verb->footer(kFooter);
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace tuckfold::cli

@@ -1,0 +1,1 @@
+"$TUCKFOLD" info missing.tuck

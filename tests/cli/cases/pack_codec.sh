@@ -1,0 +1,4 @@
+"$MAKE_NPY" images.npy "<f4" 40,3,16,16 wave
+"$TUCKFOLD" pack images.npy -o images.tuck --codec "dct_chop(keep=4)" --samples-per-chunk 16 --metadata "{\"from\": \"a test\"}"
+"$TUCKFOLD" info images.tuck
+"$TUCKFOLD" info images.tuck --json

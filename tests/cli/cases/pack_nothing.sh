@@ -1,0 +1,1 @@
+"$TUCKFOLD" pack -o images.tuck

@@ -1,0 +1,4 @@
+"$MAKE_NPY" images.npy "<f4" 4,8,8 wave
+"$TUCKFOLD" pack images.npy -o images.tuck --quiet
+"$TUCKFOLD" pack images.npy -o images.tuck --quiet --force
+"$TUCKFOLD" pack images.npy -o images.tuck
