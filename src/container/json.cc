@@ -76,11 +76,11 @@ class Parser {
       skip_space();
       std::string key = string();
       expect(':', "':'");
-      result.members.emplace_back(std::move(key), value(depth + 1));
+      result.keys.push_back(std::move(key));
+      result.items.push_back(value(depth + 1));
     } while (accept(','));
     expect('}', "',' or '}'");
-    std::vector<std::string_view> keys;
-    for (const auto& [name, member] : result.members) keys.push_back(name);
+    std::vector<std::string_view> keys(result.keys.begin(), result.keys.end());
     std::sort(keys.begin(), keys.end());
     const auto twice = std::adjacent_find(keys.begin(), keys.end());
     if (twice != keys.end()) invalid("[json] the key '{}' must stand once", *twice);
@@ -199,9 +199,8 @@ class Parser {
 Json Json::parse(std::string_view text) { return Parser(text).document(); }
 
 const Json* Json::find(std::string_view key) const {
-  const auto found = std::find_if(members.begin(), members.end(),
-                                  [&](const auto& member) { return member.first == key; });
-  return found == members.end() ? nullptr : &found->second;
+  const auto found = std::find(keys.begin(), keys.end(), key);
+  return found == keys.end() ? nullptr : &items[static_cast<std::size_t>(found - keys.begin())];
 }
 
 std::int64_t Json::whole() const {

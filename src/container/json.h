@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace tuckfold {
@@ -21,10 +20,10 @@ struct Json {
   std::int64_t whole() const;
 
   Kind kind = Kind::Null;
-  std::string_view text;  // as it stands in the text that was parsed
-  std::string string;     // of a string, escapes undone
-  std::vector<Json> items;
-  std::vector<std::pair<std::string, Json>> members;
+  std::string_view text;          // as it stands in the text that was parsed
+  std::string string;             // of a string, escapes undone
+  std::vector<Json> items;        // of an array, or the members of an object
+  std::vector<std::string> keys;  // of an object's members
 };
 
 // A string with its quotes and escapes.

@@ -41,7 +41,8 @@ std::vector<ManifestShard> read_manifest(ByteSpan text, const std::string& path)
          path, kVersion, version->whole());
   }
   const Json* shards = json.find("shards");
-  if (shards == nullptr || shards->items.empty()) corrupt("it names no shards");
+  if (shards == nullptr || shards->kind != Json::Kind::Array || shards->items.empty())
+    corrupt("it names no shards");
   std::vector<ManifestShard> found;
   for (const Json& shard : shards->items) {
     const Json* file = shard.find("file");
