@@ -34,6 +34,7 @@ THIRD_PARTY = {
     r"CLI/": r"^src/cli/",
     r"png\.h": r"^src/(cli/|container/source_image_png)",
     r"jpeglib|jerror": r"^src/container/source_image_jpeg",
+    r"hdf5\.h": r"^src/container/source_hdf5",
     r"tiffio": r"^src/container/source_image_tiff",
     r"zstd": r"^src/codec/zstd",
     r"zlib\.h": r"^src/container/source_(inflate|zip_ref)",

@@ -14,9 +14,9 @@ namespace tuckfold {
 namespace {
 
 // The first row that knows the contents has the file; those that could mistake come last.
-const std::array kFormats = {&kNpySource,         &kNpzSource,   &kIdxSource,
-                             &kImagesSource,      &kTarSource,   &kSafetensorsSource,
-                             &kCifarPickleSource, &kCifarSource, &kRawSource};
+const std::array kFormats = {&kNpySource,   &kNpzSource, &kIdxSource,         &kImagesSource,
+                             &kHdf5Source,  &kTarSource, &kSafetensorsSource, &kCifarPickleSource,
+                             &kCifarSource, &kRawSource};
 
 std::string names_of_formats() {
   std::string names;

@@ -35,7 +35,7 @@ struct SourceFormat {
 };
 
 extern const SourceFormat kNpySource, kNpzSource, kIdxSource, kCifarSource, kCifarPickleSource,
-    kRawSource, kSafetensorsSource, kTarSource, kImagesSource;
+    kRawSource, kSafetensorsSource, kTarSource, kImagesSource, kHdf5Source;
 
 // Whether an array of this name is asked for.
 bool wanted(const SourceOptions& options, std::string_view name);
