@@ -31,8 +31,8 @@ Shape parse_shape(const char* verb, std::string_view text) {
 
 void InputOptions::add_to(CLI::App& verb) {
   std::string known;
-  for (const SourceFormatInfo& format : list_source_formats()) {
-    known += (known.empty() ? "" : ", ") + std::string(format.name);
+  for (const SourceFormatInfo& row : list_source_formats()) {
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
   verb.add_option("INPUT", files, "Files with samples; several of one kind are one dataset")
       ->type_name("");
