@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::int64_t kDefaultChunkBytes = 256 << 10;
 constexpr std::int64_t kMaxStep = 64;            // between the samples of chunks of two arrays
+constexpr std::int64_t kSlice = 4096;            // samples of a batch taken at a time
 constexpr std::uint64_t kGroupBytes = 64 << 20;  // of samples that are packed side by side
 constexpr std::uint64_t kLargeChunk = 16 << 20;  // packed by all threads together
 
@@ -133,6 +134,10 @@ struct FileWriter::Impl {
   Impl& operator=(const Impl&) = delete;
 
   const std::vector<ArrayInfo>& arrays() const { return index.schema.arrays; }
+  // That are packed side by side.
+  std::size_t most_jobs() const {
+    return std::size_t{4} * static_cast<std::size_t>(options.threads);
+  }
 
   void open(std::vector<ArrayInfo> wanted) {
     if (options.threads < 0) invalid("[write] threads must be 0 or more, got {}", options.threads);
@@ -209,6 +214,22 @@ struct FileWriter::Impl {
     return count;
   }
 
+  // Samples of a batch that are taken at a time, so that a batch may be a whole dataset.
+  std::int64_t slice() const {
+    std::int64_t most = 1;
+    for (const ArrayInfo& array : arrays()) most = std::max(most, array.samples_per_chunk);
+    return std::max(most, kSlice / most * most);
+  }
+
+  void take_all(std::span<const ConstTensorView> batch, std::int64_t count) {
+    for (std::int64_t at = 0; at < count; at += slice()) {
+      const std::int64_t taken = std::min(slice(), count - at);
+      std::vector<ConstTensorView> part;
+      for (const ConstTensorView& view : batch) part.push_back(rows_of(view, at, taken));
+      take(part, taken);
+    }
+  }
+
   void take(std::span<const ConstTensorView> batch, std::int64_t count) {
     const std::size_t before = jobs.size();
     for (std::uint32_t i = 0; i < arrays().size(); ++i) take_array(i, batch[i], count);
@@ -221,8 +242,7 @@ struct FileWriter::Impl {
         std::any_of(jobs.begin(), jobs.end(), [](const Job& job) { return job.borrowed; });
     std::uint64_t bytes = 0;
     for (const Job& job : jobs) bytes += job.bytes();
-    const auto many = static_cast<std::size_t>(4 * options.threads);
-    if (borrowed || jobs.size() >= many || bytes >= kGroupBytes) pack_jobs();
+    if (borrowed || jobs.size() >= most_jobs() || bytes >= kGroupBytes) pack_jobs();
   }
 
   void take_array(std::uint32_t number, const ConstTensorView& batch, std::int64_t count) {
@@ -298,8 +318,8 @@ struct FileWriter::Impl {
     for (std::size_t begin = 0; begin < jobs.size();) {
       std::size_t end = begin;
       std::uint64_t bytes = 0;
-      const auto many = static_cast<std::size_t>(4 * options.threads);
-      while (end < jobs.size() && end - begin < many && (end == begin || bytes < kGroupBytes)) {
+      while (end < jobs.size() && end - begin < most_jobs() &&
+             (end == begin || bytes < kGroupBytes)) {
         bytes += jobs[end++].bytes();
       }
       const std::span<Job> group = std::span(jobs).subspan(begin, end - begin);
@@ -390,7 +410,7 @@ std::int64_t FileWriter::samples() const { return impl_->samples; }
 
 void FileWriter::write(std::span<const ConstTensorView> batch) {
   const std::int64_t count = impl_->check_batch(batch);
-  impl_->guarded("write", [&] { impl_->take(batch, count); });
+  impl_->guarded("write", [&] { impl_->take_all(batch, count); });
 }
 
 void FileWriter::set_metadata(const std::string& json) {
