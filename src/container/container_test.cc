@@ -149,6 +149,7 @@ TEST(Container, CallsThatCannotBeSatisfiedAreInvalid) {
   EXPECT_EQ(create({{.name = ""}}), Errc::InvalidArgument);
   EXPECT_EQ(create({{.name = "a"}, {.name = "a"}}), Errc::InvalidArgument);
   EXPECT_EQ(create({{.name = "a", .shape = {3, 0}}}), Errc::InvalidArgument);
+  EXPECT_EQ(create({{.name = "a", .shape = {std::int64_t{1} << 62}}}), Errc::InvalidArgument);
   EXPECT_EQ(create({{.name = "a", .samples_per_chunk = -1}}), Errc::InvalidArgument);
   EXPECT_EQ(create({{.name = "a", .dtype = DType::I64, .codec = CodecSpec::parse("dct_chop")}}),
             Errc::InvalidArgument);
