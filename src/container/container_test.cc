@@ -55,6 +55,26 @@ TEST(Container, BytesDependNeitherOnThreadsNorOnBatches) {
   }
 }
 
+TEST(Container, ABatchMayBeAWholeDataset) {
+  const TempFolder folder;
+  std::vector<std::int64_t> values(10001);
+  std::iota(values.begin(), values.end(), 0);
+  const auto write = [&](const std::string& path, std::int64_t batch) {
+    FileWriter writer(path, {{.name = "x", .dtype = DType::I64, .samples_per_chunk = 3}}, kQuick);
+    for (std::int64_t at = 0; at < 10001; at += batch) {
+      writer.write({ConstTensorView(&values[static_cast<std::size_t>(at)], DType::I64,
+                                    {std::min<std::int64_t>(batch, 10001 - at)})});
+    }
+    writer.finish();
+  };
+  write(folder / "a.tuck", 10001);
+  write(folder / "b.tuck", 1000);
+  EXPECT_TRUE(read_file(folder / "a.tuck") == read_file(folder / "b.tuck"));
+  std::vector<std::int64_t> back(values.size());
+  FileReader(folder / "a.tuck").read(0, 0, 10001, TensorView(back.data(), DType::I64, {10001}));
+  EXPECT_EQ(back, values);
+}
+
 TEST(Container, AnySamplesAreReadToAnyStrides) {
   const TempFolder folder;
   write_small(folder / "a.tuck", 13, 5);
@@ -129,6 +149,7 @@ TEST(Container, CallsThatCannotBeSatisfiedAreInvalid) {
   EXPECT_EQ(create({{.name = ""}}), Errc::InvalidArgument);
   EXPECT_EQ(create({{.name = "a"}, {.name = "a"}}), Errc::InvalidArgument);
   EXPECT_EQ(create({{.name = "a", .shape = {3, 0}}}), Errc::InvalidArgument);
+  EXPECT_EQ(create({{.name = "a", .shape = {std::int64_t{1} << 62}}}), Errc::InvalidArgument);
   EXPECT_EQ(create({{.name = "a", .samples_per_chunk = -1}}), Errc::InvalidArgument);
   EXPECT_EQ(create({{.name = "a", .dtype = DType::I64, .codec = CodecSpec::parse("dct_chop")}}),
             Errc::InvalidArgument);

@@ -45,7 +45,7 @@ struct Golden {
   void (*write)(const std::string& path);
   std::int64_t samples, samples_before;  // now, and before it was appended to
 };
-void PrintTo(const Golden& file, std::ostream* out) { *out << file.name; }
+std::ostream& operator<<(std::ostream& out, const Golden& file) { return out << file.name; }
 constexpr Golden kGolden[] = {{"once.tuck", write_once, 7, 0}, {"twice.tuck", write_twice, 10, 7}};
 
 class Damage : public ::testing::TestWithParam<Golden> {

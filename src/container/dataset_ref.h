@@ -85,7 +85,7 @@ struct Batch {
 inline const WriteOptions kQuick{.sync = false};  // for tests that write hundreds of files
 
 inline void write_small(const std::string& path, std::int64_t samples, std::int64_t batch,
-                        WriteOptions options = kQuick) {
+                        const WriteOptions& options = kQuick) {
   FileWriter writer(path, small_arrays(), options);
   while (writer.samples() < samples) {
     const std::int64_t count = std::min(batch, samples - writer.samples());

@@ -1,4 +1,5 @@
-// What a writer goes on with: the part of an unfinished file that every array has.
+// What a writer begins with: checked arrays, or the part of an unfinished file that all of them
+// have.
 #pragma once
 
 #include <string>
@@ -7,6 +8,12 @@
 #include "container/format.h"
 
 namespace tuckfold {
+
+std::int64_t sample_bytes(const ArrayInfo& array);
+// Throws InvalidArgument where arrays cannot be written; settles their samples_per_chunk.
+void check_arrays(std::vector<ArrayInfo>& arrays);
+// Throws InvalidArgument where this is no JSON object.
+void check_metadata(const std::string& json);
 
 bool file_exists(const std::string& path);
 

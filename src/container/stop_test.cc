@@ -75,7 +75,7 @@ TEST(Stopped, UnfinishedFilesSayWhatToDo) {
     writer.write(Batch(0, 9).views());
   }
   try {
-    FileReader(folder / "a.tuck.partial");
+    const FileReader reader(folder / "a.tuck.partial");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::CorruptData);

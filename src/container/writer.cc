@@ -4,20 +4,17 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
-#include <set>
 
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/strided.h"
 #include "container/file.h"
-#include "container/json.h"
 #include "container/open.h"
 
 namespace tuckfold {
 namespace {
 
-constexpr std::int64_t kDefaultChunkBytes = 256 << 10;
-constexpr std::int64_t kMaxStep = 64;            // between the samples of chunks of two arrays
+constexpr std::int64_t kSlice = 4096;            // samples of a batch taken at a time
 constexpr std::uint64_t kGroupBytes = 64 << 20;  // of samples that are packed side by side
 constexpr std::uint64_t kLargeChunk = 16 << 20;  // packed by all threads together
 
@@ -27,65 +24,6 @@ ConstTensorView rows_of(const ConstTensorView& view, std::int64_t first, std::in
   rows.data = static_cast<const std::byte*>(view.data) + first * step;
   rows.shape[0] = count;
   return rows;
-}
-
-std::int64_t sample_bytes(const ArrayInfo& array) {
-  return array.shape.elems() * static_cast<std::int64_t>(size_bytes(array.dtype));
-}
-
-// Arrays fill their chunks at common samples, not too far apart: there a stopped writer can go on.
-void choose_samples_per_chunk(std::vector<ArrayInfo>& arrays) {
-  const auto own = [](const ArrayInfo& array) {
-    if (array.samples_per_chunk > 0) return array.samples_per_chunk;
-    return std::max<std::int64_t>(kDefaultChunkBytes / sample_bytes(array), 1);
-  };
-  std::int64_t least = own(arrays[0]);
-  for (const ArrayInfo& array : arrays) least = std::min(least, own(array));
-  for (ArrayInfo& array : arrays) {
-    if (array.samples_per_chunk > 0) continue;
-    std::int64_t count = least;
-    while (count * 2 <= own(array) && count < least * kMaxStep) count *= 2;
-    array.samples_per_chunk = count;
-  }
-}
-
-void check_metadata(const std::string& json) {
-  try {
-    const bool object = Json::parse(json).kind == Json::Kind::Object;
-    Json::parse("[[" + json + "]]");  // in a schema it lies deeper
-    if (object) return;
-  } catch (const Error& error) {
-    invalid("[write] metadata must be a JSON object: {}", error.what());
-  }
-  invalid("[write] metadata must be a JSON object, got '{}'", json.substr(0, 40));
-}
-
-void check_arrays(std::vector<ArrayInfo>& arrays) {
-  if (arrays.empty()) invalid("[write] a file needs at least one array, got none");
-  std::set<std::string_view> names;
-  for (const ArrayInfo& array : arrays) {
-    if (array.name.empty()) invalid("[write] an array needs a name, got an empty one");
-    if (!names.insert(array.name).second) {
-      invalid("[write] names of arrays must differ, got '{}' twice", array.name);
-    }
-    constexpr std::int64_t kMost = UINT32_MAX;
-    if (array.samples_per_chunk < 0 || array.samples_per_chunk > kMost) {
-      invalid("[write] samples_per_chunk must be 1..{} or 0, got {}", kMost,
-              array.samples_per_chunk);
-    }
-    if (array.shape.rank() == Shape::kMaxRank || array.shape.elems() == 0) {
-      invalid("[write] a sample of '{}' must have elements, and at most {} axes, got {}",
-              array.name, Shape::kMaxRank - 1, to_string(array.shape));
-    }
-  }
-  choose_samples_per_chunk(arrays);
-  for (const ArrayInfo& array : arrays) {
-    try {
-      layout(array.codec, array.dtype, with_samples(array.samples_per_chunk, array.shape));
-    } catch (const Error& error) {
-      fail(error.code(), "[write] '{}': {}", array.name, error.what());
-    }
-  }
 }
 
 // A chunk to be packed: of the caller's batch, or of samples gathered from several.
@@ -133,6 +71,10 @@ struct FileWriter::Impl {
   Impl& operator=(const Impl&) = delete;
 
   const std::vector<ArrayInfo>& arrays() const { return index.schema.arrays; }
+  // That are packed side by side.
+  std::size_t most_jobs() const {
+    return std::size_t{4} * static_cast<std::size_t>(options.threads);
+  }
 
   void open(std::vector<ArrayInfo> wanted) {
     if (options.threads < 0) invalid("[write] threads must be 0 or more, got {}", options.threads);
@@ -209,6 +151,22 @@ struct FileWriter::Impl {
     return count;
   }
 
+  // Samples of a batch that are taken at a time, so that a batch may be a whole dataset.
+  std::int64_t slice() const {
+    std::int64_t most = 1;
+    for (const ArrayInfo& array : arrays()) most = std::max(most, array.samples_per_chunk);
+    return std::max(most, kSlice / most * most);
+  }
+
+  void take_all(std::span<const ConstTensorView> batch, std::int64_t count) {
+    for (std::int64_t at = 0; at < count; at += slice()) {
+      const std::int64_t taken = std::min(slice(), count - at);
+      std::vector<ConstTensorView> part;
+      for (const ConstTensorView& view : batch) part.push_back(rows_of(view, at, taken));
+      take(part, taken);
+    }
+  }
+
   void take(std::span<const ConstTensorView> batch, std::int64_t count) {
     const std::size_t before = jobs.size();
     for (std::uint32_t i = 0; i < arrays().size(); ++i) take_array(i, batch[i], count);
@@ -221,8 +179,7 @@ struct FileWriter::Impl {
         std::any_of(jobs.begin(), jobs.end(), [](const Job& job) { return job.borrowed; });
     std::uint64_t bytes = 0;
     for (const Job& job : jobs) bytes += job.bytes();
-    const auto many = static_cast<std::size_t>(4 * options.threads);
-    if (borrowed || jobs.size() >= many || bytes >= kGroupBytes) pack_jobs();
+    if (borrowed || jobs.size() >= most_jobs() || bytes >= kGroupBytes) pack_jobs();
   }
 
   void take_array(std::uint32_t number, const ConstTensorView& batch, std::int64_t count) {
@@ -298,8 +255,8 @@ struct FileWriter::Impl {
     for (std::size_t begin = 0; begin < jobs.size();) {
       std::size_t end = begin;
       std::uint64_t bytes = 0;
-      const auto many = static_cast<std::size_t>(4 * options.threads);
-      while (end < jobs.size() && end - begin < many && (end == begin || bytes < kGroupBytes)) {
+      while (end < jobs.size() && end - begin < most_jobs() &&
+             (end == begin || bytes < kGroupBytes)) {
         bytes += jobs[end++].bytes();
       }
       const std::span<Job> group = std::span(jobs).subspan(begin, end - begin);
@@ -390,7 +347,7 @@ std::int64_t FileWriter::samples() const { return impl_->samples; }
 
 void FileWriter::write(std::span<const ConstTensorView> batch) {
   const std::int64_t count = impl_->check_batch(batch);
-  impl_->guarded("write", [&] { impl_->take(batch, count); });
+  impl_->guarded("write", [&] { impl_->take_all(batch, count); });
 }
 
 void FileWriter::set_metadata(const std::string& json) {

@@ -1,0 +1,79 @@
+// What a new file begins with: arrays that can be written, with samples for their chunks, and
+// metadata that are JSON.
+#include <algorithm>
+#include <set>
+
+#include "base/fail.h"
+#include "container/json.h"
+#include "container/open.h"
+
+namespace tuckfold {
+namespace {
+
+constexpr std::int64_t kDefaultChunkBytes = 256 << 10;
+constexpr std::int64_t kMaxElems = std::int64_t{1} << 48;  // of a sample
+constexpr std::int64_t kMaxStep = 64;  // between the samples of chunks of two arrays
+
+// Arrays fill their chunks at common samples, not too far apart: there a stopped writer can go on.
+void choose_samples_per_chunk(std::vector<ArrayInfo>& arrays) {
+  const auto own = [](const ArrayInfo& array) {
+    if (array.samples_per_chunk > 0) return array.samples_per_chunk;
+    return std::max<std::int64_t>(kDefaultChunkBytes / sample_bytes(array), 1);
+  };
+  std::int64_t least = own(arrays[0]);
+  for (const ArrayInfo& array : arrays) least = std::min(least, own(array));
+  for (ArrayInfo& array : arrays) {
+    if (array.samples_per_chunk > 0) continue;
+    std::int64_t count = least;
+    while (count * 2 <= own(array) && count < least * kMaxStep) count *= 2;
+    array.samples_per_chunk = count;
+  }
+}
+
+}  // namespace
+
+std::int64_t sample_bytes(const ArrayInfo& array) {
+  return array.shape.elems() * static_cast<std::int64_t>(size_bytes(array.dtype));
+}
+
+void check_metadata(const std::string& json) {
+  try {
+    const bool object = Json::parse(json).kind == Json::Kind::Object;
+    Json::parse("[[" + json + "]]");  // in a schema it lies deeper
+    if (object) return;
+  } catch (const Error& error) {
+    invalid("[write] metadata must be a JSON object: {}", error.what());
+  }
+  invalid("[write] metadata must be a JSON object, got '{}'", json.substr(0, 40));
+}
+
+void check_arrays(std::vector<ArrayInfo>& arrays) {
+  if (arrays.empty()) invalid("[write] a file needs at least one array, got none");
+  std::set<std::string_view> names;
+  for (const ArrayInfo& array : arrays) {
+    if (array.name.empty()) invalid("[write] an array needs a name, got an empty one");
+    if (!names.insert(array.name).second) {
+      invalid("[write] names of arrays must differ, got '{}' twice", array.name);
+    }
+    constexpr std::int64_t kMost = UINT32_MAX;
+    if (array.samples_per_chunk < 0 || array.samples_per_chunk > kMost) {
+      invalid("[write] samples_per_chunk must be 1..{} or 0, got {}", kMost,
+              array.samples_per_chunk);
+    }
+    if (array.shape.rank() == Shape::kMaxRank || array.shape.elems() == 0 ||
+        array.shape.elems() > kMaxElems) {
+      invalid("[write] a sample of '{}' must have 1..2^48 elements and at most {} axes, got {}",
+              array.name, Shape::kMaxRank - 1, to_string(array.shape));
+    }
+  }
+  choose_samples_per_chunk(arrays);
+  for (const ArrayInfo& array : arrays) {
+    try {
+      layout(array.codec, array.dtype, with_samples(array.samples_per_chunk, array.shape));
+    } catch (const Error& error) {
+      fail(error.code(), "[write] '{}': {}", array.name, error.what());
+    }
+  }
+}
+
+}  // namespace tuckfold
