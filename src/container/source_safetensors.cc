@@ -96,10 +96,11 @@ void add(SlabBuilder& builder, const std::string& name, const Tensor& tensor,
                              tensor.begin, tensor.end, data.size()));
   }
   const std::size_t bytes = tensor.end - tensor.begin;
-  std::int64_t elems = -1;
+  std::int64_t elems = 0;
   try {
     elems = tensor.shape.elems();
-  } catch (const Error&) {  // past 2^62, so past any file
+  } catch (const Error&) {
+    elems = -1;  // past 2^62, so past any file
   }
   if (elems < 0 || bytes % size_bytes(stored) != 0 ||
       bytes / size_bytes(stored) != static_cast<std::size_t>(elems)) {

@@ -54,6 +54,7 @@ std::byte* convert(const std::byte* from, std::int64_t count, std::int64_t step,
                 name, value);
       }
     }
+    // An i8 is a number here, no letter. NOLINTNEXTLINE(bugprone-signed-char-misuse)
     const To result = static_cast<To>(value);
     std::memcpy(out, &result, sizeof result);
   }

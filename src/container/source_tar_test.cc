@@ -64,6 +64,9 @@ TEST(SourceTar, LongNamesAreThoseOfGnuAndPax) {
 
 TEST(SourceTar, ImagesAreDecodedWhenRead) {
   const TempFolder folder;
+  if (error_of(kImagesSource, png_bytes(1, 1, 8, 0, "x")).code() == Errc::Unsupported) {
+    GTEST_SKIP() << "this build lacks libpng";
+  }
   const std::string pixels = "\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c";
   const auto source =
       open_paths({folder.write("a.tar", tar_bytes({{"1.png", png_bytes(2, 2, 8, 2, pixels)},

@@ -55,9 +55,17 @@ inline std::string zip_bytes(const std::vector<ZipEntry>& entries, bool wide_end
     const std::string shared = little(20, 2) + little(0, 2) +
                                little(static_cast<std::uint64_t>(entry.method), 2) + little(0, 4) +
                                little(crc, 4) + sizes + little(entry.name.size(), 2);
-    if (!entry.first_place) archive += "PK\x03\x04" + shared + little(0, 2) + entry.name + packed;
-    directory += "PK\x01\x02" + little(20, 2) + shared + little(extra.size(), 2) + little(0, 10) +
-                 (entry.wide ? little(0xffffffff, 4) : little(local, 4)) + entry.name + extra;
+    if (!entry.first_place) {
+      for (const std::string& part :
+           {std::string("PK\x03\x04"), shared, little(0, 2), entry.name, packed}) {
+        archive += part;
+      }
+    }
+    for (const std::string& part :
+         {std::string("PK\x01\x02"), little(20, 2), shared, little(extra.size(), 2), little(0, 10),
+          entry.wide ? little(0xffffffff, 4) : little(local, 4), entry.name, extra}) {
+      directory += part;
+    }
   }
   const std::uint64_t at = archive.size(), count = entries.size();
   archive += directory;
