@@ -10,7 +10,7 @@ namespace tuckfold {
 
 inline std::string little(std::uint64_t value, int count) {
   std::string text;
-  for (int i = 0; i < count; ++i) text += static_cast<char>(value >> (8 * i) & 255);
+  for (int i = 0; i < count; ++i, value >>= 8) text += static_cast<char>(value & 255);
   return text;
 }
 
