@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/parallel.h"
@@ -103,8 +104,9 @@ std::vector<std::vector<Piece>> by_array(const Found& found) {
   std::vector<std::vector<Piece>> arrays(found.schema.arrays.size());
   for (const Piece& piece : found.pieces) arrays[piece.array].push_back(piece);
   for (std::vector<Piece>& pieces : arrays) {
-    std::stable_sort(pieces.begin(), pieces.end(),
-                     [](const Piece& a, const Piece& b) { return a.range.first < b.range.first; });
+    std::ranges::sort(pieces, {}, [](const Piece& piece) {
+      return std::pair(piece.range.first, piece.record.offset);
+    });
     std::uint64_t end = 0;
     std::erase_if(pieces, [&](const Piece& piece) {
       if (piece.range.first < end) return true;

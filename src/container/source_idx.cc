@@ -5,6 +5,7 @@
 #include <cctype>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "base/fail.h"
 #include "container/source_inflate.h"
@@ -151,8 +152,9 @@ std::unique_ptr<Source> open(std::span<const SourceInput> inputs, const SourceOp
   std::vector<NamedSource> parts;
   for (Group& group : groups) {
     // Images come first in whatever order the files do.
-    std::ranges::stable_sort(
-        group.arrays, {}, [](const NamedSource& named) { return named.source->arrays()[0].name; });
+    std::ranges::sort(group.arrays, {}, [](const NamedSource& named) {
+      return std::pair(named.source->arrays()[0].name, named.path);
+    });
     std::string path = group.arrays.front().path;
     parts.push_back({std::move(path), join_beside(std::move(group.arrays))});
   }
