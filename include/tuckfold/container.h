@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -94,6 +95,12 @@ class TUCKFOLD_API FileWriter {
   // the chunks that become full. After an Error nothing more can be written.
   void write(std::span<const ConstTensorView> batch);
   void write(std::initializer_list<ConstTensorView> batch) { write(std::span(batch)); }
+
+  // The same for samples that are fetched as chunks are packed, on the threads that pack them: so
+  // many, of which fetch(array, first, samples, out) writes some, row-major, numbered from 0.
+  using Fetch = std::function<void(std::size_t array, std::int64_t first, std::int64_t samples,
+                                   std::byte* out)>;
+  void write(std::int64_t samples, const Fetch& fetch);
 
   // Replaces the metadata, until finish().
   void set_metadata(const std::string& json);

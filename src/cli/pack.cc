@@ -1,5 +1,6 @@
 // tuckfold pack: samples from files of many kinds into one .tuck file.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -24,7 +25,8 @@ With a target a codec is looked for on a sample of each array, and printed. Rati
 in the input.
 
 The file appears under its name when it is whole. A writer that was stopped leaves OUT.tuck.partial;
---resume goes on with it. --append adds samples to a file, which stays readable meanwhile.
+--resume goes on with it. --append adds samples to a file, which stays readable meanwhile. Every verb
+takes the file that lists shards as it takes a file with samples.
 
 Examples:
   tuckfold pack images.npy -o images.tuck --codec "dct_quant(rate=4)"
@@ -37,7 +39,7 @@ struct Options {
   std::string out, codec, metadata;
   std::vector<std::string> array_codecs;
   std::optional<double> psnr, ratio, max_error;
-  int threads = 0;
+  int threads = 0, shards = 0;
   std::int64_t samples_per_chunk = 0, sample = 4'000'000;
   std::uint64_t seed = 0;
   bool force = false, append = false, resume = false, dry_run = false, quiet = false, json = false;
@@ -135,6 +137,62 @@ struct Total {
   double seconds = 0;
 };
 
+// Samples of one file: all, or those of a shard.
+struct Part {
+  std::string path;
+  std::int64_t first = 0, end = 0;
+};
+
+// The files to write. Those of shards lie beside the manifest, which has the name that was asked
+// for.
+std::vector<Part> parts_of(const Options& options, std::int64_t samples) {
+  if (options.shards == 0) return {{.path = options.out, .first = 0, .end = samples}};
+  std::vector<Part> parts;
+  const std::string name =
+      options.out.ends_with(".tuck") ? options.out.substr(0, options.out.size() - 5) : options.out;
+  for (int i = 0; i < options.shards; ++i) {
+    parts.push_back({.path = shard_name(name, i, options.shards),
+                     .first = samples * i / options.shards,
+                     .end = samples * (i + 1) / options.shards});
+  }
+  return parts;
+}
+
+void write_part(const Options& options, const Source& source, const std::vector<ArrayInfo>& arrays,
+                const Part& part, int threads, Meter& meter) {
+  FileWriter writer(part.path, arrays,
+                    {.mode = options.resume   ? WriteMode::Resume
+                             : options.append ? WriteMode::Append
+                                              : WriteMode::Create,
+                     .threads = threads,
+                     .metadata = metadata_of(options),
+                     .seed = options.seed + static_cast<std::uint64_t>(part.first)});
+  std::uint64_t each = 0;
+  for (const ArrayInfo& array : arrays) each += sample_bytes(array);
+  std::int64_t at = part.first + (options.resume ? writer.samples() : 0);
+  if (at > part.end) {
+    invalid("[pack] '{}.partial' has {} samples, the inputs {}; pack without --resume", part.path,
+            at - part.first, part.end - part.first);
+  }
+  meter.add(static_cast<std::uint64_t>(at - part.first) * each);
+  while (at < part.end) {
+    const std::int64_t count = std::min(4 * batch_samples(each, threads), part.end - at);
+    writer.write(count, [&](std::size_t array, std::int64_t first, std::int64_t samples,
+                            std::byte* out) { source.read(array, at + first, samples, out); });
+    source.let_go();
+    at += count;
+    meter.add(static_cast<std::uint64_t>(count) * each);
+  }
+  writer.finish();
+}
+
+// What a stopped run of the same has finished already.
+bool is_whole(const Part& part) {
+  if (!std::filesystem::exists(part.path)) return false;
+  const FileReader made(part.path);
+  return made.samples() == part.end - part.first;
+}
+
 Total write_all(const Options& options, const Source& source, const std::vector<Chosen>& chosen,
                 int threads) {
   std::vector<ArrayInfo> arrays;
@@ -143,40 +201,15 @@ Total write_all(const Options& options, const Source& source, const std::vector<
     arrays.push_back(one.array);
     each += sample_bytes(one.array);
   }
-  FileWriter writer(options.out, arrays,
-                    {.mode = options.resume   ? WriteMode::Resume
-                             : options.append ? WriteMode::Append
-                                              : WriteMode::Create,
-                     .threads = threads,
-                     .metadata = metadata_of(options),
-                     .seed = options.seed});
-  std::int64_t at = options.resume ? writer.samples() : 0;
-  if (at > source.samples()) {
-    invalid("[pack] '{}.partial' has {} samples, the inputs {}; pack without --resume", options.out,
-            at, source.samples());
+  Meter meter("packing", static_cast<std::uint64_t>(source.samples()) * each, options.quiet);
+  std::vector<std::string> shards;
+  for (const Part& part : parts_of(options, source.samples())) {
+    const bool skip = options.shards > 0 && options.resume && is_whole(part);
+    if (!skip) write_part(options, source, arrays, part, threads, meter);
+    if (skip) meter.add(static_cast<std::uint64_t>(part.end - part.first) * each);
+    shards.push_back(part.path);
   }
-  Meter meter("packing", static_cast<std::uint64_t>(source.samples() - at) * each, options.quiet);
-  const std::int64_t batch = batch_samples(each, threads);
-  std::vector<HugeBuffer> room;
-  for (const ArrayInfo& array : arrays) {
-    room.emplace_back(static_cast<std::size_t>(std::min(batch, source.samples() - at)) *
-                      sample_bytes(array));
-  }
-  for (; at < source.samples();) {
-    const std::int64_t count = std::min(batch, source.samples() - at);
-    std::vector<ConstTensorView> views;
-    for (std::size_t a = 0; a < arrays.size(); ++a) {
-      read_samples(source, a, at, count, room[a].data(), threads);
-      std::vector<std::int64_t> axes = {count};
-      axes.insert(axes.end(), arrays[a].shape.begin(), arrays[a].shape.end());
-      views.emplace_back(room[a].data(), arrays[a].dtype,
-                         Shape(std::span<const std::int64_t>(axes)));
-    }
-    writer.write(views);
-    at += count;
-    meter.add(static_cast<std::uint64_t>(count) * each);
-  }
-  writer.finish();
+  if (options.shards > 0) write_manifest(options.out, shards);
   const FileReader made(options.out);
   return {.bytes = static_cast<std::uint64_t>(made.samples()) * each,
           .file_bytes = made.file_bytes(),
@@ -247,9 +280,20 @@ void run(const Options& options) {
   if (options.append && options.resume) {
     invalid("[pack] --append and --resume exclude each other; drop one");
   }
+  if (options.append && options.shards > 0) {
+    invalid("[pack] --append and --shards exclude each other; append to one of the shards");
+  }
   if (!options.dry_run && !options.append) check_absent("pack", options.out, options.force);
   const int threads = thread_count(options.threads);
   const std::unique_ptr<Source> source = options.inputs.open("pack");
+  if (options.shards > source->samples()) {
+    invalid("[pack] --shards must be 1..{}, the number of samples, got {}", source->samples(),
+            options.shards);
+  }
+  for (const Part& part : parts_of(options, source->samples())) {
+    if (options.dry_run || options.append || options.resume) break;
+    check_absent("pack", part.path, options.force);
+  }
   check_names(options, *source);
   std::vector<Chosen> chosen;
   for (std::size_t a = 0; a < source->arrays().size(); ++a) {
@@ -300,6 +344,10 @@ void add_pack(CLI::App& app) {
                    "Samples packed together; default: about 256 KiB of them")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31).description(""));
+  verb->add_option("--shards", options->shards,
+                   "Write so many files, NAME-00000-of-0000N.tuck, and OUT.tuck that lists them")
+      ->type_name("N")
+      ->check(CLI::Range(1, 99999).description(""));
   verb->add_option("--metadata", options->metadata, "A JSON object for the file, or @FILE with one")
       ->type_name("JSON");
   verb->add_option("--seed", options->seed, "For stochastic rounding")->type_name("N");

@@ -1,13 +1,14 @@
 // tuckfold unpack, slice and cat: samples of a .tuck file as .npy files, or as bytes.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 
 #include "base/fail.h"
-#include "base/parallel.h"
+#include "base/in_order.h"
 #include "cli/dataset.h"
 #include "cli/meter.h"
 #include "cli/table.h"
@@ -71,34 +72,66 @@ void widen(const std::byte* from, std::int64_t count, std::byte* to) {
   }
 }
 
+// A range, cut where chunks end: each part is unpacked from one chunk.
+std::vector<SampleRange> cut_at_chunks(const FileReader& reader, std::size_t array,
+                                       const SampleRange& range) {
+  std::vector<SampleRange> parts;
+  for (const ChunkInfo& chunk : reader.chunks(array)) {
+    const std::int64_t first = std::max(range.first, chunk.first);
+    const std::int64_t end = std::min(range.first + range.samples, chunk.first + chunk.samples);
+    if (first < end) parts.push_back({first, end - first});
+  }
+  return parts;
+}
+
+Shape with_samples(std::int64_t samples, const Shape& sample) {
+  std::vector<std::int64_t> axes = {samples};
+  axes.insert(axes.end(), sample.begin(), sample.end());
+  return Shape(std::span<const std::int64_t>(axes));
+}
+
 void write_samples(const char* verb, const FileReader& reader, std::size_t array,
                    const SampleRange& range, const std::string& path, bool header, int threads,
                    Meter& meter) {
   const ArrayInfo& info = reader.arrays()[array];
   const bool wider = header && info.dtype == DType::BF16;
-  std::vector<std::int64_t> axes = {range.samples};
-  axes.insert(axes.end(), info.shape.begin(), info.shape.end());
   Output out(verb, path);
   if (header) {
-    const std::string front = npy_header_text(wider ? DType::F32 : info.dtype,
-                                              Shape(std::span<const std::int64_t>(axes)));
+    const std::string front =
+        npy_header_text(wider ? DType::F32 : info.dtype, with_samples(range.samples, info.shape));
     out.write(front.data(), front.size());
   }
   const std::size_t each = sample_bytes(info);
-  const std::int64_t batch = std::min(batch_samples(each, threads), range.samples);
-  const HugeBuffer room(static_cast<std::size_t>(batch) * each);
-  const HugeBuffer wide(wider ? 2 * room.size() : 0);
-  for (std::int64_t at = 0; at < range.samples;) {
-    const std::int64_t count = axes[0] = std::min(batch, range.samples - at);
-    reader.read(array, range.first + at, count,
-                TensorView(room.data(), info.dtype, Shape(std::span<const std::int64_t>(axes))),
-                threads);
-    const std::size_t bytes = static_cast<std::size_t>(count) * each;
-    if (wider) widen(room.data(), static_cast<std::int64_t>(bytes / 2), wide.data());
-    wider ? out.write(wide.data(), 2 * bytes) : out.write(room.data(), bytes);
-    at += count;
-    meter.add(bytes);
+  const std::vector<SampleRange> parts = cut_at_chunks(reader, array, range);
+  std::int64_t most = 0;  // samples of a part
+  for (const SampleRange& part : parts) most = std::max(most, part.samples);
+  const std::size_t bytes = static_cast<std::size_t>(most) * each;
+  constexpr std::size_t kLargeChunk = 16 << 20;  // unpacked by all threads together
+  const int side_by_side = bytes > kLargeChunk ? 1 : threads;
+  std::vector<HugeBuffer> rooms, wide;
+  for (int i = 0; i < 4 * side_by_side; ++i) {
+    rooms.emplace_back(bytes);
+    wide.emplace_back(wider ? 2 * bytes : 0);
   }
+  in_order(
+      static_cast<std::int64_t>(parts.size()), side_by_side, 4 * side_by_side,
+      [&](std::int64_t i, std::size_t slot, int) {
+        const SampleRange& part = parts[static_cast<std::size_t>(i)];
+        reader.read(
+            array, part.first, part.samples,
+            TensorView(rooms[slot].data(), info.dtype, with_samples(part.samples, info.shape)),
+            threads / side_by_side);
+        if (wider) {
+          widen(rooms[slot].data(), part.samples * info.shape.elems(), wide[slot].data());
+        }
+      },
+      [&](std::int64_t i, std::size_t slot) {
+        const std::size_t unpacked =
+            static_cast<std::size_t>(parts[static_cast<std::size_t>(i)].samples) * each;
+        wider ? out.write(wide[slot].data(), 2 * unpacked)
+              : out.write(rooms[slot].data(), unpacked);
+        meter.add(unpacked);
+      });
   out.finish();
 }
 

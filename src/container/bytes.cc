@@ -51,11 +51,11 @@ std::shared_ptr<const Bytes> Bytes::map(const std::string& path, std::string_vie
   void* where = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (where == MAP_FAILED) fail_io(verb, "map", path, errno);
   return std::shared_ptr<const Bytes>(
-      new Bytes({static_cast<const std::byte*>(where), size}, true));
+      new Bytes({static_cast<const std::byte*>(where), size}, Kind::File));
 }
 
 std::shared_ptr<Bytes> Bytes::scratch(std::size_t size, std::string_view verb) {
-  if (size == 0) return std::shared_ptr<Bytes>(new Bytes({}, false));
+  if (size == 0) return std::shared_ptr<Bytes>(new Bytes({}, Kind::Callers));
   constexpr int kProtection = PROT_READ | PROT_WRITE;
   void* where = MAP_FAILED;
   if (size <= kScratchMemory) {
@@ -72,15 +72,21 @@ std::shared_ptr<Bytes> Bytes::scratch(std::size_t size, std::string_view verb) {
     where = ::mmap(nullptr, size, kProtection, MAP_SHARED, file.get(), 0);
     if (where == MAP_FAILED) fail_io(verb, "map", path, errno);
   }
-  return std::shared_ptr<Bytes>(new Bytes({static_cast<const std::byte*>(where), size}, true));
+  return std::shared_ptr<Bytes>(new Bytes({static_cast<const std::byte*>(where), size},
+                                          size <= kScratchMemory ? Kind::Memory : Kind::File));
 }
 
 std::shared_ptr<const Bytes> Bytes::of(std::span<const std::byte> bytes) {
-  return std::shared_ptr<const Bytes>(new Bytes(bytes, false));
+  return std::shared_ptr<const Bytes>(new Bytes(bytes, Kind::Callers));
+}
+
+void Bytes::let_go() const noexcept {
+  if (kind_ != Kind::File) return;
+  ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
 }
 
 Bytes::~Bytes() {
-  if (mapped_) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (kind_ != Kind::Callers) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 }  // namespace tuckfold

@@ -33,13 +33,17 @@ class Bytes {
   ~Bytes();
 
   std::span<const std::byte> span() const noexcept { return bytes_; }
+  // Of a mapped file, takes the pages out of this process's memory; the system keeps them, and
+  // they come back when they are looked at.
+  void let_go() const noexcept;
   std::byte* scratch_data() noexcept { return const_cast<std::byte*>(bytes_.data()); }
 
  private:
-  Bytes(std::span<const std::byte> bytes, bool mapped) : bytes_(bytes), mapped_(mapped) {}
+  enum class Kind : unsigned char { Callers, Memory, File };
+  Bytes(std::span<const std::byte> bytes, Kind kind) : bytes_(bytes), kind_(kind) {}
 
   std::span<const std::byte> bytes_;
-  bool mapped_;
+  Kind kind_;
 };
 
 }  // namespace tuckfold

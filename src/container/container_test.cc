@@ -55,6 +55,53 @@ TEST(Container, BytesDependNeitherOnThreadsNorOnBatches) {
   }
 }
 
+// Copies samples of a batch.
+FileWriter::Fetch fetch_from(const Batch& batch) {
+  return [&batch](std::size_t array, std::int64_t first, std::int64_t samples, std::byte* out) {
+    const ConstTensorView view = batch.views()[array];
+    const std::int64_t each = view.strides[0] * static_cast<std::int64_t>(size_bytes(view.dtype));
+    std::memcpy(out, static_cast<const std::byte*>(view.data) + first * each,
+                static_cast<std::size_t>(samples * each));
+  };
+}
+
+TEST(Container, FetchedSamplesAreTheSameBytes) {
+  const TempFolder folder;
+  write_small(folder / "wanted.tuck", 23, 23, {.threads = 1});
+  const std::string wanted = read_file(folder / "wanted.tuck");
+  for (const int threads : {1, 2, 5}) {
+    for (const std::int64_t batch : {1, 3, 4, 7, 16, 23}) {
+      WriteOptions options = kQuick;
+      options.threads = threads;
+      FileWriter writer(folder / "b.tuck", ref::small_arrays(), options);
+      for (std::int64_t at = 0; at < 23; at += batch) {
+        const Batch some(at, std::min<std::int64_t>(batch, 23 - at));
+        // By turns, fetched and given.
+        if (at / batch % 3 == 2) {
+          writer.write(some.views());
+        } else {
+          writer.write(some.count(), fetch_from(some));
+        }
+      }
+      writer.finish();
+      ASSERT_TRUE(read_file(folder / "b.tuck") == wanted) << threads << " threads, " << batch;
+    }
+  }
+}
+
+TEST(Container, WhatFetchingThrowsIsThrownAndTheWriterEnds) {
+  const TempFolder folder;
+  FileWriter writer(folder / "a.tuck", ref::small_arrays(), kQuick);
+  EXPECT_EQ(code_thrown([&] {
+              writer.write(8, [](std::size_t, std::int64_t first, std::int64_t, std::byte*) {
+                if (first >= 4) throw Error(Errc::CorruptData, "torn");
+              });
+            }),
+            Errc::CorruptData);
+  EXPECT_EQ(code_thrown([&] { writer.finish(); }), Errc::InvalidArgument);
+  EXPECT_EQ(code_thrown([&] { writer.write(-1, {}); }), Errc::InvalidArgument);
+}
+
 TEST(Container, ABatchMayBeAWholeDataset) {
   const TempFolder folder;
   std::vector<std::int64_t> values(10001);

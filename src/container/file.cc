@@ -78,6 +78,13 @@ MappedFile::~MappedFile() {
   if (!map_.empty()) ::munmap(const_cast<std::byte*>(map_.data()), map_.size());
 }
 
+void MappedFile::looked_at(std::uint64_t bytes) const noexcept {
+  constexpr std::uint64_t kMost = 32 << 20;
+  if (looked_at_.fetch_add(bytes, std::memory_order_relaxed) + bytes < kMost) return;
+  looked_at_.store(0, std::memory_order_relaxed);
+  ::madvise(const_cast<std::byte*>(map_.data()), map_.size(), MADV_DONTNEED);
+}
+
 OutFile::OutFile(const std::string& path, Open how) : path_(path) {
   const int flags = O_RDWR | O_CLOEXEC | (how == Open::Truncate ? O_CREAT : 0);
   file_ = retry([&] { return ::open(path.c_str(), flags, 0666); });

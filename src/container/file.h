@@ -2,6 +2,7 @@
 // refuses is an Error of kind Io that names the path; interrupted and short writes go on.
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include "container/little_endian.h"
@@ -19,9 +20,14 @@ class MappedFile {
   ByteSpan bytes() const { return map_; }
   const std::string& path() const { return path_; }
 
+  // So much of it has been looked at. Pages are let go from time to time, so that a process does
+  // not seem to grow with the file; the system keeps them, and they come back when needed.
+  void looked_at(std::uint64_t bytes) const noexcept;
+
  private:
   std::string path_;
   ByteSpan map_;
+  mutable std::atomic<std::uint64_t> looked_at_ = 0;
 };
 
 // A file that one writer at a time holds, written from `size()` on.

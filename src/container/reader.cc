@@ -119,6 +119,7 @@ struct FileReader::Impl {
     const ByteSpan payload =
         shard.file.bytes().subspan(place.offset + kRecordHeadBytes, place.payload_bytes);
     const ByteSpan frame = payload.subspan(kChunkHeadBytes);
+    shard.file.looked_at(place.payload_bytes);
     std::atomic<std::uint32_t>& seen = column.seen[chunk];
     std::uint32_t state = seen.load(std::memory_order_relaxed);
     if (state == 0) {

@@ -124,6 +124,10 @@ class SlabSource final : public Source {
     }
   }
 
+  void let_go() const override {
+    for (const auto& bytes : kept_) bytes->let_go();
+  }
+
  private:
   void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
                     std::byte* out) const override {

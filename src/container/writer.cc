@@ -2,11 +2,10 @@
 // written in the order in which their last samples came, so that bytes depend neither on threads
 // nor on batches.
 #include <algorithm>
-#include <exception>
 #include <optional>
 
 #include "base/fail.h"
-#include "base/parallel.h"
+#include "base/in_order.h"
 #include "base/strided.h"
 #include "container/file.h"
 #include "container/open.h"
@@ -14,8 +13,7 @@
 namespace tuckfold {
 namespace {
 
-constexpr std::int64_t kSlice = 4096;            // samples of a batch taken at a time
-constexpr std::uint64_t kGroupBytes = 64 << 20;  // of samples that are packed side by side
+constexpr std::uint64_t kSliceBytes = 64 << 20;  // of a batch, about, taken at a time
 constexpr std::uint64_t kLargeChunk = 16 << 20;  // packed by all threads together
 
 ConstTensorView rows_of(const ConstTensorView& view, std::int64_t first, std::int64_t count) {
@@ -26,20 +24,47 @@ ConstTensorView rows_of(const ConstTensorView& view, std::int64_t first, std::in
   return rows;
 }
 
-// A chunk to be packed: of the caller's batch, or of samples gathered from several.
+// Samples of a batch: they lie somewhere, or are to be fetched.
+struct Batch {
+  std::span<const ConstTensorView> views{};
+  const FileWriter::Fetch* fetch = nullptr;
+  std::int64_t count = 0;
+};
+
+// A chunk to be packed: of a batch, or of samples gathered from several.
 struct Job {
   std::uint32_t array;
   std::int64_t first, samples;
-  ConstTensorView view;
-  std::unique_ptr<std::vector<std::byte>> owned;  // where the view leads if it is not borrowed
-  bool borrowed;
-  std::vector<std::byte> record;  // packed, but for the record's head
-  std::exception_ptr error;
+  std::int64_t in_batch;         // of its first sample
+  ConstTensorView view;          // without data where samples were gathered or are to be fetched
+  std::vector<std::byte> owned;  // that were gathered
 
   std::int64_t end() const { return first + samples; }
-  std::uint64_t bytes() const {
-    return static_cast<std::uint64_t>(view.shape.elems()) * size_bytes(view.dtype);
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(view.shape.elems()) * size_bytes(view.dtype);
   }
+};
+
+// Memory that is kept from chunk to chunk, and never cleared.
+class Room {
+ public:
+  std::span<std::byte> of(std::size_t bytes) {
+    if (bytes > capacity_) {
+      data_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      capacity_ = bytes;
+    }
+    return {data_.get(), bytes};
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  std::size_t capacity_ = 0;
+};
+
+// A packed chunk on its way to the file.
+struct Packed {
+  Room room;
+  std::span<std::byte> bytes;
 };
 
 // Samples of an array that do not fill a chunk yet.
@@ -60,6 +85,8 @@ struct FileWriter::Impl {
   std::int64_t samples = 0;        // that write() took
   std::vector<Gathered> gathered;  // for each array
   std::vector<Job> jobs;
+  std::vector<Room> rooms;      // for fetched samples, one a thread
+  std::vector<Packed> records;  // that wait for those in front of them
   enum class State : unsigned char { Open, Failed, Finished } state = State::Open;
 
   Impl(const std::string& where, const WriteOptions& how) : path(where), options(how) {}
@@ -151,54 +178,72 @@ struct FileWriter::Impl {
     return count;
   }
 
-  // Samples of a batch that are taken at a time, so that a batch may be a whole dataset.
+  // Samples of a batch that are taken at a time, so that a batch may be a whole dataset: whole
+  // chunks of every array where that many fit.
   std::int64_t slice() const {
     std::int64_t most = 1;
-    for (const ArrayInfo& array : arrays()) most = std::max(most, array.samples_per_chunk);
-    return std::max(most, kSlice / most * most);
+    std::uint64_t bytes = 1;
+    for (const ArrayInfo& array : arrays()) {
+      most = std::max(most, array.samples_per_chunk);
+      bytes += sample_bytes(array);
+    }
+    const auto fit = static_cast<std::int64_t>(kSliceBytes / bytes);
+    return std::max(most, fit / most * most);
   }
 
-  void take_all(std::span<const ConstTensorView> batch, std::int64_t count) {
-    for (std::int64_t at = 0; at < count; at += slice()) {
-      const std::int64_t taken = std::min(slice(), count - at);
-      std::vector<ConstTensorView> part;
-      for (const ConstTensorView& view : batch) part.push_back(rows_of(view, at, taken));
-      take(part, taken);
+  void take_all(const Batch& batch) {
+    for (std::int64_t at = 0; at < batch.count; at += slice()) {
+      take(batch, at, std::min(slice(), batch.count - at));
     }
   }
 
-  void take(std::span<const ConstTensorView> batch, std::int64_t count) {
+  void take(const Batch& batch, std::int64_t at, std::int64_t count) {
     const std::size_t before = jobs.size();
-    for (std::uint32_t i = 0; i < arrays().size(); ++i) take_array(i, batch[i], count);
+    for (std::uint32_t i = 0; i < arrays().size(); ++i) take_array(i, batch, at, at + count);
     std::sort(jobs.begin() + static_cast<std::ptrdiff_t>(before), jobs.end(),
               [](const Job& a, const Job& b) {
                 return std::pair(a.end(), a.array) < std::pair(b.end(), b.array);
               });
     samples += count;
-    const bool borrowed =
-        std::any_of(jobs.begin(), jobs.end(), [](const Job& job) { return job.borrowed; });
     std::uint64_t bytes = 0;
-    for (const Job& job : jobs) bytes += job.bytes();
-    if (borrowed || jobs.size() >= most_jobs() || bytes >= kGroupBytes) pack_jobs();
+    bool borrowed = false;  // what the caller has may be gone after this
+    for (const Job& job : jobs) {
+      bytes += job.owned.size();
+      borrowed = borrowed || job.owned.empty();
+    }
+    if (borrowed || jobs.size() >= most_jobs() || bytes >= kSliceBytes) {
+      pack_jobs(batch.fetch);
+    }
   }
 
-  void take_array(std::uint32_t number, const ConstTensorView& batch, std::int64_t count) {
+  void take_array(std::uint32_t number, const Batch& batch, std::int64_t at, std::int64_t end) {
     const ArrayInfo& array = arrays()[number];
     const std::int64_t full = array.samples_per_chunk;
     const auto bytes = static_cast<std::size_t>(sample_bytes(array));
     Gathered& column = gathered[number];
-    for (std::int64_t at = 0; at < count;) {
-      if (column.samples == 0 && count - at >= full) {
-        jobs.push_back({number, column.first, full, rows_of(batch, at, full), {}, true, {}, {}});
+    while (at < end) {
+      if (column.samples == 0 && end - at >= full) {
+        jobs.push_back({.array = number,
+                        .first = column.first,
+                        .samples = full,
+                        .in_batch = at,
+                        .view = batch.fetch ? ConstTensorView(nullptr, array.dtype,
+                                                              with_samples(full, array.shape))
+                                            : rows_of(batch.views[number], at, full),
+                        .owned = {}});
         column.first += full;
         at += full;
         continue;
       }
-      const std::int64_t taken = std::min(full - column.samples, count - at);
+      const std::int64_t taken = std::min(full - column.samples, end - at);
       const std::size_t had = column.bytes.size();
       column.bytes.resize(had + static_cast<std::size_t>(taken) * bytes);
-      const FlatReader reader(rows_of(batch, at, taken));
-      reader.gather_bytes(0, reader.elems(), column.bytes.data() + had);
+      if (batch.fetch) {
+        (*batch.fetch)(number, at, taken, column.bytes.data() + had);
+      } else {
+        const FlatReader reader(rows_of(batch.views[number], at, taken));
+        reader.gather_bytes(0, reader.elems(), column.bytes.data() + had);
+      }
       column.samples += taken;
       at += taken;
       if (column.samples == full) add_gathered(number);
@@ -209,19 +254,21 @@ struct FileWriter::Impl {
     Gathered& column = gathered[number];
     if (column.samples == 0) return;
     const ArrayInfo& array = arrays()[number];
-    auto bytes = std::make_unique<std::vector<std::byte>>(std::move(column.bytes));
-    const ConstTensorView view(bytes->data(), array.dtype,
-                               with_samples(column.samples, array.shape));
-    jobs.push_back({number, column.first, column.samples, view, std::move(bytes), false, {}, {}});
+    jobs.push_back({.array = number,
+                    .first = column.first,
+                    .samples = column.samples,
+                    .in_batch = 0,
+                    .view = {nullptr, array.dtype, with_samples(column.samples, array.shape)},
+                    .owned = std::move(column.bytes)});
     column = {.bytes = {}, .first = column.first + column.samples, .samples = 0};
   }
 
   // Few samples at the end of a file may be too few for a codec: they are stored as they are.
-  CodecSpec spec_for(const Job& job) const {
+  CodecSpec spec_for(const Job& job, const Shape& shape) const {
     const ArrayInfo& array = arrays()[job.array];
     if (job.samples == array.samples_per_chunk) return array.codec;
     try {
-      layout(array.codec, array.dtype, job.view.shape);
+      layout(array.codec, array.dtype, shape);
       return array.codec;
     } catch (const Error& error) {
       if (error.code() != Errc::InvalidArgument) throw;
@@ -229,85 +276,91 @@ struct FileWriter::Impl {
     }
   }
 
-  void pack_job(Job& job, int threads) const {
+  // Packs a chunk; the record lacks its head.
+  void pack_job(const Job& job, const ConstTensorView& view, Packed& record, int threads) const {
     const ArrayInfo& array = arrays()[job.array];
-    const CodecSpec spec = spec_for(job);
+    const CodecSpec spec = spec_for(job, view.shape);
     const std::uint64_t number = static_cast<std::uint64_t>(job.first) + number_shift;
     constexpr std::size_t kHeads = kRecordHeadBytes + kChunkHeadBytes;
-    job.record.resize(kHeads + frame_bytes(spec, array.dtype, job.view.shape));
+    const std::span<std::byte> room =
+        record.room.of(kHeads + frame_bytes(spec, array.dtype, view.shape) + kRecordAlign);
     constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;  // numbers far apart for chunks side by side
     const std::size_t bytes =
-        write_frame(spec, job.view, std::span(job.record).subspan(kHeads),
+        write_frame(spec, view, room.subspan(kHeads, room.size() - kHeads - kRecordAlign),
                     {.threads = threads, .seed = options.seed + number * kOdd + job.array});
-    if (passes_ratio(array.dtype, job.view.shape, bytes)) {
+    if (passes_ratio(array.dtype, view.shape, bytes)) {
       invalid(
           "[write] samples pack to less than a {}th of their bytes; choose a smaller "
           "samples_per_chunk than {}",
           kMaxRatio, array.samples_per_chunk);
     }
-    job.record.resize(kHeads + bytes);
     put_chunk_head(
-        job.record.data() + kRecordHeadBytes,
+        room.data() + kRecordHeadBytes,
         {.array = job.array, .samples = static_cast<std::uint32_t>(job.samples), .number = number});
+    record.bytes = room.first(kHeads + bytes);
   }
 
-  void pack_jobs() {
-    for (std::size_t begin = 0; begin < jobs.size();) {
-      std::size_t end = begin;
-      std::uint64_t bytes = 0;
-      while (end < jobs.size() && end - begin < most_jobs() &&
-             (end == begin || bytes < kGroupBytes)) {
-        bytes += jobs[end++].bytes();
-      }
-      const std::span<Job> group = std::span(jobs).subspan(begin, end - begin);
-      const bool large = group.size() == 1 || bytes / group.size() > kLargeChunk;
-      const auto count = static_cast<std::int64_t>(group.size());
-      auto pack_range = [&](std::int64_t from, std::int64_t to) {
-        for (std::int64_t i = from; i < to; ++i) {
-          Job& job = group[static_cast<std::size_t>(i)];
-          try {
-            pack_job(job, large ? options.threads : 1);
-          } catch (...) {
-            job.error = std::current_exception();
-          }
-        }
-      };
-      if (large) {
-        pack_range(0, count);
-      } else {
-        parallel_for(count, options.threads, pack_range);
-      }
-      for (Job& job : group) write_job(job);
-      begin = end;
+  // The samples of a chunk, wherever they are.
+  ConstTensorView samples_of(const Job& job, const Fetch* fetch, Room& room) const {
+    if (job.view.data != nullptr) return job.view;
+    const std::byte* data = job.owned.data();
+    if (fetch != nullptr && job.owned.empty()) {
+      std::byte* to = room.of(job.bytes()).data();
+      (*fetch)(job.array, job.in_batch, job.samples, to);
+      data = to;
     }
+    return {data, job.view.dtype, job.view.shape};
+  }
+
+  void pack_checked(const Job& job, const ConstTensorView& view, Packed& record,
+                    int threads) const {
+    try {
+      pack_job(job, view, record, threads);
+    } catch (const Error& error) {
+      fail(error.code(), "[write] '{}', samples {} to {}: {}", arrays()[job.array].name, job.first,
+           job.end() - 1, error.what());
+    }
+  }
+
+  void pack_jobs(const Fetch* fetch) {
+    std::uint64_t bytes = 0;
+    for (const Job& job : jobs) bytes += job.bytes();
+    const bool large = jobs.size() == 1 || bytes > kLargeChunk * jobs.size();
+    const int side_by_side = large ? 1 : options.threads;
+    rooms.resize(static_cast<std::size_t>(options.threads));
+    records.resize(most_jobs());
+    in_order(
+        static_cast<std::int64_t>(jobs.size()), side_by_side,
+        large ? 1 : static_cast<std::int64_t>(most_jobs()),
+        [&](std::int64_t i, std::size_t slot, int worker) {
+          const Job& job = jobs[static_cast<std::size_t>(i)];
+          Room& room = rooms[static_cast<std::size_t>(worker)];
+          pack_checked(job, samples_of(job, fetch, room), records[slot],
+                       large ? options.threads : 1);
+        },
+        [&](std::int64_t i, std::size_t slot) {
+          write_job(jobs[static_cast<std::size_t>(i)], records[slot].bytes);
+        });
     jobs.clear();
   }
 
-  void write_job(Job& job) {
-    if (job.error) {
-      try {
-        std::rethrow_exception(job.error);
-      } catch (const Error& error) {
-        fail(error.code(), "[write] '{}', samples {} to {}: {}", arrays()[job.array].name,
-             job.first, job.end() - 1, error.what());
-      }
-    }
-    put_record_head(job.record, RecordKind::Chunk, out->size());
+  void write_job(const Job& job, std::span<std::byte> record) {
+    put_record_head(record, RecordKind::Chunk, out->size());
     index.entries.push_back({.array = job.array,
                              .samples = static_cast<std::uint32_t>(job.samples),
                              .first = static_cast<std::uint64_t>(job.first),
                              .offset = out->size(),
-                             .payload_bytes = job.record.size() - kRecordHeadBytes,
+                             .payload_bytes = record.size() - kRecordHeadBytes,
                              .skip = 0});
-    job.record.resize(round_up(job.record.size(), kRecordAlign));
-    out->write(job.record);
-    job.record = {};
-    job.owned = nullptr;
+    // The room reaches that far.
+    const std::size_t padded = round_up(record.size(), kRecordAlign);
+    std::fill(record.data() + record.size(), record.data() + padded, std::byte{0});
+    out->write({record.data(), padded});
   }
 
   void finish() {
     for (std::uint32_t i = 0; i < arrays().size(); ++i) add_gathered(i);
-    pack_jobs();
+    pack_jobs(nullptr);
     index.samples = static_cast<std::uint64_t>(samples);
     index.next_number = index.samples + number_shift;
     const Ending ending = make_ending(index, out->size());
@@ -347,7 +400,12 @@ std::int64_t FileWriter::samples() const { return impl_->samples; }
 
 void FileWriter::write(std::span<const ConstTensorView> batch) {
   const std::int64_t count = impl_->check_batch(batch);
-  impl_->guarded("write", [&] { impl_->take_all(batch, count); });
+  impl_->guarded("write", [&] { impl_->take_all({.views = batch, .count = count}); });
+}
+
+void FileWriter::write(std::int64_t samples, const Fetch& fetch) {
+  if (samples < 0) invalid("[write] samples must be 0 or more, got {}", samples);
+  impl_->guarded("write", [&] { impl_->take_all({.fetch = &fetch, .count = samples}); });
 }
 
 void FileWriter::set_metadata(const std::string& json) {

@@ -1,0 +1,14 @@
+"$MAKE_NPY" images.npy "<f4" 10,8,8 wave
+"$TUCKFOLD" pack images.npy -o train.tuck --codec raw --shards 3
+ls *.tuck
+cat train.tuck
+"$TUCKFOLD" verify train.tuck
+"$TUCKFOLD" slice train.tuck 2:8 -o some.npy -q
+"$TUCKFOLD" unpack train.tuck -o out.npy -q
+cmp images.npy out.npy
+# A run that was stopped goes on: whole shards stay as they are.
+touch -d 2001-01-01 train-0000?-of-00003.tuck
+rm train.tuck train-00002-of-00003.tuck
+"$TUCKFOLD" pack images.npy -o train.tuck --codec raw --shards 3 --resume
+find . -name 'train-*' -newermt 2002-01-01
+"$TUCKFOLD" verify train.tuck
