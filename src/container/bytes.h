@@ -35,11 +35,19 @@ class Bytes {
   std::span<const std::byte> span() const noexcept { return bytes_; }
   std::byte* scratch_data() noexcept { return const_cast<std::byte*>(bytes_.data()); }
 
+  // Lets go of the pages of [from, to) that lie in this mapped file, so that one larger than memory
+  // does not fill it; whoever reads there again gets them from the file. Other bytes stay.
+  void release(const std::byte* from, const std::byte* to) const noexcept;
+
+  // Scratch space of this process that is memory, by now.
+  static std::size_t scratch_held() noexcept;
+
  private:
-  Bytes(std::span<const std::byte> bytes, bool mapped) : bytes_(bytes), mapped_(mapped) {}
+  enum class Kind : unsigned char { Borrowed, Memory, File };
+  Bytes(std::span<const std::byte> bytes, Kind kind);
 
   std::span<const std::byte> bytes_;
-  bool mapped_;
+  Kind kind_;
 };
 
 }  // namespace tuckfold
