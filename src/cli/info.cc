@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "cli/dataset.h"
 #include "cli/report.h"
+#include "cli/standard.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 
@@ -26,7 +27,7 @@ std::uint64_t packed_bytes(const FileReader& reader, std::size_t array) {
 
 void run_info(const Options& options) {
   if (options.file.empty()) invalid("[info] name a .tuck file");
-  const FileReader reader(options.file);
+  const FileReader reader(input_path("info", options.file));
   Json arrays = Json::array();
   Table table(
       {"<array", "<dtype", "<sample", "<codec", "samples/chunk", "bytes", "packed", "ratio"});
@@ -79,7 +80,8 @@ std::string range_text(const SampleRange& range) {
 // Returns normally where all is whole; else throws, so that the exit status tells.
 void run_verify(const Options& options) {
   if (options.file.empty()) invalid("[verify] name a .tuck file");
-  const VerifyReport report = verify(options.file, thread_count(options.threads));
+  const VerifyReport report =
+      verify(input_path("verify", options.file), thread_count(options.threads));
   if (options.json) {
     Json broken = Json::array();
     for (const BrokenChunk& one : report.broken) {
@@ -113,8 +115,17 @@ void run_verify(const Options& options) {
 void run_repair(const Options& options) {
   if (options.file.empty()) invalid("[repair] name a .tuck file");
   if (options.out.empty()) invalid("[repair] give the file to write: -o OUT.tuck");
-  check_absent("repair", options.out, options.force);
-  const RepairReport report = repair(options.file, options.out);
+  if (options.out == "-") {
+    check_stdout("repair", options.force);
+  } else {
+    check_absent("repair", options.out, options.force);
+  }
+  OutPath out("repair", options.out);
+  const RepairReport report = repair(input_path("repair", options.file), out.path());
+  out.finish();
+  const auto print = [&](const std::string& text) {
+    options.out == "-" ? fmt::print(stderr, "{}", text) : print_out(text);
+  };
   std::int64_t lost = 0;
   Json dropped = Json::array();
   std::string text;
@@ -124,19 +135,19 @@ void run_repair(const Options& options) {
     text += fmt::format("dropped samples {}\n", range_text(range));
   }
   if (options.json) {
-    return print_out(print_json(Json::array({{{"file", options.out},
-                                              {"samples", report.samples},
-                                              {"dropped", dropped},
-                                              {"index_lost", !report.by_index}}})));
+    return print(print_json(Json::array({{{"file", options.out},
+                                          {"samples", report.samples},
+                                          {"dropped", dropped},
+                                          {"index_lost", !report.by_index}}})));
   }
   if (!report.by_index) text += "the index was lost; every chunk was looked for\n";
-  print_out(text + fmt::format("{}: {} samples, {} lost\n", options.out, report.samples, lost));
+  print(text + fmt::format("{}: {} samples, {} lost\n", options.out, report.samples, lost));
 }
 
 CLI::App* add_verb(CLI::App& app, const char* name, const char* summary, const char* footer,
                    void (*run)(const Options&), const std::shared_ptr<Options>& options) {
   CLI::App* verb = app.add_subcommand(name, summary);
-  verb->add_option("FILE", options->file, "A .tuck file")->type_name("");
+  verb->add_option("FILE", options->file, "A .tuck file, or - for standard input")->type_name("");
   verb->add_flag("--json", options->json, "Print a JSON array with one object");
   verb->footer(footer);
   verb->callback([options, run] { run(*options); });
@@ -168,7 +179,8 @@ void add_repair(CLI::App& app) {
                "Where a chunk is broken all arrays lose its samples, so that they stay in "
                "step.\n\nExample:\n  tuckfold repair broken.tuck -o saved.tuck",
                run_repair, options);
-  verb->add_option("-o,--out", options->out, "The file to write")->type_name("OUT.tuck");
+  verb->add_option("-o,--out", options->out, "The file to write, or - for standard output")
+      ->type_name("OUT.tuck");
   verb->add_flag("-f,--force", options->force, "Write over a file that exists");
 }
 
