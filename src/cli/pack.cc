@@ -17,6 +17,7 @@
 #include "cli/subject.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
+#include "container/behind.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -313,7 +314,16 @@ void check(const Options& options) {
     }
     return check_stdout("pack", options.force);
   }
-  if (!options.append) check_absent("pack", options.out, options.force);
+  if (!options.append) return check_absent("pack", options.out, options.force);
+  // The writer drops what lies behind the last whole state.
+  if (!std::filesystem::exists(options.out)) return;
+  for (const Behind& behind : look_behind(options.out)) {
+    if (!behind.trailer_broken) continue;
+    fail(Errc::CorruptData,
+         "[pack] the last trailer of '{}' is broken, and appending would drop what it speaks of; "
+         "save that with `tuckfold repair` first",
+         behind.path);
+  }
 }
 
 void run(Options& options) {
