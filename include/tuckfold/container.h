@@ -172,7 +172,8 @@ struct BrokenChunk {
 struct VerifyReport {
   std::int64_t samples = 0, chunks = 0;
   std::vector<BrokenChunk> broken;
-  std::uint64_t bytes_behind = 0;
+  std::uint64_t bytes_behind = 0;  // as FileReader has it: of an append that was stopped, unless
+  bool trailer_broken = false;     // a trailer among them shows that it was finished
 };
 
 // Looks at every checksum. Throws where the file cannot be opened at all, as FileReader does.
@@ -181,7 +182,7 @@ TUCKFOLD_API VerifyReport verify(const std::string& path, int threads = 0);
 struct RepairReport {
   std::int64_t samples = 0;          // that the repaired file has
   std::vector<SampleRange> dropped;  // in the numbers of the broken one
-  bool by_index = true;              // false: the index was lost, and every record was looked for
+  bool by_index = true;              // false: an index was lost, and every record was looked for
 };
 
 // Copies what is whole to a new file. Where a chunk is broken all arrays lose its samples, so that

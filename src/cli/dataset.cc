@@ -8,6 +8,7 @@
 
 #include "base/fail.h"
 #include "base/parallel.h"
+#include "cli/standard.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -34,7 +35,8 @@ void InputOptions::add_to(CLI::App& verb) {
   for (const SourceFormatInfo& row : list_source_formats()) {
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
-  verb.add_option("INPUT", files, "Files with samples; several of one kind are one dataset")
+  verb.add_option("INPUT", files,
+                  "Files with samples, - for standard input; several of one kind are one dataset")
       ->type_name("");
   verb.add_option("--format", format, "How to read them, else by their contents: " + known)
       ->type_name("NAME");
@@ -47,7 +49,7 @@ void InputOptions::add_to(CLI::App& verb) {
       ->type_name("SHAPE");
 }
 
-std::unique_ptr<Source> InputOptions::open(const char* verb) const {
+std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
   if (files.empty()) invalid("[{}] nothing to read; name a file or folder with samples", verb);
   SourceOptions options{.format = format, .arrays = arrays};
   for (const std::string& pair : rename) {
@@ -59,7 +61,12 @@ std::unique_ptr<Source> InputOptions::open(const char* verb) const {
   }
   if (!dtype.empty()) options.dtype = parse_dtype(dtype);
   if (!shape.empty()) options.sample = parse_shape(verb, shape);
-  const std::vector<std::filesystem::path> paths(files.begin(), files.end());
+  if (const auto times = std::count(files.begin(), files.end(), "-"); times > 1) {
+    invalid("[{}] - is standard input, which can be read once, and was given {} times", verb,
+            times);
+  }
+  std::vector<std::filesystem::path> paths;
+  for (const std::string& file : files) paths.emplace_back(input_path(verb, file, quiet));
   return open_source(paths, options);
 }
 

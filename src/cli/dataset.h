@@ -22,7 +22,7 @@ struct InputOptions {
   std::vector<std::string> arrays, rename;
 
   void add_to(CLI::App& verb);
-  std::unique_ptr<Source> open(const char* verb) const;
+  std::unique_ptr<Source> open(const char* verb, bool quiet = false) const;
 };
 
 // "100:200", "100:", ":200" or "7", of so many samples. Throws InvalidArgument.

@@ -1,13 +1,16 @@
 // tuckfold info, verify and repair: what a .tuck file holds, whether all of it is whole, and what
 // can be saved.
+#include <algorithm>
 #include <memory>
 
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "cli/dataset.h"
 #include "cli/report.h"
+#include "cli/standard.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
+#include "container/behind.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -24,9 +27,34 @@ std::uint64_t packed_bytes(const FileReader& reader, std::size_t array) {
   return bytes;
 }
 
+// What lies behind the last whole state, in words; nothing where nothing does.
+std::string behind_text(const std::string& path) {
+  std::string text;
+  for (const Behind& behind : look_behind(path)) {
+    text += behind.trailer_broken
+                ? fmt::format(
+                      "note: the last trailer of '{}' is broken: it is read as it was before "
+                      "the append that wrote it; `tuckfold repair` looks for what that "
+                      "added, {}\n",
+                      behind.path, size_text(behind.bytes))
+                : fmt::format(
+                      "note: an append to '{}' was stopped: it is as before; the next append "
+                      "drops the {} behind\n",
+                      behind.path, size_text(behind.bytes));
+  }
+  return text;
+}
+
+bool trailer_broken(const std::string& path) {
+  const std::vector<Behind> all = look_behind(path);
+  return std::any_of(all.begin(), all.end(),
+                     [](const Behind& behind) { return behind.trailer_broken; });
+}
+
 void run_info(const Options& options) {
   if (options.file.empty()) invalid("[info] name a .tuck file");
-  const FileReader reader(options.file);
+  const std::string path = input_path("info", options.file);
+  const FileReader reader(path);
   Json arrays = Json::array();
   Table table(
       {"<array", "<dtype", "<sample", "<codec", "samples/chunk", "bytes", "packed", "ratio"});
@@ -56,6 +84,7 @@ void run_info(const Options& options) {
                                               {"bytes", all},
                                               {"file_bytes", reader.file_bytes()},
                                               {"bytes_behind", reader.bytes_behind()},
+                                              {"trailer_broken", trailer_broken(path)},
                                               {"metadata", Json::parse(reader.metadata())},
                                               {"arrays", arrays}}})));
   }
@@ -65,10 +94,7 @@ void run_info(const Options& options) {
                   static_cast<double>(all) / static_cast<double>(reader.file_bytes()));
   text += table.print();
   if (reader.metadata() != "{}") text += fmt::format("metadata: {}\n", reader.metadata());
-  if (reader.bytes_behind() > 0) {
-    text += fmt::format("note: {} behind the last whole state, of an append that was stopped\n",
-                        size_text(reader.bytes_behind()));
-  }
+  text += behind_text(path);
   print_out(text);
 }
 
@@ -79,7 +105,8 @@ std::string range_text(const SampleRange& range) {
 // Returns normally where all is whole; else throws, so that the exit status tells.
 void run_verify(const Options& options) {
   if (options.file.empty()) invalid("[verify] name a .tuck file");
-  const VerifyReport report = verify(options.file, thread_count(options.threads));
+  const std::string path = input_path("verify", options.file);
+  const VerifyReport report = verify(path, thread_count(options.threads));
   if (options.json) {
     Json broken = Json::array();
     for (const BrokenChunk& one : report.broken) {
@@ -92,6 +119,7 @@ void run_verify(const Options& options) {
                                        {"samples", report.samples},
                                        {"chunks", report.chunks},
                                        {"bytes_behind", report.bytes_behind},
+                                       {"trailer_broken", report.trailer_broken},
                                        {"broken", broken}}})));
   } else {
     std::string text;
@@ -102,19 +130,34 @@ void run_verify(const Options& options) {
       text = fmt::format("{}: all {} chunks of {} samples are whole\n", options.file, report.chunks,
                          report.samples);
     }
-    print_out(text);
+    print_out(text + behind_text(path));
   }
   if (!report.broken.empty()) {
     fail(Errc::CorruptData, "[verify] {} of {} chunks of '{}' are broken; repair saves the others",
          report.broken.size(), report.chunks, options.file);
+  }
+  if (report.trailer_broken) {
+    fail(Errc::CorruptData,
+         "[verify] the last trailer of '{}' is broken, and what it speaks of is not read; repair "
+         "looks for it",
+         options.file);
   }
 }
 
 void run_repair(const Options& options) {
   if (options.file.empty()) invalid("[repair] name a .tuck file");
   if (options.out.empty()) invalid("[repair] give the file to write: -o OUT.tuck");
-  check_absent("repair", options.out, options.force);
-  const RepairReport report = repair(options.file, options.out);
+  if (options.out == "-") {
+    check_stdout("repair", options.force);
+  } else {
+    check_absent("repair", options.out, options.force);
+  }
+  OutPath out("repair", options.out);
+  const RepairReport report = repair(input_path("repair", options.file), out.path());
+  out.finish();
+  const auto print = [&](const std::string& text) {
+    options.out == "-" ? fmt::print(stderr, "{}", text) : print_out(text);
+  };
   std::int64_t lost = 0;
   Json dropped = Json::array();
   std::string text;
@@ -124,19 +167,19 @@ void run_repair(const Options& options) {
     text += fmt::format("dropped samples {}\n", range_text(range));
   }
   if (options.json) {
-    return print_out(print_json(Json::array({{{"file", options.out},
-                                              {"samples", report.samples},
-                                              {"dropped", dropped},
-                                              {"index_lost", !report.by_index}}})));
+    return print(print_json(Json::array({{{"file", options.out},
+                                          {"samples", report.samples},
+                                          {"dropped", dropped},
+                                          {"index_lost", !report.by_index}}})));
   }
-  if (!report.by_index) text += "the index was lost; every chunk was looked for\n";
-  print_out(text + fmt::format("{}: {} samples, {} lost\n", options.out, report.samples, lost));
+  if (!report.by_index) text += "an index was lost; every chunk was looked for\n";
+  print(text + fmt::format("{}: {} samples, {} lost\n", options.out, report.samples, lost));
 }
 
 CLI::App* add_verb(CLI::App& app, const char* name, const char* summary, const char* footer,
                    void (*run)(const Options&), const std::shared_ptr<Options>& options) {
   CLI::App* verb = app.add_subcommand(name, summary);
-  verb->add_option("FILE", options->file, "A .tuck file")->type_name("");
+  verb->add_option("FILE", options->file, "A .tuck file, or - for standard input")->type_name("");
   verb->add_flag("--json", options->json, "Print a JSON array with one object");
   verb->footer(footer);
   verb->callback([options, run] { run(*options); });
@@ -152,10 +195,12 @@ void add_info(CLI::App& app) {
 
 void add_verify(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = add_verb(app, "verify", "Look at every checksum of a .tuck file",
-                            "Exit status 3 where something is broken.\n\nExample:\n  tuckfold "
-                            "verify train.tuck",
-                            run_verify, options);
+  CLI::App* verb =
+      add_verb(app, "verify", "Look at every checksum of a .tuck file",
+               "Exit status 3 where something is broken. An append that was stopped is no damage: "
+               "the file is as\nbefore, and a note says so.\n\nExamples:\n  tuckfold verify "
+               "train.tuck\n  tuckfold verify train.tuck --json",
+               run_verify, options);
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")
       ->type_name("N")
       ->check(CLI::Range(0, 255).description(""));
@@ -168,7 +213,8 @@ void add_repair(CLI::App& app) {
                "Where a chunk is broken all arrays lose its samples, so that they stay in "
                "step.\n\nExample:\n  tuckfold repair broken.tuck -o saved.tuck",
                run_repair, options);
-  verb->add_option("-o,--out", options->out, "The file to write")->type_name("OUT.tuck");
+  verb->add_option("-o,--out", options->out, "The file to write, or - for standard output")
+      ->type_name("OUT.tuck");
   verb->add_flag("-f,--force", options->force, "Write over a file that exists");
 }
 

@@ -1,11 +1,13 @@
 // tuckfold: compress arrays, and see what that costs. One verb per file; errors end here.
 #include <algorithm>
+#include <csignal>
 #include <exception>
 #include <new>
 #include <string_view>
 #include <vector>
 
 #include "base/fail.h"
+#include "cli/interrupt.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "tuckfold/version.h"
@@ -85,6 +87,11 @@ int main(int argc, char** argv) {
   } catch (const tuckfold::Error& error) {
     fmt::print(stderr, "tuckfold: {}\n", error.what());
     return exit_code(error.code());
+  } catch (const tuckfold::cli::Interrupted& stop) {
+    if (*stop.what() != '\0') fmt::print(stderr, "tuckfold: {}\n", stop.what());
+    std::signal(stop.signal(), SIG_DFL);
+    std::raise(stop.signal());  // so that a shell stops its script, too
+    return 128 + stop.signal();
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "tuckfold: the system has not enough memory for this\n");
     return exit_code(Errc::Io);

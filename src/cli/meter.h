@@ -1,5 +1,5 @@
 // A bar on the terminal for work of a known size: how much is done, how fast, how long it will
-// take.
+// take. Ctrl-C ends the work at its next step.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 
 namespace tuckfold::cli {
@@ -20,7 +21,9 @@ class Meter {
   Meter(std::string what, std::uint64_t total_bytes, bool quiet)
       : what_(std::move(what)), total_(total_bytes), quiet_(quiet) {}
 
+  // Throws Interrupted where the user wants no more.
   void add(std::uint64_t bytes) {
+    InterruptGuard::check();
     done_ += bytes;
     const double now = seconds();
     if (quiet_ || now - shown_at_ < 0.1) return;
@@ -44,6 +47,7 @@ class Meter {
   bool quiet_;
   double shown_at_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  InterruptGuard guard_;
   Progress line_;
 };
 

@@ -1,5 +1,6 @@
 // tuckfold pack: samples from files of many kinds into one .tuck file.
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -10,10 +11,13 @@
 #include "base/parallel.h"
 #include "cli/choose_search.h"
 #include "cli/dataset.h"
+#include "cli/estimate.h"
 #include "cli/meter.h"
+#include "cli/standard.h"
 #include "cli/subject.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
+#include "container/behind.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -28,11 +32,15 @@ The file appears under its name when it is whole. A writer that was stopped leav
 --resume goes on with it. --append adds samples to a file, which stays readable meanwhile. Every verb
 takes the file that lists shards as it takes a file with samples.
 
+- is standard input or output; either is kept in a file of the temporary folder (TMPDIR), and what is
+printed goes to standard error where the data go to standard output.
+
 Examples:
   tuckfold pack images.npy -o images.tuck --codec "dct_quant(rate=4)"
   tuckfold pack train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz -o train.tuck
   tuckfold pack data.npz -o data.tuck --target-psnr 45 --array mask="bits(width=1)"
-  tuckfold pack field.bin --dtype f32 --shape 1x256x256 -o field.tuck --max-error 1e-3 --dry-run)_";
+  tuckfold pack field.bin --dtype f32 --shape 1x256x256 -o field.tuck --max-error 1e-3 --dry-run
+  gunzip -c images.npy.gz | tuckfold pack - -o - | ssh host "cat >images.tuck")_";
 
 struct Options {
   InputOptions inputs;
@@ -43,6 +51,7 @@ struct Options {
   std::int64_t samples_per_chunk = 0, sample = 4'000'000;
   std::uint64_t seed = 0;
   bool force = false, append = false, resume = false, dry_run = false, quiet = false, json = false;
+  bool to_stdout = false;  // `out` is then a temporary file
 };
 
 std::optional<Target> target_of(const Options& options) {
@@ -179,7 +188,6 @@ void write_part(const Options& options, const Source& source, const std::vector<
     const std::int64_t count = std::min(4 * batch_samples(each, threads), part.end - at);
     writer.write(count, [&](std::size_t array, std::int64_t first, std::int64_t samples,
                             std::byte* out) { source.read(array, at + first, samples, out); });
-    source.let_go();
     at += count;
     meter.add(static_cast<std::uint64_t>(count) * each);
   }
@@ -242,82 +250,154 @@ std::string to_table(const std::vector<Chosen>& chosen) {
   return table.print();
 }
 
-// What packing would take, from what the samples took.
+// "about 0.1 s", "about 3 min": an estimate has no more digits.
+std::string time_text(double seconds) {
+  if (seconds < 0.1) return "less than 0.1 s";
+  if (seconds < 10) return fmt::format("about {:.1f} s", seconds);
+  if (seconds < 120) return fmt::format("about {:.0f} s", seconds);
+  if (seconds < 7200) return fmt::format("about {:.0f} min", seconds / 60);
+  return fmt::format("about {:.0f} h", seconds / 3600);
+}
+
 void dry_run(const Options& options, const Source& source, const std::vector<Chosen>& chosen,
-             int threads) {
-  std::uint64_t bytes = 0, each = 0;
-  double packed = 0;
-  for (const Chosen& one : chosen) {
-    const auto all =
-        static_cast<double>(source.samples()) * static_cast<double>(sample_bytes(one.array));
-    bytes += static_cast<std::uint64_t>(all);
-    each += sample_bytes(one.array);
-    packed += one.report ? all / one.report->ratio : all;
+             double search_seconds, int threads) {
+  std::vector<ArrayInfo> arrays;
+  for (const Chosen& one : chosen) arrays.push_back(one.array);
+  Estimate all = estimate_packing(source, arrays, options.sample, search_seconds > 0, threads);
+  all.seconds += search_seconds;
+  if (options.json) {
+    Json rows = Json::array();
+    for (const Chosen& one : chosen) rows.push_back(to_json(one));
+    return print_out(print_json(Json::array({{{"samples", source.samples()},
+                                              {"bytes", all.bytes},
+                                              {"packed_bytes_about", all.packed_bytes},
+                                              {"seconds_about", all.seconds},
+                                              {"memory_bytes_about", all.memory_bytes},
+                                              {"arrays", rows}}})));
   }
-  const std::uint64_t memory = 3 * each * static_cast<std::uint64_t>(batch_samples(each, threads));
+  print_out(to_table(chosen) +
+            fmt::format("{} samples, {} -> about {} ({:.2f}x)\n{} to read and pack with {}, and "
+                        "what the disk takes; about {} of memory\nnothing was written\n",
+                        source.samples(), size_text(all.bytes), size_text(all.packed_bytes),
+                        all.packed_bytes == 0 ? 1.0
+                                              : static_cast<double>(all.bytes) /
+                                                    static_cast<double>(all.packed_bytes),
+                        time_text(all.seconds),
+                        threads == 1 ? "1 thread" : fmt::format("{} threads", threads),
+                        size_text(all.memory_bytes)));
+}
+
+// Writes the file, and where that ends early says how to go on.
+Total write_or_hint(const Options& options, const Source& source, const std::vector<Chosen>& chosen,
+                    int threads) {
+  const auto hint = [&](std::string_view before) {
+    std::error_code unreadable;
+    if (options.append || options.to_stdout ||
+        !std::filesystem::exists(options.out + ".partial", unreadable)) {
+      return std::string(before);
+    }
+    return fmt::format(
+        "{}; '{}.partial' has what was packed: the same command with --resume goes on", before,
+        options.out);
+  };
+  try {
+    return write_all(options, source, chosen, threads);
+  } catch (const Interrupted& stop) {
+    throw Interrupted(stop.signal(), hint("[pack] stopped"));
+  } catch (const Error& error) {
+    if (error.code() == Errc::Io) fail(Errc::Io, "{}", hint(error.what()));
+    throw;
+  }
+}
+
+std::string summary(const Options& options, const std::vector<Chosen>& chosen, const Total& total,
+                    const std::string& name) {
   if (options.json) {
     Json arrays = Json::array();
     for (const Chosen& one : chosen) arrays.push_back(to_json(one));
-    return print_out(
-        print_json(Json::array({{{"samples", source.samples()},
-                                 {"bytes", bytes},
-                                 {"packed_bytes_about", static_cast<std::uint64_t>(packed)},
-                                 {"memory_bytes_about", memory},
-                                 {"arrays", arrays}}})));
+    return print_json(Json::array({{{"file", name},
+                                    {"samples", total.samples},
+                                    {"bytes", total.bytes},
+                                    {"file_bytes", total.file_bytes},
+                                    {"seconds", total.seconds},
+                                    {"arrays", arrays}}}));
   }
-  print_out(
-      to_table(chosen) +
-      fmt::format("{} samples, {} -> about {} ({:.2f}x); about {} of memory; nothing was "
-                  "written\n",
-                  source.samples(), size_text(bytes), size_text(static_cast<std::uint64_t>(packed)),
-                  packed == 0 ? 1.0 : static_cast<double>(bytes) / packed, size_text(memory)));
+  if (options.quiet) return "";
+  const bool tried = std::any_of(chosen.begin(), chosen.end(),
+                                 [](const Chosen& one) { return one.report.has_value(); });
+  return (tried ? to_table(chosen) : "") +
+         fmt::format("{}: {} samples, {} -> {} ({:.2f}x)\n", name, total.samples,
+                     size_text(total.bytes), size_text(total.file_bytes),
+                     static_cast<double>(total.bytes) / static_cast<double>(total.file_bytes));
 }
 
-void run(const Options& options) {
-  const std::optional<Target> target = target_of(options);
-  if (options.out.empty() && !options.dry_run)
+void check(const Options& options) {
+  if (options.out.empty() && !options.dry_run) {
     invalid("[pack] give the file to write: -o OUT.tuck");
+  }
   if (options.append && options.resume) {
     invalid("[pack] --append and --resume exclude each other; drop one");
   }
   if (options.append && options.shards > 0) {
     invalid("[pack] --append and --shards exclude each other; append to one of the shards");
   }
-  if (!options.dry_run && !options.append) check_absent("pack", options.out, options.force);
-  const int threads = thread_count(options.threads);
-  const std::unique_ptr<Source> source = options.inputs.open("pack");
-  if (options.shards > source->samples()) {
-    invalid("[pack] --shards must be 1..{}, the number of samples, got {}", source->samples(),
+  if (options.dry_run) return;
+  if (options.out == "-") {
+    if (options.shards > 0) invalid("[pack] --shards writes several files, got -o -; name one");
+    if (options.append || options.resume) {
+      invalid("[pack] --append and --resume go on with a file, got -o -; name it with -o");
+    }
+    return check_stdout("pack", options.force);
+  }
+  if (!options.append) return check_absent("pack", options.out, options.force);
+  // The writer drops what lies behind the last whole state.
+  if (!std::filesystem::exists(options.out)) return;
+  for (const Behind& behind : look_behind(options.out)) {
+    if (!behind.trailer_broken) continue;
+    fail(Errc::CorruptData,
+         "[pack] the last trailer of '{}' is broken, and appending would drop what it speaks of; "
+         "save that with `tuckfold repair` first",
+         behind.path);
+  }
+}
+
+void check_shards(const Options& options, std::int64_t samples) {
+  if (options.shards == 0) return;
+  if (options.shards > samples) {
+    invalid("[pack] --shards must be 1..{}, the number of samples, got {}", samples,
             options.shards);
   }
-  for (const Part& part : parts_of(options, source->samples())) {
-    if (options.dry_run || options.append || options.resume) break;
+  if (options.dry_run || options.resume) return;
+  for (const Part& part : parts_of(options, samples)) {
     check_absent("pack", part.path, options.force);
   }
+}
+
+void run(Options& options) {
+  const std::optional<Target> target = target_of(options);
+  check(options);
+  const int threads = thread_count(options.threads);
+  const std::unique_ptr<Source> source = options.inputs.open("pack", options.quiet);
+  check_shards(options, source->samples());
   check_names(options, *source);
+  const auto start = std::chrono::steady_clock::now();
   std::vector<Chosen> chosen;
   for (std::size_t a = 0; a < source->arrays().size(); ++a) {
     chosen.push_back(choose_for(options, *source, a, target, threads));
   }
-  if (options.dry_run) return dry_run(options, *source, chosen, threads);
-  const Total total = write_all(options, *source, chosen, threads);
-  if (options.json) {
-    Json arrays = Json::array();
-    for (const Chosen& one : chosen) arrays.push_back(to_json(one));
-    return print_out(print_json(Json::array({{{"file", options.out},
-                                              {"samples", total.samples},
-                                              {"bytes", total.bytes},
-                                              {"file_bytes", total.file_bytes},
-                                              {"seconds", total.seconds},
-                                              {"arrays", arrays}}})));
+  if (options.dry_run) {
+    const std::chrono::duration<double> searched = std::chrono::steady_clock::now() - start;
+    return dry_run(options, *source, chosen, target ? searched.count() : 0, threads);
   }
-  if (options.quiet) return;
-  const bool tried = std::any_of(chosen.begin(), chosen.end(),
-                                 [](const Chosen& one) { return one.report.has_value(); });
-  print_out((tried ? to_table(chosen) : "") +
-            fmt::format("{}: {} samples, {} -> {} ({:.2f}x)\n", options.out, total.samples,
-                        size_text(total.bytes), size_text(total.file_bytes),
-                        static_cast<double>(total.bytes) / static_cast<double>(total.file_bytes)));
+  const std::string name = options.out;
+  OutPath out("pack", name);
+  options.out = out.path();
+  options.to_stdout = name == "-";
+  const Total total = write_or_hint(options, *source, chosen, threads);
+  out.finish();
+  const std::string text = summary(options, chosen, total, name);
+  if (options.to_stdout) return fmt::print(stderr, "{}", text);
+  print_out(text);
 }
 
 }  // namespace
@@ -326,7 +406,8 @@ void add_pack(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("pack", "Pack samples from files into a .tuck file");
   options->inputs.add_to(*verb);
-  verb->add_option("-o,--out", options->out, "The file to write")->type_name("OUT.tuck");
+  verb->add_option("-o,--out", options->out, "The file to write, or - for standard output")
+      ->type_name("OUT.tuck");
   verb->add_option("--codec", options->codec, "For arrays of samples with two axes or more")
       ->type_name("SPEC");
   verb->add_option("--array", options->array_codecs, "The codec of one array")
@@ -356,8 +437,9 @@ void add_pack(CLI::App& app) {
       ->check(CLI::Range(0, 255).description(""));
   verb->add_flag("--append", options->append, "Add samples to the file");
   verb->add_flag("--resume", options->resume, "Go on where a stopped writer was");
-  verb->add_flag("-f,--force", options->force, "Write over a file that exists");
-  verb->add_flag("--dry-run", options->dry_run, "Print codecs, sizes and quality; write nothing");
+  verb->add_flag("-f,--force", options->force, "Write over a file that exists, or to a terminal");
+  verb->add_flag("--dry-run", options->dry_run,
+                 "Print codecs, sizes, quality, time and memory; write nothing");
   verb->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   verb->add_flag("--json", options->json, "Print a JSON array with one object");
   verb->footer(kFooter);

@@ -9,8 +9,10 @@
 
 #include "base/fail.h"
 #include "base/in_order.h"
+#include "base/text_scan.h"
 #include "cli/dataset.h"
 #include "cli/meter.h"
+#include "cli/standard.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "container/npy.h"
@@ -56,7 +58,9 @@ class Output {
  private:
   std::string partial() const { return path_ + ".partial"; }
   [[noreturn]] void refuse(const char* what) const {
-    fail(Errc::Io, "[{}] cannot {} '{}': {}", verb_, what, path_, std::strerror(errno));
+    const int reason = errno;
+    fail(Errc::Io, "[{}] cannot {} {}: {}", verb_, what,
+         path_ == "-" ? "to standard output" : fmt::format("'{}'", path_), std::strerror(reason));
   }
   const char* verb_;
   std::string path_;
@@ -106,21 +110,20 @@ void write_samples(const char* verb, const FileReader& reader, std::size_t array
   std::int64_t most = 0;  // samples of a part
   for (const SampleRange& part : parts) most = std::max(most, part.samples);
   const std::size_t bytes = static_cast<std::size_t>(most) * each;
-  constexpr std::size_t kLargeChunk = 16 << 20;  // unpacked by all threads together
-  const int side_by_side = bytes > kLargeChunk ? 1 : threads;
+  const Lanes lanes = lanes_for(bytes, threads);
   std::vector<HugeBuffer> rooms, wide;
-  for (int i = 0; i < 4 * side_by_side; ++i) {
+  for (std::int64_t i = 0; i < lanes.window; ++i) {
     rooms.emplace_back(bytes);
     wide.emplace_back(wider ? 2 * bytes : 0);
   }
   in_order(
-      static_cast<std::int64_t>(parts.size()), side_by_side, 4 * side_by_side,
+      static_cast<std::int64_t>(parts.size()), lanes,
       [&](std::int64_t i, std::size_t slot, int) {
         const SampleRange& part = parts[static_cast<std::size_t>(i)];
         reader.read(
             array, part.first, part.samples,
             TensorView(rooms[slot].data(), info.dtype, with_samples(part.samples, info.shape)),
-            threads / side_by_side);
+            lanes.threads_of_each);
         if (wider) {
           widen(rooms[slot].data(), part.samples * info.shape.elems(), wide[slot].data());
         }
@@ -142,10 +145,36 @@ std::vector<std::size_t> chosen(const FileReader& reader, const std::vector<std:
   return arrays;
 }
 
+// NAME.npy in the folder; "group/image", as HDF5 has it, lies in a folder of its own there. A file
+// from elsewhere must not make us write elsewhere.
+std::string path_in(const char* verb, const std::string& folder, const std::string& name) {
+  for (std::size_t at = 0; at <= name.size();) {
+    const std::size_t end = std::min(name.find('/', at), name.size());
+    const std::string_view part(name.data() + at, end - at);
+    if (part.empty() || part == "." || part == ".." || part.find('\0') != part.npos) {
+      invalid("[{}] the array {} cannot be a file in '{}'; take it with --array NAME -o OUT.npy",
+              verb, tuckfold::quoted(name), folder);
+    }
+    at = end + 1;
+  }
+  return (fs::path(folder) / (name + ".npy")).string();
+}
+
+void make_folder_of(const char* verb, const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  std::error_code refused;
+  fs::create_directories(folder, refused);
+  if (refused) {
+    fail(Errc::Io, "[{}] cannot create the folder '{}': {}", verb, folder.string(),
+         refused.message());
+  }
+}
+
 void run(const char* verb, const Options& options, bool header) {
   if (options.file.empty()) invalid("[{}] name a .tuck file", verb);
   if (options.out.empty()) invalid("[{}] give the place to write to: -o", verb);
-  const FileReader reader(options.file);
+  if (options.out == "-") check_stdout(verb, options.force);
+  const FileReader reader(input_path(verb, options.file, options.quiet));
   const SampleRange range = options.range.empty()
                                 ? SampleRange{0, reader.samples()}
                                 : parse_range(verb, options.range, reader.samples());
@@ -156,18 +185,16 @@ void run(const char* verb, const Options& options, bool header) {
             arrays.size());
   }
   const auto path_of = [&](std::size_t array) {
-    return one_file ? options.out
-                    : (fs::path(options.out) / (reader.arrays()[array].name + ".npy")).string();
+    return one_file ? options.out : path_in(verb, options.out, reader.arrays()[array].name);
   };
   std::uint64_t bytes = 0;
   for (const std::size_t array : arrays) {
     if (options.out != "-") check_absent(verb, path_of(array), options.force);
     bytes += static_cast<std::uint64_t>(range.samples) * sample_bytes(reader.arrays()[array]);
   }
-  std::error_code refused;
-  if (!one_file) fs::create_directories(options.out, refused);
   Meter meter("unpacking", bytes, options.quiet);
   for (const std::size_t array : arrays) {
+    if (!one_file) make_folder_of(verb, path_of(array));
     write_samples(verb, reader, array, range, path_of(array), header, thread_count(options.threads),
                   meter);
   }
@@ -176,7 +203,9 @@ void run(const char* verb, const Options& options, bool header) {
 CLI::App* add_verb(CLI::App& app, const char* name, const char* summary,
                    const std::shared_ptr<Options>& options) {
   CLI::App* verb = app.add_subcommand(name, summary);
-  verb->add_option("FILE", options->file, "A .tuck file, or a manifest of several")->type_name("");
+  verb->add_option("FILE", options->file,
+                   "A .tuck file, a manifest of several, or - for standard input")
+      ->type_name("");
   verb->add_option("--array", options->arrays, "Only these arrays")->type_name("NAME");
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")
       ->type_name("N")
@@ -193,10 +222,12 @@ void add_unpack(CLI::App& app) {
   verb->add_option("-o,--out", options->out,
                    "A folder for NAME.npy of each array, OUT.npy for one, - for standard output")
       ->type_name("OUT");
-  verb->add_flag("-f,--force", options->force, "Write over files that exist");
+  verb->add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
   verb->footer(
       "bf16 becomes f32, since numpy has no bf16.\n\nExamples:\n  tuckfold unpack train.tuck -o "
-      "train\n  tuckfold unpack train.tuck --array image -o images.npy");
+      "train\n  tuckfold unpack train.tuck --array image -o images.npy\n  tuckfold unpack - "
+      "--array "
+      "label -o - <train.tuck | tail -c 16 | xxd");
   verb->callback([options] { run("unpack", *options, true); });
 }
 
@@ -205,7 +236,7 @@ void add_slice(CLI::App& app) {
   CLI::App* verb = add_verb(app, "slice", "Unpack some samples of a .tuck file", options);
   verb->add_option("RANGE", options->range, "FIRST:END, FIRST:, :END or one number")->type_name("");
   verb->add_option("-o,--out", options->out, "As for unpack")->type_name("OUT");
-  verb->add_flag("-f,--force", options->force, "Write over files that exist");
+  verb->add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
   verb->footer("Example:\n  tuckfold slice train.tuck 100:200 --array image -o some.npy");
   verb->callback([options] {
     if (options->range.empty()) invalid("[slice] which samples? give a range, as 100:200");
@@ -223,6 +254,7 @@ void add_cat(CLI::App& app) {
   verb->footer(
       "Values are row-major and little-endian, without a header.\n\nExample:\n  tuckfold cat "
       "train.tuck --array label --range :100 | xxd");
+  verb->add_flag("-f,--force", options->force, "Write to a terminal, too");
   verb->callback([options] {
     options->quiet = true;
     run("cat", *options, false);

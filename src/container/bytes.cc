@@ -6,12 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
+#include <functional>
 
 #include "base/fail.h"
+#include "container/temporary.h"
 
 namespace tuckfold {
 namespace {
@@ -21,19 +22,7 @@ namespace {
   fail(Errc::Io, "[{}] cannot {} '{}': {}", verb, doing, path, std::strerror(reason));
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int file) : file_(file) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (file_ >= 0) ::close(file_);
-  }
-  int get() const noexcept { return file_; }
-
- private:
-  int file_;
-};
+std::atomic<std::size_t> g_scratch_held = 0;
 
 }  // namespace
 
@@ -55,17 +44,15 @@ std::shared_ptr<const Bytes> Bytes::map(const std::string& path, std::string_vie
 }
 
 std::shared_ptr<Bytes> Bytes::scratch(std::size_t size, std::string_view verb) {
-  if (size == 0) return std::shared_ptr<Bytes>(new Bytes({}, Kind::Callers));
+  if (size == 0) return std::shared_ptr<Bytes>(new Bytes({}, Kind::Borrowed));
   constexpr int kProtection = PROT_READ | PROT_WRITE;
   void* where = MAP_FAILED;
   if (size <= kScratchMemory) {
     where = ::mmap(nullptr, size, kProtection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (where == MAP_FAILED) fail_io(verb, "reserve", fmt::format("{} bytes", size), errno);
   } else {
-    std::string path = (std::filesystem::temp_directory_path() / "tuckfold_XXXXXX").string();
-    const Descriptor file(::mkostemp(path.data(), O_CLOEXEC));
-    if (file.get() < 0) fail_io(verb, "create", path, errno);
-    ::unlink(path.c_str());
+    std::string path;
+    const Descriptor file(open_temporary(verb, path));
     // A hole that the disk cannot fill later would end the program when it is written to.
     const int reason = ::posix_fallocate(file.get(), 0, static_cast<off_t>(size));
     if (reason != 0) fail_io(verb, fmt::format("reserve {} bytes in", size), path, reason);
@@ -77,16 +64,30 @@ std::shared_ptr<Bytes> Bytes::scratch(std::size_t size, std::string_view verb) {
 }
 
 std::shared_ptr<const Bytes> Bytes::of(std::span<const std::byte> bytes) {
-  return std::shared_ptr<const Bytes>(new Bytes(bytes, Kind::Callers));
+  return std::shared_ptr<const Bytes>(new Bytes(bytes, Kind::Borrowed));
 }
 
-void Bytes::let_go() const noexcept {
-  if (kind_ != Kind::File) return;
-  ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
+Bytes::Bytes(std::span<const std::byte> bytes, Kind kind) : bytes_(bytes), kind_(kind) {
+  if (kind_ == Kind::Memory) g_scratch_held += bytes_.size();
 }
 
 Bytes::~Bytes() {
-  if (kind_ != Kind::Callers) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (kind_ == Kind::Memory) g_scratch_held -= bytes_.size();
+  if (kind_ != Kind::Borrowed) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
+
+void Bytes::release(const std::byte* from, const std::byte* to) const noexcept {
+  if (kind_ != Kind::File || std::less<>()(from, bytes_.data()) ||
+      std::less<>()(bytes_.data() + bytes_.size(), to) || from >= to) {
+    return;
+  }
+  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t before = static_cast<std::size_t>(from - bytes_.data()) % page;
+  // The mapping begins with a page. Its pages are the file's: nothing that was written is lost.
+  ::madvise(const_cast<std::byte*>(from) - before, static_cast<std::size_t>(to - from) + before,
+            MADV_DONTNEED);
+}
+
+std::size_t Bytes::scratch_held() noexcept { return g_scratch_held; }
 
 }  // namespace tuckfold

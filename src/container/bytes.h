@@ -33,14 +33,18 @@ class Bytes {
   ~Bytes();
 
   std::span<const std::byte> span() const noexcept { return bytes_; }
-  // Of a mapped file, takes the pages out of this process's memory; the system keeps them, and
-  // they come back when they are looked at.
-  void let_go() const noexcept;
   std::byte* scratch_data() noexcept { return const_cast<std::byte*>(bytes_.data()); }
 
+  // Lets go of the pages of [from, to) that lie in this mapped file, so that one larger than memory
+  // does not fill it; whoever reads there again gets them from the file. Other bytes stay.
+  void release(const std::byte* from, const std::byte* to) const noexcept;
+
+  // Scratch space of this process that is memory, by now.
+  static std::size_t scratch_held() noexcept;
+
  private:
-  enum class Kind : unsigned char { Callers, Memory, File };
-  Bytes(std::span<const std::byte> bytes, Kind kind) : bytes_(bytes), kind_(kind) {}
+  enum class Kind : unsigned char { Borrowed, Memory, File };
+  Bytes(std::span<const std::byte> bytes, Kind kind);
 
   std::span<const std::byte> bytes_;
   Kind kind_;

@@ -41,6 +41,7 @@ std::vector<std::byte> file_start() {
 }
 
 void check_start(ByteSpan file, const std::string& path) {
+  if (file.empty()) fail(Errc::CorruptData, "[open] '{}' is empty; write it again", path);
   if (!begins_with(file, kFileMagic)) {
     fail(Errc::CorruptData, "[open] '{}': a .tuck file begins with '{}', and this one does not",
          path, kFileMagic);

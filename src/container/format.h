@@ -108,6 +108,8 @@ struct Trailer {
 };
 // The last valid trailer; nothing where there is none.
 std::optional<Trailer> find_trailer(ByteSpan file);
+// Whether these 64 bytes end as a trailer does, and have another checksum.
+bool is_damaged_trailer(ByteSpan bytes);
 
 // The index of a file, every number checked. Throws CorruptData with what to do.
 Index read_index(ByteSpan file, const std::string& path);

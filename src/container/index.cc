@@ -104,6 +104,11 @@ Ending make_ending(const Index& index, std::uint64_t offset) {
   return ending;
 }
 
+bool is_damaged_trailer(ByteSpan bytes) {
+  return begins_with(bytes.subspan(kTrailerMagicAt), kTrailerMagic) &&
+         trailer_crc(bytes.data()) != load<std::uint32_t>(bytes.data() + kTrailerCrcAt);
+}
+
 std::optional<Trailer> find_trailer(ByteSpan file) {
   for (std::uint64_t end = file.size() / kTrailerBytes * kTrailerBytes; end > kFirstRecordAt;
        end -= kTrailerBytes) {

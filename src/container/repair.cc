@@ -7,6 +7,7 @@
 
 #include "base/fail.h"
 #include "base/parallel.h"
+#include "container/behind.h"
 #include "container/file.h"
 #include "container/format.h"
 
@@ -173,6 +174,9 @@ Index copy_kept(const std::vector<std::vector<Piece>>& arrays, const std::vector
 VerifyReport verify(const std::string& path, int threads) {
   const FileReader reader(path);
   VerifyReport report{.samples = reader.samples(), .bytes_behind = reader.bytes_behind()};
+  for (const Behind& behind : look_behind(path)) {
+    report.trailer_broken = report.trailer_broken || behind.trailer_broken;
+  }
   for (std::size_t array = 0; array < reader.arrays().size(); ++array) {
     const std::span<const ChunkInfo> chunks = reader.chunks(array);
     std::vector<std::string> reasons(chunks.size());
@@ -201,6 +205,10 @@ VerifyReport verify(const std::string& path, int threads) {
 RepairReport repair(const std::string& from, const std::string& to) {
   const MappedFile file(from, "repair");
   const Found found = [&] {
+    const std::optional<Trailer> trailer = find_trailer(file.bytes());
+    if (trailer && has_broken_trailer(file.bytes(), trailer->end)) {
+      return by_records(file.bytes(), from);
+    }
     try {
       return by_index(file.bytes(), from);
     } catch (const Error& error) {

@@ -33,6 +33,9 @@ SourceInput open_input(const std::filesystem::path& path) {
 }
 
 const SourceFormat& format_of(const SourceInput& input) {
+  if (input.file && input.bytes().empty()) {
+    fail(Errc::CorruptData, "[source] '{}' is empty; write it again", input.path);
+  }
   for (const SourceFormat* format : kFormats) {
     if (format->looks_like(input)) return *format;
   }

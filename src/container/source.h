@@ -50,9 +50,6 @@ class Source {
   // dtype does not hold, CorruptData for what only decoding finds.
   void read(std::size_t array, std::int64_t first, std::int64_t count, std::byte* out) const;
 
-  // Gives back the memory that mapped files took by being read.
-  virtual void let_go() const {}
-
   void rename(std::size_t array, std::string name) { arrays_[array].name = std::move(name); }
 
  protected:

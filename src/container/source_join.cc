@@ -23,10 +23,6 @@ class Behind final : public Source {
          std::vector<std::int64_t> ends)
       : Source(std::move(arrays), ends.back()), parts_(std::move(parts)), ends_(std::move(ends)) {}
 
-  void let_go() const override {
-    for (const NamedSource& part : parts_) part.source->let_go();
-  }
-
  private:
   void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
                     std::byte* out) const override {
@@ -57,10 +53,6 @@ class Gathered final : public Source {
       : Source(std::move(arrays), parts.front().source->samples()),
         parts_(std::move(parts)),
         from_(std::move(from)) {}
-
-  void let_go() const override {
-    for (const NamedSource& part : parts_) part.source->let_go();
-  }
 
  private:
   void read_samples(std::size_t array, std::int64_t first, std::int64_t count,

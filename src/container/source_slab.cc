@@ -124,23 +124,35 @@ class SlabSource final : public Source {
     }
   }
 
-  void let_go() const override {
-    for (const auto& bytes : kept_) bytes->let_go();
-  }
-
  private:
   void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
                     std::byte* out) const override {
     const std::vector<std::int64_t>& ends = ends_[array];
     auto at =
         static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), first) - ends.begin());
+    const std::byte *from = nullptr,
+                    *to = nullptr;  // what a run of slabs in the file's order spans
     for (; count > 0; ++at) {
       const Slab& slab = slabs_[array][at];
       const std::int64_t now = std::min(count, ends[at] - first);
+      const std::byte* data = slab.data + (first - (ends[at] - slab.samples)) * slab.step;
+      if (from == nullptr || data < to) {
+        release(from, to);
+        from = data;
+      }
+      to = data +
+           (slab.image_bytes > 0 ? static_cast<std::int64_t>(slab.image_bytes) : now * slab.step);
       out = read_slab(slab, first - (ends[at] - slab.samples), now, arrays()[array], out);
       first += now;
       count -= now;
     }
+    release(from, to);
+  }
+
+  // Samples are mostly read once, in order. Those in Fortran order lie all over the file; their
+  // bytes are let go of here and there.
+  void release(const std::byte* from, const std::byte* to) const noexcept {
+    for (const std::shared_ptr<const Bytes>& bytes : kept_) bytes->release(from, to);
   }
 
   std::vector<std::shared_ptr<const Bytes>> kept_;

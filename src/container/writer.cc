@@ -14,7 +14,6 @@ namespace tuckfold {
 namespace {
 
 constexpr std::uint64_t kSliceBytes = 64 << 20;  // of a batch, about, taken at a time
-constexpr std::uint64_t kLargeChunk = 16 << 20;  // packed by all threads together
 
 ConstTensorView rows_of(const ConstTensorView& view, std::int64_t first, std::int64_t count) {
   ConstTensorView rows = view;
@@ -98,7 +97,7 @@ struct FileWriter::Impl {
   Impl& operator=(const Impl&) = delete;
 
   const std::vector<ArrayInfo>& arrays() const { return index.schema.arrays; }
-  // That are packed side by side.
+  // Gathered chunks that are waited for, so that every thread has some to pack.
   std::size_t most_jobs() const {
     return std::size_t{4} * static_cast<std::size_t>(options.threads);
   }
@@ -323,20 +322,18 @@ struct FileWriter::Impl {
   }
 
   void pack_jobs(const Fetch* fetch) {
-    std::uint64_t bytes = 0;
-    for (const Job& job : jobs) bytes += job.bytes();
-    const bool large = jobs.size() == 1 || bytes > kLargeChunk * jobs.size();
-    const int side_by_side = large ? 1 : options.threads;
-    rooms.resize(static_cast<std::size_t>(options.threads));
-    records.resize(most_jobs());
+    std::size_t most = 0;
+    for (const Job& job : jobs) most = std::max(most, job.bytes());
+    Lanes lanes = lanes_for(most, options.threads);
+    if (jobs.size() == 1) lanes = {1, options.threads, 1};
+    rooms.resize(static_cast<std::size_t>(lanes.workers));
+    records.resize(static_cast<std::size_t>(lanes.window));
     in_order(
-        static_cast<std::int64_t>(jobs.size()), side_by_side,
-        large ? 1 : static_cast<std::int64_t>(most_jobs()),
+        static_cast<std::int64_t>(jobs.size()), lanes,
         [&](std::int64_t i, std::size_t slot, int worker) {
           const Job& job = jobs[static_cast<std::size_t>(i)];
           Room& room = rooms[static_cast<std::size_t>(worker)];
-          pack_checked(job, samples_of(job, fetch, room), records[slot],
-                       large ? options.threads : 1);
+          pack_checked(job, samples_of(job, fetch, room), records[slot], lanes.threads_of_each);
         },
         [&](std::int64_t i, std::size_t slot) {
           write_job(jobs[static_cast<std::size_t>(i)], records[slot].bytes);

@@ -1,0 +1,35 @@
+// Ctrl-C during long work: seen between two steps, so that files are left as they should be.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <utility>
+
+namespace tuckfold::cli {
+
+// The work was asked to stop. main() prints the text, if any, and ends as the signal would have it.
+class Interrupted : public std::exception {
+ public:
+  explicit Interrupted(int signal, std::string text = "")
+      : signal_(signal), text_(std::move(text)) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+  int signal() const noexcept { return signal_; }
+
+ private:
+  int signal_;
+  std::string text_;
+};
+
+// While one lives SIGINT and SIGTERM wait for check(); a second one ends the program at once, as
+// does any where there is no guard. Signals that the caller ignores stay ignored.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+  static void check();  // throws Interrupted
+};
+
+}  // namespace tuckfold::cli

@@ -1,0 +1,36 @@
+// "-" in place of a file: standard input as something that can be mapped, and standard output.
+//
+//   const FileReader reader(input_path("info", "-"));   // reads /dev/stdin, whatever it was
+#pragma once
+
+#include <string>
+
+namespace tuckfold::cli {
+
+// The path to open for an input as it was given. "-" becomes /dev/stdin; unless that is a file
+// already, its bytes are first copied to one without a name in the temporary folder, so that memory
+// stays flat. Throws InvalidArgument where it is a terminal, Io where it cannot be read.
+std::string input_path(const char* verb, const std::string& given, bool quiet = true);
+
+// Throws InvalidArgument where standard output is a terminal and --force was not given.
+void check_stdout(const char* verb, bool force);
+
+// Where a file is to be written that must be a file while it is: under its name, or for "-" in a
+// temporary folder that is gone with this object.
+class OutPath {
+ public:
+  OutPath(const char* verb, const std::string& given);
+  OutPath(const OutPath&) = delete;
+  OutPath& operator=(const OutPath&) = delete;
+  ~OutPath();
+
+  const std::string& path() const { return path_; }
+  // Copies the file to standard output, if that is where it goes.
+  void finish();
+
+ private:
+  const char* verb_;
+  std::string folder_, path_;
+};
+
+}  // namespace tuckfold::cli
