@@ -91,8 +91,10 @@ std::uint64_t chunk_memory(const ArrayInfo& array, std::int64_t samples, int thr
   const CodecSpec spec = spec_for(array, shape);
   const auto at_once = static_cast<std::uint64_t>(std::min<std::int64_t>(lanes.workers, chunks));
   const auto held = static_cast<std::uint64_t>(std::min(lanes.window, chunks));
-  return at_once *
-             (2 * bytes + layout(spec, array.dtype, shape).workspace_bytes) +  // and its pages
+  const std::uint64_t pages =  // of the input that is mapped
+      std::min(static_cast<std::uint64_t>(samples) * cli::sample_bytes(array),
+               std::max(bytes, Bytes::kLookedAt));
+  return pages + at_once * (bytes + layout(spec, array.dtype, shape).workspace_bytes) +
          held * frame_bytes(spec, array.dtype, shape);
 }
 

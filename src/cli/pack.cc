@@ -167,8 +167,10 @@ std::vector<Part> parts_of(const Options& options, std::int64_t samples) {
   return parts;
 }
 
-void write_part(const Options& options, const Source& source, const std::vector<ArrayInfo>& arrays,
-                const Part& part, int threads, Meter& meter) {
+// Returns the samples that the file then has.
+std::int64_t write_part(const Options& options, const Source& source,
+                        const std::vector<ArrayInfo>& arrays, const Part& part, int threads,
+                        Meter& meter) {
   FileWriter writer(part.path, arrays,
                     {.mode = options.resume   ? WriteMode::Resume
                              : options.append ? WriteMode::Append
@@ -192,6 +194,7 @@ void write_part(const Options& options, const Source& source, const std::vector<
     meter.add(static_cast<std::uint64_t>(count) * each);
   }
   writer.finish();
+  return writer.samples();
 }
 
 // What a stopped run of the same has finished already.
@@ -210,19 +213,22 @@ Total write_all(const Options& options, const Source& source, const std::vector<
     each += sample_bytes(one.array);
   }
   Meter meter("packing", static_cast<std::uint64_t>(source.samples()) * each, options.quiet);
+  Total total;
   std::vector<std::string> shards;
   for (const Part& part : parts_of(options, source.samples())) {
-    const bool skip = options.shards > 0 && options.resume && is_whole(part);
-    if (!skip) write_part(options, source, arrays, part, threads, meter);
-    if (skip) meter.add(static_cast<std::uint64_t>(part.end - part.first) * each);
+    if (options.shards > 0 && options.resume && is_whole(part)) {
+      total.samples += part.end - part.first;
+      meter.add(static_cast<std::uint64_t>(part.end - part.first) * each);
+    } else {
+      total.samples += write_part(options, source, arrays, part, threads, meter);
+    }
+    total.file_bytes += std::filesystem::file_size(part.path);
     shards.push_back(part.path);
   }
   if (options.shards > 0) write_manifest(options.out, shards);
-  const FileReader made(options.out);
-  return {.bytes = static_cast<std::uint64_t>(made.samples()) * each,
-          .file_bytes = made.file_bytes(),
-          .samples = made.samples(),
-          .seconds = meter.seconds()};
+  total.bytes = static_cast<std::uint64_t>(total.samples) * each;
+  total.seconds = meter.seconds();
+  return total;
 }
 
 Json to_json(const Chosen& one) {

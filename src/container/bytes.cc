@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <functional>
 
 #include "base/fail.h"
 #include "container/temporary.h"
@@ -33,7 +32,7 @@ std::shared_ptr<const Bytes> Bytes::map(const std::string& path, std::string_vie
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) fail_io(verb, "read", path, errno);
   if (!S_ISREG(info.st_mode)) {
-    fail(Errc::Io, "[{}] cannot map '{}': not a regular file; save the array to one", verb, path);
+    fail(Errc::Io, "[{}] cannot map '{}': not a regular file; copy it to one", verb, path);
   }
   if (info.st_size == 0) return of({});
   const auto size = static_cast<std::size_t>(info.st_size);
@@ -76,16 +75,9 @@ Bytes::~Bytes() {
   if (kind_ != Kind::Borrowed) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-void Bytes::release(const std::byte* from, const std::byte* to) const noexcept {
-  if (kind_ != Kind::File || std::less<>()(from, bytes_.data()) ||
-      std::less<>()(bytes_.data() + bytes_.size(), to) || from >= to) {
-    return;
-  }
-  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const std::size_t before = static_cast<std::size_t>(from - bytes_.data()) % page;
-  // The mapping begins with a page. Its pages are the file's: nothing that was written is lost.
-  ::madvise(const_cast<std::byte*>(from) - before, static_cast<std::size_t>(to - from) + before,
-            MADV_DONTNEED);
+void Bytes::let_go() const noexcept {
+  if (kind_ != Kind::File) return;
+  ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
 }
 
 std::size_t Bytes::scratch_held() noexcept { return g_scratch_held; }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -35,9 +36,10 @@ class Bytes {
   std::span<const std::byte> span() const noexcept { return bytes_; }
   std::byte* scratch_data() noexcept { return const_cast<std::byte*>(bytes_.data()); }
 
-  // Lets go of the pages of [from, to) that lie in this mapped file, so that one larger than memory
-  // does not fill it; whoever reads there again gets them from the file. Other bytes stay.
-  void release(const std::byte* from, const std::byte* to) const noexcept;
+  // Takes the pages of a mapped file out of this process's memory, so that one larger than memory
+  // does not fill it; the system keeps them, and whoever reads there again gets them back.
+  void let_go() const noexcept;
+  static constexpr std::uint64_t kLookedAt = 32 << 20;  // a good time to do so
 
   // Scratch space of this process that is memory, by now.
   static std::size_t scratch_held() noexcept;

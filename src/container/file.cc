@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,34 +54,10 @@ void sync_folder_of(const std::string& path) {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path, const char* verb) : path_(path) {
-  const int file = retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
-  if (file < 0) fail_io(verb, "open", path);
-  const Closer closer(file);
-  struct stat info {};
-  if (::fstat(file, &info) != 0) fail_io(verb, "read", path);
-  if (!S_ISREG(info.st_mode)) {
-    fail(Errc::Io, "[{}] cannot map '{}': not a regular file; copy it to one", verb, path);
-  }
-  if (info.st_size == 0) return;
-  const auto bytes = static_cast<std::size_t>(info.st_size);
-  void* where = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
-  if (where == MAP_FAILED) fail_io(verb, "map", path);
-  map_ = {static_cast<const std::byte*>(where), bytes};
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), map_(std::exchange(other.map_, {})) {}
-
-MappedFile::~MappedFile() {
-  if (!map_.empty()) ::munmap(const_cast<std::byte*>(map_.data()), map_.size());
-}
-
 void MappedFile::looked_at(std::uint64_t bytes) const noexcept {
-  constexpr std::uint64_t kMost = 32 << 20;
-  if (looked_at_.fetch_add(bytes, std::memory_order_relaxed) + bytes < kMost) return;
-  looked_at_.store(0, std::memory_order_relaxed);
-  ::madvise(const_cast<std::byte*>(map_.data()), map_.size(), MADV_DONTNEED);
+  if (looked_at_->fetch_add(bytes, std::memory_order_relaxed) + bytes < Bytes::kLookedAt) return;
+  looked_at_->store(0, std::memory_order_relaxed);
+  map_->let_go();
 }
 
 OutFile::OutFile(const std::string& path, Open how) : path_(path) {

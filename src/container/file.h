@@ -5,6 +5,7 @@
 #include <atomic>
 #include <string>
 
+#include "container/bytes.h"
 #include "container/little_endian.h"
 
 namespace tuckfold {
@@ -12,12 +13,10 @@ namespace tuckfold {
 class MappedFile {
  public:
   // `verb` begins messages, as "[open] …".
-  explicit MappedFile(const std::string& path, const char* verb = "open");
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&&) = delete;
+  explicit MappedFile(const std::string& path, std::string_view verb = "open")
+      : path_(path), map_(Bytes::map(path, verb)) {}
 
-  ByteSpan bytes() const { return map_; }
+  ByteSpan bytes() const { return map_->span(); }
   const std::string& path() const { return path_; }
 
   // So much of it has been looked at. Pages are let go from time to time, so that a process does
@@ -26,8 +25,9 @@ class MappedFile {
 
  private:
   std::string path_;
-  ByteSpan map_;
-  mutable std::atomic<std::uint64_t> looked_at_ = 0;
+  std::shared_ptr<const Bytes> map_;
+  std::shared_ptr<std::atomic<std::uint64_t>> looked_at_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 // A file that one writer at a time holds, written from `size()` on.

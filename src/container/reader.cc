@@ -82,6 +82,7 @@ struct FileReader::Impl {
                                .payload_bytes = entry.payload_bytes});
     }
     samples += static_cast<std::int64_t>(shard.index.samples);
+    shards.back().index.entries = std::vector<Entry>();  // columns have them
   }
 
   void open(const std::string& path) {

@@ -27,9 +27,7 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
            input.path, tuckfold::quoted(member.name));
     }
     const std::shared_ptr<const Bytes> bytes = read_member(member, input.path);
-    if (member.deflated) {  // its bytes are needed no more
-      input.file->release(member.packed.data(), member.packed.data() + member.packed.size());
-    }
+    if (member.deflated) input.file->let_go();
     builder.keep(bytes);
     builder.add_npy(name, bytes->span(), fmt::format("{}:{}", input.path, member.name));
   }

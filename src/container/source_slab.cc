@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -130,31 +131,23 @@ class SlabSource final : public Source {
     const std::vector<std::int64_t>& ends = ends_[array];
     auto at =
         static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), first) - ends.begin());
-    const std::byte *from = nullptr,
-                    *to = nullptr;  // what a run of slabs in the file's order spans
+    looked_at(static_cast<std::uint64_t>(count) * arrays()[array].sample_bytes());
     for (; count > 0; ++at) {
       const Slab& slab = slabs_[array][at];
       const std::int64_t now = std::min(count, ends[at] - first);
-      const std::byte* data = slab.data + (first - (ends[at] - slab.samples)) * slab.step;
-      if (from == nullptr || data < to) {
-        release(from, to);
-        from = data;
-      }
-      to = data +
-           (slab.image_bytes > 0 ? static_cast<std::int64_t>(slab.image_bytes) : now * slab.step);
       out = read_slab(slab, first - (ends[at] - slab.samples), now, arrays()[array], out);
       first += now;
       count -= now;
     }
-    release(from, to);
   }
 
-  // Samples are mostly read once, in order. Those in Fortran order lie all over the file; their
-  // bytes are let go of here and there.
-  void release(const std::byte* from, const std::byte* to) const noexcept {
-    for (const std::shared_ptr<const Bytes>& bytes : kept_) bytes->release(from, to);
+  void looked_at(std::uint64_t bytes) const noexcept {
+    if (looked_at_.fetch_add(bytes, std::memory_order_relaxed) + bytes < Bytes::kLookedAt) return;
+    looked_at_.store(0, std::memory_order_relaxed);
+    for (const std::shared_ptr<const Bytes>& kept : kept_) kept->let_go();
   }
 
+  mutable std::atomic<std::uint64_t> looked_at_ = 0;
   std::vector<std::shared_ptr<const Bytes>> kept_;
   std::vector<std::vector<Slab>> slabs_;
   std::vector<std::vector<std::int64_t>> ends_;  // of each slab, in samples

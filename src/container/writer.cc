@@ -358,6 +358,8 @@ struct FileWriter::Impl {
   void finish() {
     for (std::uint32_t i = 0; i < arrays().size(); ++i) add_gathered(i);
     pack_jobs(nullptr);
+    rooms.clear();  // the index takes memory, too
+    records.clear();
     index.samples = static_cast<std::uint64_t>(samples);
     index.next_number = index.samples + number_shift;
     const Ending ending = make_ending(index, out->size());
