@@ -20,6 +20,12 @@ set_target_properties(tuckfold_cli PROPERTIES OUTPUT_NAME tuckfold
 target_link_libraries(tuckfold_cli PRIVATE tuckfold_cli_objects tuckfold_inputs tuckfold_objects
                                            tuckfold_cuda)
 
+add_executable(file_bench EXCLUDE_FROM_ALL bench/file_bench.cc) # ./dev bench files asks for it
+tuckfold_compile(file_bench)
+set_target_properties(file_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+target_link_libraries(file_bench PRIVATE tuckfold_inputs tuckfold_objects tuckfold_cuda
+                                         nlohmann_json::nlohmann_json)
+
 # Manual pages and completions, which the tool makes from its own options.
 set(pages ${CMAKE_BINARY_DIR}/share)
 add_custom_command(

@@ -11,6 +11,8 @@
   ./dev bench op                 what calling an operator of torch costs (installs torch)
   ./dev bench peers              against zfp on real data; SZ3 and SZx where TUCKFOLD_SZ3 and
                                  TUCKFOLD_SZX name their libraries
+  ./dev bench files              dataset files: speed beside the codec, memory, kills, and sizes beside
+                                 zstd, zfp and JPEG (half an hour; 12 GB of disk)
   ./dev bench gpu                the CUDA kernels, every codec and way, beside a plain copy on the
                                  device, torch, and cuSZp, zfp and nvCOMP where TUCKFOLD_CUSZP,
                                  TUCKFOLD_ZFP_CUDA and TUCKFOLD_NVCOMP name their libraries. Needs
@@ -29,6 +31,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench_files import files
 from bench_op import op
 from bench_quality import bounded, dct_quant
 from bench_record import ROOT, Figure, Record, figure_table, first_line, geometric_mean
@@ -219,12 +222,13 @@ EXPERIMENTS = {
     "torch": torch,
     "op": op,
     "peers": peers,
+    "files": files,
 }
 DEFAULT = ["dct_chop", "block_quant", "peers"]
 
 
 def summary(figures: Sequence[Figure]) -> str:
-    judged = [figure for figure in figures if figure.floor is not None]
+    judged = [figure for figure in figures if figure.limit is not None]
     if not judged:
         return "no floors"
     passed = sum(figure.verdict == "PASS" for figure in judged)

@@ -25,24 +25,32 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 @dataclass(frozen=True)
 class Figure:
-    """One number derived from the rows, and the least that it should be."""
+    """One number derived from the rows, and the least, or the most, that it should be."""
 
     of: dict[str, object]  # what it was measured on: {"threads": 1, "keep": 4}
     name: str  # "pack_of_copy"
     value: float
     floor: float | None = None
     more: dict[str, object] = field(default_factory=dict)  # not printed
+    ceiling: float | None = None
+
+    @property
+    def limit(self) -> float | None:
+        return self.floor if self.ceiling is None else self.ceiling
 
     @property
     def verdict(self) -> str:
-        if self.floor is None:
+        if self.limit is None:
             return ""
+        if self.ceiling is not None:
+            return "PASS" if self.value <= self.ceiling else "ABOVE"
         return "PASS" if self.value >= self.floor else "BELOW"
 
     def to_json(self) -> dict[str, object]:
         entry = self.of | {"figure": self.name, "value": self.value} | self.more
-        if self.floor is not None:
-            entry |= {"floor": self.floor, "pass": self.value >= self.floor}
+        if self.limit is not None:
+            kind = "floor" if self.ceiling is None else "ceiling"
+            entry |= {kind: self.limit, "pass": self.verdict == "PASS"}
         return entry
 
 
@@ -71,17 +79,19 @@ def figure_table(figures: Sequence[Figure]) -> str:
     for figure in figures:
         lines.setdefault(tuple(figure.of.get(key) for key in keys), {})[figure.name] = figure
     titles = [key.replace("_", " ") for key in keys]
-    floors = {name: any(f.floor is not None for f in figures if f.name == name) for name in names}
+    limited = {name: any(f.limit is not None for f in figures if f.name == name) for name in names}
     for name in names:
-        titles += [name.replace("_", " ")] + (["floor", ""] if floors[name] else [])
+        most = any(f.ceiling is not None for f in figures if f.name == name)
+        title = "ceiling" if most else "floor"
+        titles += [name.replace("_", " ")] + ([title, ""] if limited[name] else [])
     rows = []
     for line, by_name in lines.items():
         row = list(line)
         for name in names:
             figure = by_name.get(name)
             row.append(figure.value if figure else None)
-            if floors[name]:
-                row += [figure.floor, figure.verdict] if figure else [None, ""]
+            if limited[name]:
+                row += [figure.limit, figure.verdict] if figure else [None, ""]
         rows.append(row)
     return table(titles, rows)
 

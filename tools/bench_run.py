@@ -76,6 +76,11 @@ class Runner:
         if process.returncode != 0:
             raise BenchError(f"{record.commands[-1]} failed with status {process.returncode}")
 
+    def info(self, path: Path) -> dict:
+        """Of a .tuck file."""
+        command = [self.tuckfold, "info", path, "--json"]
+        return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)[0]
+
     def tuckfold_rows(self, record: Record, *arguments: object, seconds: float = 2) -> list[dict]:
         limits = ("--min-time", 0.02, "--repeat", 2) if self.quick else ("--min-time", seconds)
         command = [self.tuckfold, "bench", *arguments, "--json", *limits]

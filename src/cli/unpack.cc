@@ -15,6 +15,7 @@
 #include "cli/standard.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
+#include "container/format.h"
 #include "container/npy.h"
 
 namespace tuckfold::cli {
@@ -86,12 +87,6 @@ std::vector<SampleRange> cut_at_chunks(const FileReader& reader, std::size_t arr
     if (first < end) parts.push_back({first, end - first});
   }
   return parts;
-}
-
-Shape with_samples(std::int64_t samples, const Shape& sample) {
-  std::vector<std::int64_t> axes = {samples};
-  axes.insert(axes.end(), sample.begin(), sample.end());
-  return Shape(std::span<const std::int64_t>(axes));
 }
 
 void write_samples(const char* verb, const FileReader& reader, std::size_t array,
