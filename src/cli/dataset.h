@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +24,10 @@ struct InputOptions {
   std::vector<std::string> arrays, rename;
 
   void add_to(CLI::App& verb);
+  // The options without the files, where a verb names these in its own way.
+  void add_options_to(CLI::App& verb);
+  // Throws InvalidArgument for a pair of --rename that is none.
+  std::map<std::string, std::string, std::less<>> renames(const char* verb) const;
   std::unique_ptr<Source> open(const char* verb) const;
 };
 

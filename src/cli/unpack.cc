@@ -1,23 +1,14 @@
 // tuckfold unpack, slice and cat: samples of a .tuck file as .npy files, or as bytes.
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 
 #include "base/fail.h"
 #include "base/parallel.h"
-#include "cli/dataset.h"
-#include "cli/meter.h"
-#include "cli/table.h"
+#include "cli/npy_out.h"
 #include "cli/verbs.h"
-#include "container/npy.h"
+#include "container/format.h"
 
 namespace tuckfold::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct Options {
   std::string file, out, range;
@@ -25,82 +16,6 @@ struct Options {
   int threads = 0;
   bool force = false, quiet = false;
 };
-
-// A file that has its name when it is whole; "-" is standard output.
-class Output {
- public:
-  Output(const char* verb, const std::string& path) : verb_(verb), path_(path) {
-    if (path == "-") {
-      file_ = stdout;
-      return;
-    }
-    file_ = std::fopen(partial().c_str(), "wbe");
-    if (file_ == nullptr) refuse("create");
-  }
-  ~Output() {
-    if (file_ == nullptr || file_ == stdout) return;
-    std::fclose(file_);
-    ::unlink(partial().c_str());
-  }
-  void write(const void* bytes, std::size_t count) {
-    if (std::fwrite(bytes, 1, count, file_) != count) refuse("write");
-  }
-  void finish() {
-    if (std::fflush(file_) != 0) refuse("write");
-    if (file_ == stdout) return;
-    const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;
-    if (!closed || std::rename(partial().c_str(), path_.c_str()) != 0) refuse("write");
-  }
-
- private:
-  std::string partial() const { return path_ + ".partial"; }
-  [[noreturn]] void refuse(const char* what) const {
-    fail(Errc::Io, "[{}] cannot {} '{}': {}", verb_, what, path_, std::strerror(errno));
-  }
-  const char* verb_;
-  std::string path_;
-  std::FILE* file_ = nullptr;
-};
-
-// bf16 becomes f32, whose upper half it is: numpy has no bf16.
-void widen(const std::byte* from, std::int64_t count, std::byte* to) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    to[4 * i] = to[4 * i + 1] = std::byte{0};
-    to[4 * i + 2] = from[2 * i];
-    to[4 * i + 3] = from[2 * i + 1];
-  }
-}
-
-void write_samples(const char* verb, const FileReader& reader, std::size_t array,
-                   const SampleRange& range, const std::string& path, bool header, int threads,
-                   Meter& meter) {
-  const ArrayInfo& info = reader.arrays()[array];
-  const bool wider = header && info.dtype == DType::BF16;
-  std::vector<std::int64_t> axes = {range.samples};
-  axes.insert(axes.end(), info.shape.begin(), info.shape.end());
-  Output out(verb, path);
-  if (header) {
-    const std::string front = npy_header_text(wider ? DType::F32 : info.dtype,
-                                              Shape(std::span<const std::int64_t>(axes)));
-    out.write(front.data(), front.size());
-  }
-  const std::size_t each = sample_bytes(info);
-  const std::int64_t batch = std::min(batch_samples(each, threads), range.samples);
-  const HugeBuffer room(static_cast<std::size_t>(batch) * each);
-  const HugeBuffer wide(wider ? 2 * room.size() : 0);
-  for (std::int64_t at = 0; at < range.samples;) {
-    const std::int64_t count = axes[0] = std::min(batch, range.samples - at);
-    reader.read(array, range.first + at, count,
-                TensorView(room.data(), info.dtype, Shape(std::span<const std::int64_t>(axes))),
-                threads);
-    const std::size_t bytes = static_cast<std::size_t>(count) * each;
-    if (wider) widen(room.data(), static_cast<std::int64_t>(bytes / 2), wide.data());
-    wider ? out.write(wide.data(), 2 * bytes) : out.write(room.data(), bytes);
-    at += count;
-    meter.add(bytes);
-  }
-  out.finish();
-}
 
 std::vector<std::size_t> chosen(const FileReader& reader, const std::vector<std::string>& names) {
   std::vector<std::size_t> arrays;
@@ -122,22 +37,23 @@ void run(const char* verb, const Options& options, bool header) {
     invalid("[{}] the file has {} arrays; choose one with --array, or give a folder with -o", verb,
             arrays.size());
   }
-  const auto path_of = [&](std::size_t array) {
-    return one_file ? options.out
-                    : (fs::path(options.out) / (reader.arrays()[array].name + ".npy")).string();
-  };
-  std::uint64_t bytes = 0;
+  std::vector<SourceArray> written;
   for (const std::size_t array : arrays) {
-    if (options.out != "-") check_absent(verb, path_of(array), options.force);
-    bytes += static_cast<std::uint64_t>(range.samples) * sample_bytes(reader.arrays()[array]);
+    const ArrayInfo& info = reader.arrays()[array];
+    written.push_back({.name = info.name, .dtype = info.dtype, .sample = info.shape});
   }
-  std::error_code refused;
-  if (!one_file) fs::create_directories(options.out, refused);
-  Meter meter("unpacking", bytes, options.quiet);
-  for (const std::size_t array : arrays) {
-    write_samples(verb, reader, array, range, path_of(array), header, thread_count(options.threads),
-                  meter);
-  }
+  const int threads = thread_count(options.threads);
+  const NpyOut out{.verb = verb,
+                   .out = options.out,
+                   .header = header,
+                   .force = options.force,
+                   .threads = threads};
+  out.write(written, range, options.quiet,
+            [&](std::size_t i, std::int64_t first, std::int64_t count, std::byte* to) {
+              reader.read(arrays[i], first, count,
+                          TensorView(to, written[i].dtype, with_samples(count, written[i].sample)),
+                          threads);
+            });
 }
 
 CLI::App* add_verb(CLI::App& app, const char* name, const char* summary,
