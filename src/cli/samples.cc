@@ -34,9 +34,14 @@ std::vector<std::string> files_of(const std::string& path) {
 
 bool is_tuck(const std::string& path) {
   if (path.ends_with(".tuck")) return true;
-  char head[8] = {};
-  std::ifstream(path, std::ios::binary).read(head, sizeof head);
-  return std::string_view(head, sizeof head) == "TuckFile" || head[0] == '{';
+  std::string head(4096, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), std::ssize(head));
+  head.resize(static_cast<std::size_t>(file.gcount()));
+  if (head.starts_with("TuckFile")) return true;
+  // Bare values may begin with any byte.
+  return head.starts_with("{") &&
+         (path.ends_with(".json") || head.find("tuckfold_manifest") != head.npos);
 }
 
 Samples::Samples(const char* verb, const InputOptions& inputs) {

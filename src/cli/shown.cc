@@ -50,6 +50,10 @@ Frame frame_in(const Shape& sample, std::optional<std::int64_t> channel) {
 }
 
 std::size_t original_of(const SourceArray& array, const Samples& inputs, const Samples& original) {
+  if (std::ranges::count(original.arrays(), array.name, &SourceArray::name) == 0) {
+    invalid("[view] '{}' has no array '{}'; --rename gives that of the inputs another name",
+            original.name(), array.name);
+  }
   const std::size_t found = original.find("view", array.name);
   const SourceArray& other = original.arrays()[found];
   if (other.sample != array.sample) {

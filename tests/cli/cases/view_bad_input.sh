@@ -20,6 +20,7 @@ try a.npy --range 2:2
 try a.npy --channel 1
 try a.npy --count 0
 try a.npy --against b.npy
+try a.npy --rename data=image --against a.npy
 try a.npy --codec "dct_chop(kep=4)"
 python3 - <<PY
 from pathlib import Path
