@@ -15,6 +15,8 @@ inline constexpr Rgb kWhite = {255, 255, 255}, kInk = {34, 34, 34};
 
 class Canvas {
  public:
+  static constexpr std::int64_t kMostPixels = std::int64_t{1} << 28;
+
   Canvas(std::int64_t width, std::int64_t height, Rgb paper = kWhite);
 
   std::int64_t width() const noexcept { return width_; }
@@ -22,11 +24,18 @@ class Canvas {
   Rgb& at(std::int64_t x, std::int64_t y) {
     return pixels_[static_cast<std::size_t>(y * width_ + x)];
   }
+  const Rgb& at(std::int64_t x, std::int64_t y) const {
+    return pixels_[static_cast<std::size_t>(y * width_ + x)];
+  }
 
   // Each pixel of `picture` as a square of `scale` pixels, the first at (left, top).
-  void draw(Canvas& picture, std::int64_t left, std::int64_t top, std::int64_t scale);
+  void draw(const Canvas& picture, std::int64_t left, std::int64_t top, std::int64_t scale);
   void write(std::string_view text, std::int64_t left, std::int64_t top, std::int64_t scale);
   void save_png(const std::string& path) const;
+  std::string png() const;  // the bytes of such a file
+
+  // Squares of `factor` pixels as one, of their mean colour.
+  Canvas reduced(std::int64_t factor) const;
 
  private:
   std::int64_t width_, height_;

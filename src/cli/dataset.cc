@@ -31,13 +31,17 @@ Shape parse_shape(const char* verb, std::string_view text) {
 }  // namespace
 
 void InputOptions::add_to(CLI::App& verb) {
+  verb.add_option("INPUT", files,
+                  "Files with samples, - for standard input; several of one kind are one dataset")
+      ->type_name("");
+  add_options_to(verb);
+}
+
+void InputOptions::add_options_to(CLI::App& verb) {
   std::string known;
   for (const SourceFormatInfo& row : list_source_formats()) {
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
-  verb.add_option("INPUT", files,
-                  "Files with samples, - for standard input; several of one kind are one dataset")
-      ->type_name("");
   verb.add_option("--format", format, "How to read them, else by their contents: " + known)
       ->type_name("NAME");
   verb.add_option("--select", arrays, "Only these arrays, as the inputs name them")
@@ -49,16 +53,22 @@ void InputOptions::add_to(CLI::App& verb) {
       ->type_name("SHAPE");
 }
 
-std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
-  if (files.empty()) invalid("[{}] nothing to read; name a file or folder with samples", verb);
-  SourceOptions options{.format = format, .arrays = arrays};
+std::map<std::string, std::string, std::less<>> InputOptions::renames(const char* verb) const {
+  std::map<std::string, std::string, std::less<>> names;
   for (const std::string& pair : rename) {
     const std::size_t at = pair.find('=');
     if (at == pair.npos || at == 0 || at + 1 == pair.size()) {
       invalid("[{}] --rename takes OLD=NEW, got {}", verb, pair);
     }
-    options.rename[pair.substr(0, at)] = pair.substr(at + 1);
+    names[pair.substr(0, at)] = pair.substr(at + 1);
   }
+  return names;
+}
+
+std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
+  if (files.empty()) invalid("[{}] nothing to read; name a file or folder with samples", verb);
+  SourceOptions options{.format = format, .arrays = arrays};
+  options.rename = renames(verb);
   if (!dtype.empty()) options.dtype = parse_dtype(dtype);
   if (!shape.empty()) options.sample = parse_shape(verb, shape);
   if (const auto times = std::count(files.begin(), files.end(), "-"); times > 1) {
@@ -118,6 +128,17 @@ std::int64_t batch_samples(std::uint64_t bytes_of_sample, int threads) {
   const std::uint64_t bytes = kBytesOfThread * static_cast<std::uint64_t>(threads);
   return static_cast<std::int64_t>(
       std::max<std::uint64_t>(1, bytes / std::max<std::uint64_t>(1, bytes_of_sample)));
+}
+
+std::vector<SampleRange> cut_at_chunks(const FileReader& reader, std::size_t array,
+                                       const SampleRange& range) {
+  std::vector<SampleRange> parts;
+  for (const ChunkInfo& chunk : reader.chunks(array)) {
+    const std::int64_t first = std::max(range.first, chunk.first);
+    const std::int64_t end = std::min(range.first + range.samples, chunk.first + chunk.samples);
+    if (first < end) parts.push_back({first, end - first});
+  }
+  return parts;
 }
 
 Array sample_of(const Source& source, std::size_t array, std::int64_t most) {

@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +24,10 @@ struct InputOptions {
   std::vector<std::string> arrays, rename;
 
   void add_to(CLI::App& verb);
+  // The options without the files, where a verb names these in its own way.
+  void add_options_to(CLI::App& verb);
+  // Throws InvalidArgument for a pair of --rename that is none.
+  std::map<std::string, std::string, std::less<>> renames(const char* verb) const;
   std::unique_ptr<Source> open(const char* verb, bool quiet = false) const;
 };
 
@@ -42,6 +48,10 @@ std::uint64_t sample_bytes(const SourceArray& array);
 
 // How many samples to hold at a time: enough to keep every thread busy, flat in the file's size.
 std::int64_t batch_samples(std::uint64_t bytes_of_sample, int threads);
+
+// A range, cut where chunks end, so that each part is unpacked from one.
+std::vector<SampleRange> cut_at_chunks(const FileReader& reader, std::size_t array,
+                                       const SampleRange& range);
 
 // About `most` values of an array, whole samples spread over all of them.
 Array sample_of(const Source& source, std::size_t array, std::int64_t most);

@@ -52,7 +52,7 @@ void run(Options& options) {
     const std::string psnr = psnr_text(report.quality);
     picture->add({report.codec,
                   fmt::format("{:.2f}x  {}{}", report.ratio, psnr, psnr == "exact" ? "" : " dB"),
-                  picture_of(array, out.data(), picture->frame())});
+                  picture_of(array.dtype, out.data(), picture->frame())});
   }
   if (picture) picture->draw().save_png(options.png);
 

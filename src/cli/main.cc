@@ -24,7 +24,7 @@ constexpr const char* kExamples = R"_(Examples:
   tuckfold choose images.npy --target-psnr 45
 
 Any other VERB runs the program tuckfold-VERB beside this one or on PATH.
-Exit status: 2 invalid argument, 3 corrupt data, 4 unsupported, 5 input or output, 70 a bug.)_";
+Exit status: 1 the answer of diff is no, 2 invalid argument, 3 corrupt data, 4 unsupported, 5 input or output, 70 a bug.)_";
 
 int run(int argc, char** argv) {
   CLI::App app("Tuckfold folds tensors small.", "tuckfold");
@@ -38,6 +38,9 @@ int run(int argc, char** argv) {
   add_info(app);
   add_verify(app);
   add_repair(app);
+  add_diff(app);
+  add_convert(app);
+  add_view(app);
   add_codecs(app);
   add_bench(app);
   add_eval(app);
@@ -65,6 +68,8 @@ int run(int argc, char** argv) {
     std::ostringstream text;
     app.exit(asked, text, text);
     print_out(text.str());
+  } catch (const CLI::RuntimeError& done) {  // a verb that did its work and has an answer
+    return done.get_exit_code();
   } catch (const CLI::ParseError& error) {
     if (verb.empty()) {
       fmt::print(stderr, "{}", app.help());

@@ -72,14 +72,14 @@ Frame frame_of(const Shape& shape, std::int64_t index) {
   return frame;
 }
 
-std::vector<double> picture_of(const Array& array, const void* values, const Frame& frame) {
+std::vector<double> picture_of(DType dtype, const void* values, const Frame& frame) {
   std::vector<double> picture;
   picture.reserve(static_cast<std::size_t>(frame.height * frame.width * frame.channels));
   for (std::int64_t y = 0; y < frame.height; ++y) {
     for (std::int64_t x = 0; x < frame.width; ++x) {
       for (std::int64_t c = 0; c < frame.channels; ++c) {
         picture.push_back(value_at(
-            array.dtype, values,
+            dtype, values,
             frame.offset + y * frame.row_step + x * frame.col_step + c * frame.channel_step));
       }
     }
@@ -87,10 +87,30 @@ std::vector<double> picture_of(const Array& array, const void* values, const Fra
   return picture;
 }
 
+Canvas paint_values(const Frame& frame, const std::vector<double>& values, double black,
+                    double white) {
+  return paint(frame, values.size(),
+               [&](std::size_t i) { return (values[i] - black) / (white - black); });
+}
+
+Canvas paint_errors(const Frame& frame, const std::vector<double>& values,
+                    const std::vector<double>& original, double white, std::int64_t gain) {
+  const auto times = static_cast<double>(gain);
+  return paint(frame, values.size(),
+               [&](std::size_t i) { return 0.5 + times * (values[i] - original[i]) / white; });
+}
+
+std::int64_t error_gain(double root_mean_square, double range) {
+  if (!(root_mean_square > 0)) return 1;
+  // Three standard deviations reach from grey to black or white.
+  const double wish = range / 2 / (3 * root_mean_square);
+  return std::int64_t{1} << static_cast<int>(std::clamp(std::floor(std::log2(wish)), 0.0, 20.0));
+}
+
 SideBySide::SideBySide(const Array& array, const Frame& frame)
     : frame_(frame),
       type_(fmt::format("{}x{} {}", frame.width, frame.height, array.stored)),
-      original_(picture_of(array, array.values.data(), frame)) {
+      original_(picture_of(array.dtype, array.values.data(), frame)) {
   if (array.stored == "u8") return;  // black is 0 and white 255
   std::vector<double> finite;
   std::copy_if(original_.begin(), original_.end(), std::back_inserter(finite),
@@ -113,22 +133,15 @@ std::int64_t SideBySide::gain() const {
     }
     worst = std::max(worst, std::sqrt(squares / static_cast<double>(original_.size())));
   }
-  if (worst == 0) return 1;
-  // Three standard deviations reach from grey to black or white.
-  const double wish = (high_ - low_) / 2 / (3 * worst);
-  return std::int64_t{1} << static_cast<int>(std::clamp(std::floor(std::log2(wish)), 0.0, 20.0));
+  return error_gain(worst, high_ - low_);
 }
 
 Canvas SideBySide::show(const std::vector<double>& values) const {
-  return paint(frame_, values.size(),
-               [&](std::size_t i) { return (values[i] - low_) / (high_ - low_); });
+  return paint_values(frame_, values, low_, high_);
 }
 
 Canvas SideBySide::show_error(const std::vector<double>& values) const {
-  const auto times = static_cast<double>(gain());
-  return paint(frame_, values.size(), [&](std::size_t i) {
-    return 0.5 + times * (values[i] - original_[i]) / (high_ - low_);
-  });
+  return paint_errors(frame_, values, original_, high_ - low_, gain());
 }
 
 Canvas SideBySide::draw() const {

@@ -21,7 +21,17 @@ struct Frame {
 Frame frame_of(const Shape& shape, std::int64_t index);
 
 // H x W x channels values of one picture.
-std::vector<double> picture_of(const Array& array, const void* values, const Frame& frame);
+std::vector<double> picture_of(DType dtype, const void* values, const Frame& frame);
+
+// Such values from black to white; what is not finite has a colour of its own.
+Canvas paint_values(const Frame& frame, const std::vector<double>& values, double black,
+                    double white);
+// What they are away from the original, around grey; `white` times `gain` away is white.
+Canvas paint_errors(const Frame& frame, const std::vector<double>& values,
+                    const std::vector<double>& original, double white, std::int64_t gain);
+// How many times errors of this root mean square are shown larger than they are, where values
+// reach over `range`: a power of two that makes them seen.
+std::int64_t error_gain(double root_mean_square, double range);
 
 struct Column {
   std::string label, figures;  // "dct_chop(keep=4)", "4.00x 27.80 dB"

@@ -88,4 +88,12 @@ double value_at(DType dtype, const void* values, std::int64_t index) {
   });
 }
 
+void values_at(DType dtype, const void* values, std::int64_t first, std::int64_t step,
+               std::int64_t count, double* out) {
+  with_element(dtype, [&](auto element) {
+    const auto* from = static_cast<const decltype(element)*>(values) + first;
+    for (std::int64_t i = 0; i < count; ++i) out[i] = as_double(from[i * step]);
+  });
+}
+
 }  // namespace tuckfold::cli

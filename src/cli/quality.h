@@ -22,5 +22,8 @@ Quality compare(DType dtype, std::int64_t elems, const void* original, const voi
 
 // Element `index` of row-major values of any dtype.
 double value_at(DType dtype, const void* values, std::int64_t index);
+// Elements first, first + step … of them, `count` in all.
+void values_at(DType dtype, const void* values, std::int64_t first, std::int64_t step,
+               std::int64_t count, double* out);
 
 }  // namespace tuckfold::cli

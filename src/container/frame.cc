@@ -28,6 +28,27 @@ std::uint32_t header_crc(ByteSpan header) {
   return crc32c(header.subspan(kHeaderCrcAt + 4), crc);
 }
 
+// Before `packed` bytes that are in place.
+void put_header(const CodecSpec& spec, DType dtype, const Shape& shape, std::size_t packed,
+                std::span<std::byte> out) {
+  const std::string text = spec.print();
+  const std::size_t header = header_bytes(shape.rank(), text.size());
+  std::byte* const to = out.data();
+  std::fill_n(to, header, std::byte{0});
+  store_text(to, kMagic);
+  store(to + kVersionAt, kVersion);
+  store(to + kDTypeAt, static_cast<std::uint8_t>(dtype));
+  store(to + kRankAt, static_cast<std::uint8_t>(shape.rank()));
+  store(to + kSpecBytesAt, static_cast<std::uint32_t>(text.size()));
+  store(to + kPackedBytesAt, std::uint64_t{packed});
+  store(to + kPackedCrcAt, crc32c(out.subspan(header, packed)));
+  for (std::size_t axis = 0; axis < shape.rank(); ++axis) {
+    store(to + kFrameHeadBytes + 8 * axis, shape[axis]);
+  }
+  store_text(to + kFrameHeadBytes + 8 * shape.rank(), text);
+  store(to + kHeaderCrcAt, header_crc(out.first(header)));
+}
+
 template <class... Args>
 [[noreturn]] void corrupt(fmt::format_string<Args...> text, Args&&... args) {
   fail(Errc::CorruptData, "[frame] {}", fmt::format(text, std::forward<Args>(args)...));
@@ -108,24 +129,22 @@ std::size_t write_frame(const CodecSpec& spec, const ConstTensorView& in, std::s
   if (out.size() < room) {
     invalid("[frame] the output needs {} bytes, got {}; see frame_bytes()", room, out.size());
   }
-  const std::string text = spec.print();
-  const std::size_t header = header_bytes(in.shape.rank(), text.size());
+  const std::size_t header = frame_header_bytes(spec, in.shape);
   const std::size_t packed = pack(spec, in, out.subspan(header), options);
-  std::byte* const to = out.data();
-  std::fill_n(to, header, std::byte{0});
-  store_text(to, kMagic);
-  store(to + kVersionAt, kVersion);
-  store(to + kDTypeAt, static_cast<std::uint8_t>(in.dtype));
-  store(to + kRankAt, static_cast<std::uint8_t>(in.shape.rank()));
-  store(to + kSpecBytesAt, static_cast<std::uint32_t>(text.size()));
-  store(to + kPackedBytesAt, std::uint64_t{packed});
-  store(to + kPackedCrcAt, crc32c(out.subspan(header, packed)));
-  for (std::size_t axis = 0; axis < in.shape.rank(); ++axis) {
-    store(to + kFrameHeadBytes + 8 * axis, in.shape[axis]);
-  }
-  store_text(to + kFrameHeadBytes + 8 * in.shape.rank(), text);
-  store(to + kHeaderCrcAt, header_crc(out.first(header)));
+  put_header(spec, in.dtype, in.shape, packed, out);
   return header + packed;
+}
+
+std::size_t frame_header_bytes(const CodecSpec& spec, const Shape& shape) {
+  return header_bytes(shape.rank(), spec.print().size());
+}
+
+std::size_t write_packed_frame(const CodecSpec& spec, DType dtype, const Shape& shape,
+                               ByteSpan packed, std::span<std::byte> out) {
+  const std::size_t header = frame_header_bytes(spec, shape);
+  std::copy(packed.begin(), packed.end(), out.begin() + static_cast<std::ptrdiff_t>(header));
+  put_header(spec, dtype, shape, packed.size(), out);
+  return header + packed.size();
 }
 
 FrameHeader read_frame_header(std::span<const std::byte> bytes) {

@@ -24,6 +24,12 @@ struct RawFrame {
 // Throws CorruptData or Unsupported.
 RawFrame read_raw_frame(ByteSpan bytes);
 
+// Writes a frame around bytes that are packed already; `out` has room for header and bytes, which
+// frame_header_bytes tells apart. Returns the bytes of both.
+std::size_t frame_header_bytes(const CodecSpec& spec, const Shape& shape);
+std::size_t write_packed_frame(const CodecSpec& spec, DType dtype, const Shape& shape,
+                               ByteSpan packed, std::span<std::byte> out);
+
 // The spec of a frame or a schema whose checksum is right: a text that does not parse is of a codec
 // that this build does not know.
 CodecSpec spec_in_file(std::string_view text);

@@ -1,0 +1,91 @@
+// Files into one new file, in which some arrays may have another codec or other chunks. What stays
+// as it was is copied as it lies, so that a lossy codec does not lose a second time.
+//
+//   Rewrite rewrite(files, {{.from = 0, .info = image}, {.from = 1, .info = label}});
+//   rewrite.arrays()[0].packs_again;     // whether samples go through the codec
+//   rewrite.write("all.tuck", {.metadata = files[0].metadata()});
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tuckfold/container.h"
+
+namespace tuckfold {
+
+// Samples first .. first + count of an array over files that lie one behind the other, row-major.
+void read_files(std::span<const FileReader> files, std::size_t array, std::int64_t first,
+                std::int64_t count, std::byte* out, int threads);
+
+struct RewriteArray {
+  std::size_t from = 0;  // its number in the files
+  ArrayInfo info;        // as it shall be; samples_per_chunk 0: as it was
+};
+
+// What will become of an array.
+struct RewrittenArray {
+  std::size_t from = 0;
+  ArrayInfo info;
+  std::int64_t copied = 0;       // chunks whose bytes stay, or are put together anew
+  std::int64_t packs_again = 0;  // chunks that are unpacked and packed
+  // A lossy codec that samples were packed with before they are packed by another lossy one.
+  std::optional<CodecSpec> lossy_before;
+};
+
+struct RewriteOptions {
+  int threads = 0;
+  std::string metadata = "{}";
+  std::uint64_t seed = 0;
+  bool sync = true;
+  std::function<void(std::uint64_t bytes)> progress{};  // of samples that are done since
+};
+
+// Whether every bit comes back.
+bool is_exact(const CodecSpec& spec);
+
+class Rewrite {
+ public:
+  // The files, none of them a manifest, agree in names, dtypes and shapes; they must live on.
+  // Throws InvalidArgument where an array cannot be written as it shall be.
+  Rewrite(std::span<const FileReader> files, std::vector<RewriteArray> arrays);
+
+  std::span<const RewrittenArray> arrays() const noexcept { return arrays_; }
+  std::int64_t samples() const noexcept { return samples_; }
+  // The file has its name when it is whole. On an Error nothing is left.
+  void write(const std::string& path, const RewriteOptions& options = {}) const;
+
+ private:
+  enum class How : unsigned char {
+    Copy,   // a whole chunk of a file
+    Slice,  // rows of chunks, whose bytes lie one behind the other
+    Raw,    // rows that cannot be had alone; stored as they are, since the codec would lose more
+    Pack,
+  };
+  struct Job {
+    std::uint32_t array;
+    How how;
+    std::int64_t first, samples;
+    std::uint32_t file;  // to copy from
+    std::size_t chunk;
+  };
+  class Work;
+
+  void plan_as_before(std::uint32_t number);
+  void plan_anew(std::uint32_t number);
+  void add(std::uint32_t number, How how, std::int64_t first, std::int64_t samples,
+           std::uint32_t file, std::size_t chunk);
+  How how_to_slice(std::uint32_t number, std::int64_t first, std::int64_t samples) const;
+
+  std::span<const FileReader> files_;
+  std::vector<std::int64_t> starts_;  // of the files' samples, and the end
+  std::int64_t samples_ = 0;
+  std::vector<RewrittenArray> arrays_;
+  std::vector<Job> jobs_;  // in the order of their last samples
+};
+
+}  // namespace tuckfold

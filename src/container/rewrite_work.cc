@@ -1,0 +1,244 @@
+// Rewrite::write: chunks are made side by side, and written in order.
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "base/fail.h"
+#include "base/parallel.h"
+#include "codec/registry.h"
+#include "container/file.h"
+#include "container/frame.h"
+#include "container/open.h"
+#include "container/rewrite.h"
+
+namespace tuckfold {
+namespace {
+
+constexpr std::uint64_t kGroupBytes = 64 << 20;  // of samples whose chunks are made side by side
+constexpr std::size_t kHeads = kRecordHeadBytes + kChunkHeadBytes;
+constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;  // as FileWriter has it: chunks' seeds far apart
+
+}  // namespace
+
+class Rewrite::Work {
+ public:
+  Work(const Rewrite& plan, const RewriteOptions& options, OutFile& out)
+      : plan_(plan), options_(options), threads_(thread_count(options.threads)), out_(out) {}
+
+  void run() {
+    for (const RewrittenArray& array : plan_.arrays_) index_.schema.arrays.push_back(array.info);
+    index_.schema.metadata = options_.metadata;
+    out_.write(file_start());
+    const std::string schema = schema_text(index_.schema);
+    out_.write(make_record(RecordKind::Schema, std::as_bytes(std::span(schema)), out_.size()));
+    const std::span<const Job> jobs = plan_.jobs_;
+    for (std::size_t begin = 0; begin < jobs.size();) {
+      std::size_t end = begin;
+      std::uint64_t bytes = 0;
+      const std::size_t most = 4 * static_cast<std::size_t>(threads_);
+      while (end < jobs.size() && end - begin < most && (end == begin || bytes < kGroupBytes)) {
+        bytes += bytes_of(jobs[end++]);
+      }
+      make(jobs.subspan(begin, end - begin));
+      begin = end;
+      if (options_.progress) options_.progress(bytes);
+    }
+    index_.samples = index_.next_number = static_cast<std::uint64_t>(plan_.samples_);
+    const Ending ending = make_ending(index_, out_.size());
+    out_.write(ending.index);
+    // A trailer must never be on the disk before what it speaks of.
+    if (options_.sync) out_.sync();
+    out_.write(ending.trailer);
+    if (options_.sync) out_.sync();
+  }
+
+ private:
+  struct Made {
+    std::vector<std::byte> record;  // but for the record's head
+    std::exception_ptr error;
+  };
+  // Unpacked samples of an array that a group packs, read once for all of its chunks.
+  struct Unpacked {
+    std::int64_t first = 0, end = 0;
+    std::vector<std::byte> bytes;
+  };
+
+  const RewrittenArray& array_of(const Job& job) const { return plan_.arrays_[job.array]; }
+  std::uint64_t bytes_of(const Job& job) const {
+    return static_cast<std::uint64_t>(job.samples * sample_bytes(array_of(job).info));
+  }
+
+  void make(std::span<const Job> group) {
+    std::vector<Unpacked> unpacked(plan_.arrays_.size());
+    for (const Job& job : group) {  // of one array, in the order of samples
+      if (job.how != How::Pack) continue;
+      Unpacked& part = unpacked[job.array];
+      if (part.end == 0) part.first = job.first;
+      part.end = job.first + job.samples;
+    }
+    for (std::size_t a = 0; a < unpacked.size(); ++a) {
+      Unpacked& part = unpacked[a];
+      const auto each = static_cast<std::size_t>(sample_bytes(plan_.arrays_[a].info));
+      part.bytes.resize(static_cast<std::size_t>(part.end - part.first) * each);
+      read_files(plan_.files_, plan_.arrays_[a].from, part.first, part.end - part.first,
+                 part.bytes.data(), threads_);
+    }
+    std::vector<Made> made(group.size());
+    const auto make_range = [&](std::int64_t begin, std::int64_t end, int threads) {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+        try {
+          made[i].record = record_of(group[i], unpacked[group[i].array], threads);
+        } catch (...) {
+          made[i].error = std::current_exception();
+        }
+      }
+    };
+    if (group.size() == 1) {
+      make_range(0, 1, threads_);
+    } else {
+      parallel_for(std::ssize(group), threads_,
+                   [&](std::int64_t begin, std::int64_t end) { make_range(begin, end, 1); });
+    }
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (made[i].error) std::rethrow_exception(made[i].error);
+      write(group[i], made[i].record);
+    }
+  }
+
+  std::vector<std::byte> record_of(const Job& job, const Unpacked& part, int threads) const {
+    std::vector<std::byte> record;
+    if (job.how == How::Copy || job.how == How::Slice) record = kept_record(job);
+    if (record.empty() && job.how != How::Pack) {
+      std::vector<std::byte> rows(bytes_of(job));
+      read_files(plan_.files_, array_of(job).from, job.first, job.samples, rows.data(), 1);
+      record = packed_record(job, CodecSpec::parse("raw"), rows.data(), threads);
+    }
+    if (record.empty()) {
+      const std::int64_t skip = (job.first - part.first) * sample_bytes(array_of(job).info);
+      record = packed_record(job, spec_for(job), part.bytes.data() + skip, threads);
+    }
+    put_chunk_head(record.data() + kRecordHeadBytes,
+                   {.array = job.array,
+                    .samples = static_cast<std::uint32_t>(job.samples),
+                    .number = static_cast<std::uint64_t>(job.first)});
+    return record;
+  }
+
+  Shape shape_of(const Job& job) const {
+    return with_samples(job.samples, array_of(job).info.shape);
+  }
+
+  // Few samples at the end may be too few for a codec: they are stored as they are.
+  CodecSpec spec_for(const Job& job) const {
+    const ArrayInfo& info = array_of(job).info;
+    if (job.samples == info.samples_per_chunk) return info.codec;
+    try {
+      layout(info.codec, info.dtype, shape_of(job));
+      return info.codec;
+    } catch (const Error& error) {
+      if (error.code() != Errc::InvalidArgument) throw;
+      return CodecSpec::parse("raw");
+    }
+  }
+
+  std::vector<std::byte> packed_record(const Job& job, const CodecSpec& spec,
+                                       const std::byte* values, int threads) const {
+    const ArrayInfo& info = array_of(job).info;
+    try {
+      std::vector<std::byte> record(kHeads + frame_bytes(spec, info.dtype, shape_of(job)));
+      const std::size_t bytes = write_frame(
+          spec, ConstTensorView(values, info.dtype, shape_of(job)),
+          std::span(record).subspan(kHeads),
+          {.threads = threads,
+           .seed = options_.seed + static_cast<std::uint64_t>(job.first) * kOdd + job.array});
+      if (passes_ratio(info.dtype, shape_of(job), bytes)) {
+        invalid("samples pack to less than a {}th of their bytes; choose a smaller {} than {}",
+                kMaxRatio, "samples_per_chunk", info.samples_per_chunk);
+      }
+      record.resize(kHeads + bytes);
+      return record;
+    } catch (const Error& error) {
+      fail(error.code(), "[rewrite] '{}', samples {} to {}: {}", info.name, job.first,
+           job.first + job.samples - 1, error.what());
+    }
+  }
+
+  // A chunk of packed bytes that stay as they are; nothing where they cannot be had so: a part of
+  // a chunk that unpacks as a whole, or samples that were stored raw beside packed ones.
+  std::vector<std::byte> kept_record(const Job& job) const {
+    const RewrittenArray& array = array_of(job);
+    std::vector<std::byte> packed;
+    for (std::uint32_t f = 0; f < plan_.files_.size(); ++f) {
+      const FileReader& file = plan_.files_[f];
+      const std::int64_t from = std::max(job.first - plan_.starts_[f], std::int64_t{0});
+      const std::int64_t to =
+          std::min(job.first + job.samples, plan_.starts_[f + 1]) - plan_.starts_[f];
+      if (from >= to) continue;
+      const std::span<const ChunkInfo> chunks = file.chunks(array.from);
+      auto c = static_cast<std::size_t>(
+          std::ranges::upper_bound(chunks, from, {}, &ChunkInfo::first) - chunks.begin() - 1);
+      for (; c < chunks.size() && chunks[c].first < to; ++c) {
+        const ByteSpan frame = file.chunk_bytes(array.from, c);
+        const RawFrame raw = read_raw_frame(frame);
+        const bool whole = chunks[c].first == from && raw.shape[0] == job.samples &&
+                           chunks[c].samples == job.samples;
+        if (whole) {
+          std::vector<std::byte> record(kHeads);
+          record.insert(record.end(), frame.begin(), frame.end());
+          return record;
+        }
+        if (raw.spec != array.info.codec.print() || !packs_by_rows(array.info.codec, raw.shape) ||
+            !packs_by_rows(array.info.codec, shape_of(job))) {
+          return {};
+        }
+        const std::size_t each = raw.packed.size() / static_cast<std::size_t>(raw.shape[0]);
+        const std::int64_t row = std::max(from, chunks[c].first) - chunks[c].first + chunks[c].skip;
+        const std::int64_t rows =
+            std::min(to, chunks[c].first + chunks[c].samples) - std::max(from, chunks[c].first);
+        const ByteSpan bytes = raw.packed.subspan(static_cast<std::size_t>(row) * each,
+                                                  static_cast<std::size_t>(rows) * each);
+        packed.insert(packed.end(), bytes.begin(), bytes.end());
+      }
+    }
+    std::vector<std::byte> record(kHeads + frame_header_bytes(array.info.codec, shape_of(job)) +
+                                  packed.size());
+    write_packed_frame(array.info.codec, array.info.dtype, shape_of(job), packed,
+                       std::span(record).subspan(kHeads));
+    return record;
+  }
+
+  void write(const Job& job, std::vector<std::byte>& record) {
+    put_record_head(record, RecordKind::Chunk, out_.size());
+    index_.entries.push_back({.array = job.array,
+                              .samples = static_cast<std::uint32_t>(job.samples),
+                              .first = static_cast<std::uint64_t>(job.first),
+                              .offset = out_.size(),
+                              .payload_bytes = record.size() - kRecordHeadBytes,
+                              .skip = 0});
+    record.resize(round_up(record.size(), kRecordAlign));
+    out_.write(record);
+    record = {};
+  }
+
+  const Rewrite& plan_;
+  const RewriteOptions& options_;
+  int threads_;
+  OutFile& out_;
+  Index index_;
+};
+
+void Rewrite::write(const std::string& path, const RewriteOptions& options) const {
+  check_metadata(options.metadata);
+  const std::string partial = path + ".partial";
+  OutFile out(partial, OutFile::Open::Truncate);
+  try {
+    Work(*this, options, out).run();
+    out.rename_to(path, options.sync);
+  } catch (...) {
+    ::unlink(partial.c_str());
+    throw;
+  }
+}
+
+}  // namespace tuckfold
