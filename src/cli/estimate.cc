@@ -96,25 +96,35 @@ std::uint64_t batch_memory(const ArrayInfo& array, std::int64_t batch, std::int6
   const CodecSpec spec = spec_for(array, shape);
   return bytes + std::max(each, bytes / workers) +  // the batch, and pages of the file
          chunks * frame_bytes(spec, array.dtype, shape) +
-         std::min(chunks, workers) * layout(spec, array.dtype, shape).workspace_bytes +
          (batch < chunk ? 2 * chunk_bytes : 0);  // gathered, in a vector that grows
+}
+
+// What the codec of one array takes on every thread that packs a chunk of it.
+std::uint64_t workspace_of(const ArrayInfo& array, std::int64_t batch, std::int64_t samples,
+                           int threads) {
+  const std::int64_t chunk = std::min(array.samples_per_chunk, samples);
+  const Shape shape = with_samples(chunk, array.shape);
+  const auto jobs =
+      static_cast<std::uint64_t>(std::clamp<std::int64_t>(batch / chunk, 1, std::int64_t{threads}));
+  return jobs * layout(spec_for(array, shape), array.dtype, shape).workspace_bytes;
 }
 
 // Inflated inputs lie in memory, too; codecs are looked for before the first batch.
 std::uint64_t memory_of(const Source& source, std::span<const ArrayInfo> arrays,
                         std::int64_t sample, bool searched, int threads) {
-  std::uint64_t each = 0, batches = 0, search = 0;
+  std::uint64_t each = 0, batches = 0, workspace = 0, search = 0;
   for (const ArrayInfo& array : arrays) each += cli::sample_bytes(array);
   const std::int64_t batch = std::min(batch_samples(each, threads), source.samples());
   for (const ArrayInfo& array : arrays) {
     batches += batch_memory(array, batch, source.samples(), threads);
+    workspace = std::max(workspace, workspace_of(array, batch, source.samples(), threads));
     // The sample, its pages of the file, workspace, what it is packed to and what that unpacks to.
     if (searched && array.shape.rank() >= 2) {
       const auto values = std::min<std::int64_t>(sample, source.samples() * array.shape.elems());
       search = std::max(search, 5 * static_cast<std::uint64_t>(values) * size_bytes(array.dtype));
     }
   }
-  return kProgramBytes + Bytes::scratch_held() + std::max(batches, search);
+  return kProgramBytes + Bytes::scratch_held() + std::max(batches + workspace, search);
 }
 
 }  // namespace

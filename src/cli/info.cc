@@ -120,6 +120,7 @@ void run_verify(const Options& options) {
                                        {"chunks", report.chunks},
                                        {"bytes_behind", report.bytes_behind},
                                        {"trailer_broken", report.trailer_broken},
+                                       {"schema_broken", report.schema_broken},
                                        {"broken", broken}}})));
   } else {
     std::string text;
@@ -140,6 +141,12 @@ void run_verify(const Options& options) {
     fail(Errc::CorruptData,
          "[verify] the last trailer of '{}' is broken, and what it speaks of is not read; repair "
          "looks for it",
+         options.file);
+  }
+  if (report.schema_broken) {
+    fail(Errc::CorruptData,
+         "[verify] the schema at the start of '{}' is broken; its samples can be read, and repair "
+         "writes it anew",
          options.file);
   }
 }
@@ -173,7 +180,9 @@ void run_repair(const Options& options) {
                                           {"index_lost", !report.by_index}}})));
   }
   if (!report.by_index) text += "an index was lost; every chunk was looked for\n";
-  print(text + fmt::format("{}: {} samples, {} lost\n", options.out, report.samples, lost));
+  print(text +
+        fmt::format("{}: {} samples, {} lost{}\n", options.out, report.samples, lost,
+                    report.by_index ? "" : " between them; if more followed, nothing says so"));
 }
 
 CLI::App* add_verb(CLI::App& app, const char* name, const char* summary, const char* footer,

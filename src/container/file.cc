@@ -56,11 +56,15 @@ void sync_folder_of(const std::string& path) {
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path, const char* verb) : path_(path) {
-  const int file = retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
+  // Without O_NONBLOCK a pipe that nobody writes to would hold us here.
+  const int file = retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (file < 0) fail_io(verb, "open", path);
   const Closer closer(file);
   struct stat info {};
   if (::fstat(file, &info) != 0) fail_io(verb, "read", path);
+  if (S_ISDIR(info.st_mode)) {
+    fail(Errc::Io, "[{}] '{}' is a folder; name a file in it", verb, path);
+  }
   if (!S_ISREG(info.st_mode)) {
     fail(Errc::Io, "[{}] cannot map '{}': not a regular file; copy it to one", verb, path);
   }

@@ -177,6 +177,7 @@ VerifyReport verify(const std::string& path, int threads) {
   for (const Behind& behind : look_behind(path)) {
     report.trailer_broken = report.trailer_broken || behind.trailer_broken;
   }
+  report.schema_broken = has_broken_schema(path);
   for (std::size_t array = 0; array < reader.arrays().size(); ++array) {
     const std::span<const ChunkInfo> chunks = reader.chunks(array);
     std::vector<std::string> reasons(chunks.size());
