@@ -164,7 +164,8 @@ void run(const Options& options) {
 void add_choose(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("choose", "Find the codec for a quality, ratio or error");
-  verb->add_option("FILE", options->file, "Array to pack, .npy")->type_name("");
+  verb->add_option("FILE", options->file, "Array to pack, .npy, or - for standard input")
+      ->type_name("");
   verb->add_option("--target-psnr", options->psnr, "PSNR to reach")->type_name("DB");
   verb->add_option("--target-ratio", options->ratio, "How many times smaller to become")
       ->type_name("R");

@@ -41,7 +41,7 @@ Examples:
   tuckfold pack train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz -o train.tuck
   tuckfold pack data.npz -o data.tuck --target-psnr 45 --array mask="bits(width=1)"
   tuckfold pack field.bin --dtype f32 --shape 1x256x256 -o field.tuck --max-error 1e-3 --dry-run
-  gunzip -c images.npy.gz | tuckfold pack - -o - | ssh host "cat >images.tuck")_";
+  gunzip -c images.npy.gz | tuckfold pack - -o - | tuckfold verify -)_";
 
 struct Options {
   InputOptions inputs;

@@ -212,9 +212,10 @@ TEST(SourceRaw, DtypeAndShapeSayWhatTheBytesAre) {
 TEST(SourceRaw, WhatDoesNotDivideIsRefused) {
   const TempFolder folder;
   const auto path = folder.write("a.dat", std::string(24, 'x'));
-  EXPECT_STREQ(
-      error_of({path}, {.dtype = DType::F32, .sample = Shape{4}}).what(),
-      ("[raw] '" + path.string() + "' must hold whole samples of 4 f32, but has 24 bytes").c_str());
+  EXPECT_STREQ(error_of({path}, {.dtype = DType::F32, .sample = Shape{4}}).what(),
+               ("[raw] '" + path.string() +
+                "' must hold whole samples of 4 f32, but has 24 bytes; give its dtype and shape")
+                   .c_str());
   for (const Shape& sample :
        {Shape{0}, Shape{-1}, Shape{1 << 30, 1 << 30, 1 << 30}, Shape{std::int64_t{1} << 62}}) {
     EXPECT_EQ(error_of({path}, {.dtype = DType::F32, .sample = sample}).code(),
