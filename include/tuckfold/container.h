@@ -174,6 +174,7 @@ struct VerifyReport {
   std::vector<BrokenChunk> broken;
   std::uint64_t bytes_behind = 0;  // as FileReader has it: of an append that was stopped, unless
   bool trailer_broken = false;     // a trailer among them shows that it was finished
+  bool schema_broken = false;      // at the start; the index has another, which is read
 };
 
 // Looks at every checksum. Throws where the file cannot be opened at all, as FileReader does.

@@ -14,6 +14,7 @@
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/strided.h"
+#include "cli/standard.h"
 #include "container/npy.h"
 
 namespace tuckfold::cli {
@@ -128,7 +129,7 @@ HugeBuffer::~HugeBuffer() {
 }
 
 Array load_array(const std::string& path, ReadAs read_as) {
-  const NpyFile file(path);
+  const NpyFile file(input_path("array", path));
   const std::optional<DType> native = native_dtype(file.type());
   if (read_as == ReadAs::Stored && !native) {
     invalid("[array] '{}' stores {}, which no codec takes; leave out --as to read it as f32", path,

@@ -133,7 +133,8 @@ void run(Options& options) {
 void add_bench(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("bench", "Measure speed beside a copy, ratio and error");
-  verb->add_option("FILE", options->files, "Arrays to pack, .npy")->type_name("");
+  verb->add_option("FILE", options->files, "Arrays to pack, .npy, or - for standard input")
+      ->type_name("");
   verb->add_option("--codec", options->codecs, "Codecs to measure; see 'tuckfold codecs'")
       ->type_name("SPEC");
   verb->add_option("--peer", options->peers, "Other compressors: zfp, sz3, szx")

@@ -51,18 +51,8 @@ Target target_of(const Options& options) {
     invalid("[choose] give one of --target-psnr, --target-ratio and --max-error, got {}",
             given.empty() ? "none" : fmt::format("{}", given.size()));
   }
-  const Target& target = given.front();
-  const double value = target.value;
-  const auto [is_number, rule] = [&]() -> std::pair<bool, const char*> {
-    switch (target.kind) {
-      case Target::Kind::Psnr: break;
-      case Target::Kind::Ratio: return {value > 0, "--target-ratio must be a number above 0"};
-      case Target::Kind::MaxError: return {value >= 0, "--max-error must be 0 or a number above"};
-    }
-    return {true, "--target-psnr must be a number"};
-  }();
-  if (!is_number || !std::isfinite(value)) invalid("[choose] {}, got {}", rule, value);
-  return target;
+  check_target("choose", given.front());
+  return given.front();
 }
 
 // Codecs that keep to a bound, or lose nothing, whatever the values.
@@ -174,7 +164,8 @@ void run(const Options& options) {
 void add_choose(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("choose", "Find the codec for a quality, ratio or error");
-  verb->add_option("FILE", options->file, "Array to pack, .npy")->type_name("");
+  verb->add_option("FILE", options->file, "Array to pack, .npy, or - for standard input")
+      ->type_name("");
   verb->add_option("--target-psnr", options->psnr, "PSNR to reach")->type_name("DB");
   verb->add_option("--target-ratio", options->ratio, "How many times smaller to become")
       ->type_name("R");

@@ -193,6 +193,19 @@ std::string figure_of(const Report& report, const Target& target) {
 
 }  // namespace
 
+void check_target(const char* verb, const Target& target) {
+  const double value = target.value;
+  const auto [is_number, rule] = [&]() -> std::pair<bool, const char*> {
+    switch (target.kind) {
+      case Kind::Psnr: break;
+      case Kind::Ratio: return {value > 0, "--target-ratio must be a number above 0"};
+      case Kind::MaxError: return {value >= 0, "--max-error must be 0 or a number above"};
+    }
+    return {true, "--target-psnr must be a number"};
+  }();
+  if (!is_number || !std::isfinite(value)) invalid("[{}] {}, got {}", verb, rule, value);
+}
+
 Choice choose(const Array& sample, const Target& target, const ChooseOptions& options) {
   Search search(sample, target, options);
   for (const Ladder& ladder : ladders_for(facts_of(sample), target)) search.climb(ladder);

@@ -40,6 +40,9 @@ struct Choice {
   std::vector<Candidate> tried;  // everything, those that reach the target first; both best first
 };
 
+// Throws InvalidArgument where the target is no number that can be reached.
+void check_target(const char* verb, const Target& target);
+
 // Throws InvalidArgument where nothing reaches the target, naming what comes closest. Specs that do
 // not suit the array, or whose library is missing, are passed over.
 Choice choose(const Array& sample, const Target& target, const ChooseOptions& options);

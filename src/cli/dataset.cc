@@ -47,6 +47,7 @@ void InputOptions::add_options_to(CLI::App& verb) {
   verb.add_option("--select", arrays, "Only these arrays, as the inputs name them")
       ->type_name("NAME");
   verb.add_option("--rename", rename, "Give an array another name")->type_name("OLD=NEW");
+  verb.add_flag("--side-by-side", side_by_side, "Each input is an array, named as its file");
   verb.add_option("--dtype", dtype, "Of raw inputs: f32, f16, bf16, f64, u8, i32 or i64")
       ->type_name("T");
   verb.add_option("--shape", shape, "Of raw inputs: the shape of one sample, as 3x32x32")
@@ -60,15 +61,18 @@ std::map<std::string, std::string, std::less<>> InputOptions::renames(const char
     if (at == pair.npos || at == 0 || at + 1 == pair.size()) {
       invalid("[{}] --rename takes OLD=NEW, got {}", verb, pair);
     }
-    names[pair.substr(0, at)] = pair.substr(at + 1);
+    if (!names.emplace(pair.substr(0, at), pair.substr(at + 1)).second) {
+      invalid("[{}] --rename takes one new name for an array, got two for '{}'", verb,
+              pair.substr(0, at));
+    }
   }
   return names;
 }
 
 std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
   if (files.empty()) invalid("[{}] nothing to read; name a file or folder with samples", verb);
-  SourceOptions options{.format = format, .arrays = arrays};
-  options.rename = renames(verb);
+  SourceOptions options{
+      .format = format, .arrays = arrays, .rename = renames(verb), .side_by_side = side_by_side};
   if (!dtype.empty()) options.dtype = parse_dtype(dtype);
   if (!shape.empty()) options.sample = parse_shape(verb, shape);
   if (const auto times = std::count(files.begin(), files.end(), "-"); times > 1) {
@@ -92,9 +96,10 @@ SampleRange parse_range(const char* verb, std::string_view text, std::int64_t sa
   };
   const std::size_t colon = text.find(':');
   const std::int64_t first = number(text.substr(0, std::min(colon, text.size())), 0);
-  const std::int64_t end = colon == text.npos ? first + 1 : number(text.substr(colon + 1), samples);
-  if (first < 0 || end < first || end > samples) {
-    invalid("[{}] samples are 0..{}, got {}", verb, samples, text);
+  if (colon == text.npos && first >= 0 && first < samples) return {first, 1};
+  const std::int64_t end = colon == text.npos ? first : number(text.substr(colon + 1), samples);
+  if (colon == text.npos || first < 0 || end < first || end > samples) {
+    invalid("[{}] a range must lie in 0:{}, the samples of the file, got {}", verb, samples, text);
   }
   return {first, end - first};
 }
@@ -113,6 +118,9 @@ std::string size_text(std::uint64_t bytes) {
 
 void check_absent(const char* verb, const std::string& path, bool force) {
   std::error_code unreadable;
+  if (std::filesystem::is_directory(path, unreadable)) {
+    fail(Errc::Io, "[{}] '{}' is a folder; name a file in it", verb, path);
+  }
   if (!force && std::filesystem::exists(path, unreadable)) {
     invalid("[{}] '{}' exists; add --force to write over it, or name another file", verb, path);
   }

@@ -22,6 +22,7 @@ struct InputOptions {
   std::vector<std::string> files;
   std::string format, dtype, shape;
   std::vector<std::string> arrays, rename;
+  bool side_by_side = false;
 
   void add_to(CLI::App& verb);
   // The options without the files, where a verb names these in its own way.
@@ -39,7 +40,8 @@ std::string shape_text(const Shape& sample);
 // "12.3 MB".
 std::string size_text(std::uint64_t bytes);
 
-// Throws InvalidArgument where the path names something and --force was not given.
+// Throws InvalidArgument where the path names something and --force was not given, Io where that is
+// a folder.
 void check_absent(const char* verb, const std::string& path, bool force);
 
 // Bytes of one sample, unpacked.

@@ -77,7 +77,8 @@ void run(Options& options) {
 void add_eval(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("eval", "See what codecs do to an array, as a picture too");
-  verb->add_option("FILE", options->files, "Array to pack, .npy")->type_name("");
+  verb->add_option("FILE", options->files, "Array to pack, .npy, or - for standard input")
+      ->type_name("");
   verb->add_option("--codec", options->codecs, "Codecs to try; see 'tuckfold codecs'")
       ->type_name("SPEC");
   verb->add_option("--png", options->png, "Write original, results and errors side by side")

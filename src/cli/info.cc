@@ -120,6 +120,7 @@ void run_verify(const Options& options) {
                                        {"chunks", report.chunks},
                                        {"bytes_behind", report.bytes_behind},
                                        {"trailer_broken", report.trailer_broken},
+                                       {"schema_broken", report.schema_broken},
                                        {"broken", broken}}})));
   } else {
     std::string text;
@@ -140,6 +141,12 @@ void run_verify(const Options& options) {
     fail(Errc::CorruptData,
          "[verify] the last trailer of '{}' is broken, and what it speaks of is not read; repair "
          "looks for it",
+         options.file);
+  }
+  if (report.schema_broken) {
+    fail(Errc::CorruptData,
+         "[verify] the schema at the start of '{}' is broken; its samples can be read, and repair "
+         "writes it anew",
          options.file);
   }
 }
@@ -173,49 +180,61 @@ void run_repair(const Options& options) {
                                           {"index_lost", !report.by_index}}})));
   }
   if (!report.by_index) text += "an index was lost; every chunk was looked for\n";
-  print(text + fmt::format("{}: {} samples, {} lost\n", options.out, report.samples, lost));
+  print(text +
+        fmt::format("{}: {} samples, {} lost{}\n", options.out, report.samples, lost,
+                    report.by_index ? "" : " between them; if more followed, nothing says so"));
 }
 
-CLI::App* add_verb(CLI::App& app, const char* name, const char* summary, const char* footer,
+CLI::App* add_verb(CLI::App& app, const char* name, const char* summary, const char* file,
                    void (*run)(const Options&), const std::shared_ptr<Options>& options) {
   CLI::App* verb = app.add_subcommand(name, summary);
-  verb->add_option("FILE", options->file, "A .tuck file, or - for standard input")->type_name("");
+  verb->add_option("FILE", options->file, file)->type_name("");
   verb->add_flag("--json", options->json, "Print a JSON array with one object");
-  verb->footer(footer);
   verb->callback([options, run] { run(*options); });
   return verb;
 }
 
+constexpr const char* kOneOrMore = "A .tuck file, a manifest of several, or - for standard input";
+
 }  // namespace
 
 void add_info(CLI::App& app) {
-  add_verb(app, "info", "See what a .tuck file holds", "Example:\n  tuckfold info train.tuck",
-           run_info, std::make_shared<Options>());
+  CLI::App* verb = add_verb(app, "info", "See what a .tuck file holds", kOneOrMore, run_info,
+                            std::make_shared<Options>());
+  verb->footer(R"_(Only the index is read; verify looks at the samples.
+
+Examples:
+  tuckfold info train.tuck
+  tuckfold info train.tuck --json)_");
 }
 
 void add_verify(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb =
-      add_verb(app, "verify", "Look at every checksum of a .tuck file",
-               "Exit status 3 where something is broken. An append that was stopped is no damage: "
-               "the file is as\nbefore, and a note says so.\n\nExamples:\n  tuckfold verify "
-               "train.tuck\n  tuckfold verify train.tuck --json",
-               run_verify, options);
+  CLI::App* verb = add_verb(app, "verify", "Look at every checksum of a .tuck file", kOneOrMore,
+                            run_verify, options);
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")
       ->type_name("N")
       ->check(CLI::Range(0, 255).description(""));
+  verb->footer(
+      R"_(Exit status 3 where something is broken. An append that was stopped is no damage: the file is as
+before, and a note says so.
+
+Examples:
+  tuckfold verify train.tuck
+  tuckfold verify - <train.tuck)_");
 }
 
 void add_repair(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb =
-      add_verb(app, "repair", "Save what is whole of a .tuck file",
-               "Where a chunk is broken all arrays lose its samples, so that they stay in "
-               "step.\n\nExample:\n  tuckfold repair broken.tuck -o saved.tuck",
-               run_repair, options);
+  CLI::App* verb = add_verb(app, "repair", "Save what is whole of a .tuck file",
+                            "A .tuck file, or - for standard input", run_repair, options);
   verb->add_option("-o,--out", options->out, "The file to write, or - for standard output")
       ->type_name("OUT.tuck");
-  verb->add_flag("-f,--force", options->force, "Write over a file that exists");
+  verb->add_flag("-f,--force", options->force, "Write over a file that exists, or to a terminal");
+  verb->footer(R"_(Where a chunk is broken all arrays lose its samples, so that they stay in step.
+
+Example:
+  tuckfold repair broken.tuck -o saved.tuck)_");
 }
 
 }  // namespace tuckfold::cli

@@ -10,6 +10,7 @@
 #include "cli/interrupt.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
+#include "cli/wrap.h"
 #include "tuckfold/version.h"
 
 namespace tuckfold::cli {
@@ -24,7 +25,11 @@ constexpr const char* kExamples = R"_(Examples:
   tuckfold choose images.npy --target-psnr 45
 
 Any other VERB runs the program tuckfold-VERB beside this one or on PATH.
-Exit status: 1 the answer of diff is no, 2 invalid argument, 3 corrupt data, 4 unsupported, 5 input or output, 70 a bug.)_";
+
+Where a file is read or written, - is standard input or output; ./- is a file of that name.
+
+Exit status: 1 the answer of diff is no, 2 invalid argument, 3 corrupt data, 4 unsupported, 5 input or
+output, 70 a bug, 130 stopped by Ctrl-C.)_";
 
 int run(int argc, char** argv) {
   CLI::App app("Tuckfold folds tensors small.", "tuckfold");
@@ -67,12 +72,12 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& asked) {  // --help and --version
     std::ostringstream text;
     app.exit(asked, text, text);
-    print_out(text.str());
+    print_out(fit_help(text.str(), terminal_columns()));
   } catch (const CLI::RuntimeError& done) {  // a verb that did its work and has an answer
     return done.get_exit_code();
   } catch (const CLI::ParseError& error) {
     if (verb.empty()) {
-      fmt::print(stderr, "{}", app.help());
+      fmt::print(stderr, "{}", fit_help(app.help(), terminal_columns()));
       return exit_code(Errc::InvalidArgument);
     }
     invalid("{}{}; see 'tuckfold {}--help'", known ? "[" + verb + "] " : "", error.what(),

@@ -1,14 +1,15 @@
 // tuckfold pack: samples from files of many kinds into one .tuck file.
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
+#include <set>
 
 #include "base/fail.h"
 #include "base/parallel.h"
+#include "cli/append.h"
 #include "cli/choose_search.h"
 #include "cli/dataset.h"
 #include "cli/estimate.h"
@@ -17,7 +18,7 @@
 #include "cli/subject.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
-#include "container/behind.h"
+#include "container/bytes.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -29,8 +30,8 @@ With a target a codec is looked for on a sample of each array, and printed. Rati
 in the input.
 
 The file appears under its name when it is whole. A writer that was stopped leaves OUT.tuck.partial;
---resume goes on with it. --append adds samples to a file, which stays readable meanwhile. Every verb
-takes the file that lists shards as it takes a file with samples.
+--resume goes on with it. --append adds samples to a file, which stays readable meanwhile, with the
+codecs that it has. Every verb takes the file that lists shards as it takes a file with samples.
 
 - is standard input or output; either is kept in a file of the temporary folder (TMPDIR), and what is
 printed goes to standard error where the data go to standard output.
@@ -40,7 +41,7 @@ Examples:
   tuckfold pack train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz -o train.tuck
   tuckfold pack data.npz -o data.tuck --target-psnr 45 --array mask="bits(width=1)"
   tuckfold pack field.bin --dtype f32 --shape 1x256x256 -o field.tuck --max-error 1e-3 --dry-run
-  gunzip -c images.npy.gz | tuckfold pack - -o - | ssh host "cat >images.tuck")_";
+  gunzip -c images.npy.gz | tuckfold pack - -o - | tuckfold verify -)_";
 
 struct Options {
   InputOptions inputs;
@@ -64,6 +65,10 @@ std::optional<Target> target_of(const Options& options) {
         "[pack] --codec, --target-psnr, --target-ratio and --max-error exclude each other; "
         "give one");
   }
+  if (!given.empty()) check_target("pack", given.front());
+  if (options.append && !given.empty()) {
+    invalid("[pack] --append packs with the codecs of the file; drop the target");
+  }
   return given.empty() ? std::nullopt : std::optional(given.front());
 }
 
@@ -77,7 +82,6 @@ std::optional<std::string> codec_for(const Options& options, const std::string& 
   std::optional<std::string> found;
   for (const std::string& pair : options.array_codecs) {
     const std::size_t at = pair.find('=');
-    if (at == pair.npos || at == 0) invalid("[pack] --array takes NAME=SPEC, got {}", pair);
     if (pair.substr(0, at) == name) found = pair.substr(at + 1);
   }
   return found;
@@ -85,9 +89,16 @@ std::optional<std::string> codec_for(const Options& options, const std::string& 
 
 void check_names(const Options& options, const Source& source) {
   std::vector<std::string_view> names;
+  std::set<std::string> named;
   for (const SourceArray& array : source.arrays()) names.push_back(array.name);
   for (const std::string& pair : options.array_codecs) {
     const std::string name = pair.substr(0, pair.find('='));
+    if (name.empty() || name.size() == pair.size()) {
+      invalid("[pack] --array takes NAME=SPEC, got {}", pair);
+    }
+    if (!named.insert(name).second) {
+      invalid("[pack] --array takes one codec for an array, got two for '{}'", name);
+    }
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       invalid("[pack] --array: {}", unknown_text("array", name, names));
     }
@@ -100,8 +111,17 @@ Report report_on(const Array& sample, const CodecSpec& spec, int threads) {
   return checked_report(*subject, sample, out);
 }
 
+// The codec that a file has for the array, when appending to it.
+const CodecSpec* codec_in(const std::vector<ArrayInfo>& file, const std::string& name) {
+  for (const ArrayInfo& array : file) {
+    if (array.name == name) return &array.codec;
+  }
+  return nullptr;
+}
+
 Chosen choose_for(const Options& options, const Source& source, std::size_t number,
-                  const std::optional<Target>& target, int threads) {
+                  const std::optional<Target>& target, const std::vector<ArrayInfo>& file,
+                  int threads) {
   const SourceArray& array = source.arrays()[number];
   Chosen chosen{.array = {.name = array.name, .dtype = array.dtype, .shape = array.sample}};
   chosen.array.samples_per_chunk = options.samples_per_chunk;
@@ -119,6 +139,9 @@ Chosen choose_for(const Options& options, const Source& source, std::size_t numb
     chosen.array.codec = choice.best.front().spec;
     chosen.report = choice.best.front().report;
     return chosen;
+  } else if (const CodecSpec* codec = codec_in(file, array.name);
+             codec != nullptr && (options.codec.empty() || !is_field)) {
+    chosen.array.codec = *codec;
   } else {
     chosen.array.codec =
         CodecSpec::parse(is_field && !options.codec.empty() ? options.codec : "zstd");
@@ -133,11 +156,11 @@ Chosen choose_for(const Options& options, const Source& source, std::size_t numb
 std::string metadata_of(const Options& options) {
   if (!options.metadata.starts_with('@')) return options.metadata;
   const std::string path = options.metadata.substr(1);
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) fail(Errc::Io, "[pack] cannot read '{}'", path);
-  return text.str();
+  const std::shared_ptr<const Bytes> file = Bytes::map(path, "pack");
+  if (file->span().empty()) {
+    invalid("[pack] --metadata takes a JSON object, and '{}' is empty", path);
+  }
+  return {reinterpret_cast<const char*>(file->span().data()), file->span().size()};
 }
 
 struct Total {
@@ -293,26 +316,30 @@ void dry_run(const Options& options, const Source& source, const std::vector<Cho
                         size_text(all.memory_bytes)));
 }
 
-// Writes the file, and where that ends early says how to go on.
+// Writes the file. Where that ends early, says how to go on, or removes what nobody can go on with.
 Total write_or_hint(const Options& options, const Source& source, const std::vector<Chosen>& chosen,
                     int threads) {
-  const auto hint = [&](std::string_view before) {
-    std::error_code unreadable;
-    if (options.append || options.to_stdout ||
-        !std::filesystem::exists(options.out + ".partial", unreadable)) {
-      return std::string(before);
+  const std::string partial = options.out + ".partial";
+  const auto end_early = [&](std::string_view text, bool resumable) {
+    constexpr std::uintmax_t kLittle = 4096;  // a start and a schema, hardly a chunk
+    std::error_code none;
+    const std::uintmax_t bytes = std::filesystem::file_size(partial, none);
+    if (none || options.append || options.to_stdout) return std::string(text);
+    if ((bytes < kLittle || !resumable) && !options.resume) {
+      std::filesystem::remove(partial, none);
+      return std::string(text);
     }
-    return fmt::format(
-        "{}; '{}.partial' has what was packed: the same command with --resume goes on", before,
-        options.out);
+    return fmt::format("{}; '{}' has what was packed: the same command with --resume goes on", text,
+                       partial);
   };
   try {
     return write_all(options, source, chosen, threads);
   } catch (const Interrupted& stop) {
-    throw Interrupted(stop.signal(), hint("[pack] stopped"));
+    throw Interrupted(stop.signal(), end_early("[pack] stopped", true));
   } catch (const Error& error) {
-    if (error.code() == Errc::Io) fail(Errc::Io, "{}", hint(error.what()));
-    throw;
+    // Where an argument is wrong, other ones are needed, and those make another file.
+    const bool resumable = error.code() == Errc::Io || error.code() == Errc::CorruptData;
+    fail(error.code(), "{}", end_early(error.what(), resumable));
   }
 }
 
@@ -355,16 +382,7 @@ void check(const Options& options) {
     }
     return check_stdout("pack", options.force);
   }
-  if (!options.append) return check_absent("pack", options.out, options.force);
-  // The writer drops what lies behind the last whole state.
-  if (!std::filesystem::exists(options.out)) return;
-  for (const Behind& behind : look_behind(options.out)) {
-    if (!behind.trailer_broken) continue;
-    fail(Errc::CorruptData,
-         "[pack] the last trailer of '{}' is broken, and appending would drop what it speaks of; "
-         "save that with `tuckfold repair` first",
-         behind.path);
-  }
+  if (!options.append) check_absent("pack", options.out, options.force);
 }
 
 void check_shards(const Options& options, std::int64_t samples) {
@@ -387,10 +405,15 @@ void run(Options& options) {
   check_shards(options, source->samples());
   check_names(options, *source);
   const auto start = std::chrono::steady_clock::now();
+  const std::vector<ArrayInfo> file =
+      options.append && !options.out.empty() ? arrays_of(options.out) : std::vector<ArrayInfo>();
   std::vector<Chosen> chosen;
+  std::vector<ArrayInfo> arrays;
   for (std::size_t a = 0; a < source->arrays().size(); ++a) {
-    chosen.push_back(choose_for(options, *source, a, target, threads));
+    chosen.push_back(choose_for(options, *source, a, target, file, threads));
+    arrays.push_back(chosen.back().array);
   }
+  if (!file.empty()) check_append(options.out, file, arrays);
   if (options.dry_run) {
     const std::chrono::duration<double> searched = std::chrono::steady_clock::now() - start;
     return dry_run(options, *source, chosen, target ? searched.count() : 0, threads);
@@ -437,7 +460,14 @@ void add_pack(CLI::App& app) {
       ->check(CLI::Range(1, 99999).description(""));
   verb->add_option("--metadata", options->metadata, "A JSON object for the file, or @FILE with one")
       ->type_name("JSON");
-  verb->add_option("--seed", options->seed, "For stochastic rounding")->type_name("N");
+  verb->add_option("--seed", options->seed, "For stochastic rounding")
+      ->type_name("N")
+      ->check([](const std::string& text) {  // the parser wraps around, or stops at the largest
+        std::uint64_t value = 0;
+        const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool whole = error == std::errc{} && stop == text.data() + text.size();
+        return whole ? std::string() : "must be 0..2^64-1, got " + text;
+      });
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")
       ->type_name("N")
       ->check(CLI::Range(0, 255).description(""));

@@ -8,6 +8,16 @@
 #include "base/fail.h"
 
 namespace tuckfold::cli {
+namespace {
+
+// Letters of UTF-8: each has one byte that is no continuation.
+std::size_t columns(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char letter) {
+    return (static_cast<unsigned char>(letter) & 0xc0) != 0x80;
+  }));
+}
+
+}  // namespace
 
 Table::Table(std::vector<std::string> titles) {
   for (std::string& title : titles) {
@@ -17,20 +27,28 @@ Table::Table(std::vector<std::string> titles) {
   rows_.push_back(std::move(titles));
 }
 
-void Table::add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+void Table::add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) {
+    // Names come from files; what moves the cursor would let one write over the others.
+    for (char& letter : cell) {
+      if (static_cast<unsigned char>(letter) < ' ' || letter == '\x7f') letter = '?';
+    }
+  }
+  rows_.push_back(std::move(cells));
+}
 
 std::string Table::print(std::string_view indent) const {
   std::vector<std::size_t> widths(left_.size());
   for (const auto& row : rows_) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns(row[i]));
   }
   std::string text;
   for (const auto& row : rows_) {
     std::string line(indent);
     for (std::size_t i = 0; i < row.size(); ++i) {
       line += i == 0 ? "" : "  ";
-      line += left_[i] ? fmt::format("{:<{}}", row[i], widths[i])
-                       : fmt::format("{:>{}}", row[i], widths[i]);
+      const std::string space(widths[i] - columns(row[i]), ' ');
+      line += left_[i] ? row[i] + space : space + row[i];
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + '\n';

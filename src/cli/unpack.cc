@@ -60,44 +60,55 @@ void run(const char* verb, const Options& options, bool header) {
       });
 }
 
-CLI::App* add_verb(CLI::App& app, const char* name, const char* summary,
+CLI::App* add_verb(CLI::App& app, const char* name, const char* summary, const char* arrays,
                    const std::shared_ptr<Options>& options) {
   CLI::App* verb = app.add_subcommand(name, summary);
   verb->add_option("FILE", options->file,
                    "A .tuck file, a manifest of several, or - for standard input")
       ->type_name("");
-  verb->add_option("--array", options->arrays, "Only these arrays")->type_name("NAME");
+  verb->add_option("--array", options->arrays, arrays)->type_name("NAME");
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")
       ->type_name("N")
       ->check(CLI::Range(0, 255).description(""));
-  verb->add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
   return verb;
+}
+
+// Of the verbs that write .npy files.
+void add_output(CLI::App& verb, const std::shared_ptr<Options>& options) {
+  verb.add_option("-o,--out", options->out,
+                  "A folder for NAME.npy of each array, OUT.npy for one, - for standard output")
+      ->type_name("OUT");
+  verb.add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
+  verb.add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
 }
 
 }  // namespace
 
 void add_unpack(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = add_verb(app, "unpack", "Unpack a .tuck file to .npy files", options);
-  verb->add_option("-o,--out", options->out,
-                   "A folder for NAME.npy of each array, OUT.npy for one, - for standard output")
-      ->type_name("OUT");
-  verb->add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
-  verb->footer(
-      "bf16 becomes f32, since numpy has no bf16.\n\nExamples:\n  tuckfold unpack train.tuck -o "
-      "train\n  tuckfold unpack train.tuck --array image -o images.npy\n  tuckfold unpack - "
-      "--array "
-      "label -o - <train.tuck | tail -c 16 | xxd");
+  CLI::App* verb =
+      add_verb(app, "unpack", "Unpack a .tuck file to .npy files", "Only these arrays", options);
+  add_output(*verb, options);
+  verb->footer(R"_(bf16 becomes f32, since numpy has no bf16.
+
+Examples:
+  tuckfold unpack train.tuck -o train
+  tuckfold unpack train.tuck --array image -o images.npy
+  tuckfold unpack - --array label -o - <train.tuck >labels.npy)_");
   verb->callback([options] { run("unpack", *options, true); });
 }
 
 void add_slice(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = add_verb(app, "slice", "Unpack some samples of a .tuck file", options);
+  CLI::App* verb =
+      add_verb(app, "slice", "Unpack some samples of a .tuck file", "Only these arrays", options);
   verb->add_option("RANGE", options->range, "FIRST:END, FIRST:, :END or one number")->type_name("");
-  verb->add_option("-o,--out", options->out, "As for unpack")->type_name("OUT");
-  verb->add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
-  verb->footer("Example:\n  tuckfold slice train.tuck 100:200 --array image -o some.npy");
+  add_output(*verb, options);
+  verb->footer(R"_(Samples are counted from 0; END is not among them.
+
+Examples:
+  tuckfold slice train.tuck 100:200 --array image -o some.npy
+  tuckfold slice train.tuck 7 -o seventh)_");
   verb->callback([options] {
     if (options->range.empty()) invalid("[slice] which samples? give a range, as 100:200");
     run("slice", *options, true);
@@ -107,14 +118,16 @@ void add_slice(CLI::App& app) {
 void add_cat(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   options->out = "-";
-  CLI::App* verb =
-      add_verb(app, "cat", "Write the values of one array to standard output", options);
-  verb->add_option("--range", options->range, "FIRST:END, FIRST:, :END or one number")
+  CLI::App* verb = add_verb(app, "cat", "Write the values of one array to standard output",
+                            "Which, where the file has several", options);
+  verb->add_option("--range", options->range,
+                   "Samples: FIRST:END, FIRST:, :END or one number; default: all")
       ->type_name("RANGE");
-  verb->footer(
-      "Values are row-major and little-endian, without a header.\n\nExample:\n  tuckfold cat "
-      "train.tuck --array label --range :100 | xxd");
   verb->add_flag("-f,--force", options->force, "Write to a terminal, too");
+  verb->footer(R"_(Values are row-major and little-endian, without a header; unpack -o - has one.
+
+Example:
+  tuckfold cat train.tuck --array label --range :100 | od -td8)_");
   verb->callback([options] {
     options->quiet = true;
     run("cat", *options, false);

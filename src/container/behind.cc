@@ -8,6 +8,18 @@
 #include "container/shards.h"
 
 namespace tuckfold {
+namespace {
+
+// The file, or the shards of a manifest.
+std::vector<std::string> files_of(const std::string& path) {
+  const MappedFile file(path);
+  if (!begins_with(file.bytes(), "{")) return {path};
+  std::vector<std::string> paths;
+  for (const ManifestShard& shard : read_manifest(file.bytes(), path)) paths.push_back(shard.path);
+  return paths;
+}
+
+}  // namespace
 
 bool has_broken_trailer(ByteSpan file, std::uint64_t end) {
   for (std::uint64_t at = end; at + kTrailerBytes <= file.size();) {
@@ -24,16 +36,8 @@ bool has_broken_trailer(ByteSpan file, std::uint64_t end) {
 }
 
 std::vector<Behind> look_behind(const std::string& path) {
-  std::vector<std::string> paths = {path};
-  const MappedFile file(path);
-  if (begins_with(file.bytes(), "{")) {
-    paths.clear();
-    for (const ManifestShard& shard : read_manifest(file.bytes(), path)) {
-      paths.push_back(shard.path);
-    }
-  }
   std::vector<Behind> found;
-  for (const std::string& part : paths) {
+  for (const std::string& part : files_of(path)) {
     const MappedFile shard(part);
     const std::optional<Trailer> trailer = find_trailer(shard.bytes());
     if (!trailer || trailer->end == shard.bytes().size()) continue;
@@ -42,6 +46,15 @@ std::vector<Behind> look_behind(const std::string& path) {
                      .trailer_broken = has_broken_trailer(shard.bytes(), trailer->end)});
   }
   return found;
+}
+
+bool has_broken_schema(const std::string& path) {
+  const std::vector<std::string> files = files_of(path);
+  return std::ranges::any_of(files, [](const std::string& part) {
+    const MappedFile shard(part);
+    const std::optional<Record> record = record_at(shard.bytes(), kFirstRecordAt);
+    return !record || !record->is(RecordKind::Schema) || !record->is_whole();
+  });
 }
 
 }  // namespace tuckfold

@@ -31,6 +31,9 @@ std::shared_ptr<const Bytes> Bytes::map(const std::string& path, std::string_vie
   if (file.get() < 0) fail_io(verb, "open", path, errno);
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) fail_io(verb, "read", path, errno);
+  if (S_ISDIR(info.st_mode)) {
+    fail(Errc::Io, "[{}] '{}' is a folder; name a file in it", verb, path);
+  }
   if (!S_ISREG(info.st_mode)) {
     fail(Errc::Io, "[{}] cannot map '{}': not a regular file; copy it to one", verb, path);
   }

@@ -211,7 +211,8 @@ NpyHeader parse_npy_header(std::span<const std::byte> bytes, std::string_view pa
   const std::size_t left = text.size() - header.data_offset;
   if (static_cast<std::size_t>(elems) > left / size_bytes(header.type)) {
     fail(Errc::CorruptData,
-         "[npy] '{}' is truncated: {} values of {} do not fit in the {} bytes after the header",
+         "[npy] '{}' is truncated: {} values of {} do not fit in the {} bytes after the "
+         "header; copy or save it again",
          path, to_string(header.shape), to_string(header.type), left);
   }
   return header;

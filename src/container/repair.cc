@@ -1,6 +1,7 @@
 // verify looks at every chunk; repair copies the whole ones, with an index of the samples that
 // every array still has.
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <utility>
@@ -139,6 +140,21 @@ std::vector<Range> both(const std::vector<Range>& a, const std::vector<Piece>& b
   return result;
 }
 
+// A file that nobody could go on with, removed unless it is kept.
+class Unfinished {
+ public:
+  explicit Unfinished(std::string path) : path_(std::move(path)) {}
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+  ~Unfinished() {
+    if (!path_.empty()) std::remove(path_.c_str());
+  }
+  void keep() { path_.clear(); }
+
+ private:
+  std::string path_;
+};
+
 // Copies the records of samples that stay, and indexes these anew.
 Index copy_kept(const std::vector<std::vector<Piece>>& arrays, const std::vector<Range>& kept,
                 OutFile& out) {
@@ -177,6 +193,7 @@ VerifyReport verify(const std::string& path, int threads) {
   for (const Behind& behind : look_behind(path)) {
     report.trailer_broken = report.trailer_broken || behind.trailer_broken;
   }
+  report.schema_broken = has_broken_schema(path);
   for (std::size_t array = 0; array < reader.arrays().size(); ++array) {
     const std::span<const ChunkInfo> chunks = reader.chunks(array);
     std::vector<std::string> reasons(chunks.size());
@@ -221,6 +238,7 @@ RepairReport repair(const std::string& from, const std::string& to) {
   for (const std::vector<Piece>& pieces : arrays) kept = both(kept, pieces);
 
   OutFile out(to + ".partial", OutFile::Open::Truncate);
+  Unfinished unfinished(to + ".partial");
   out.write(file_start());
   const std::string schema = schema_text(found.schema);
   out.write(make_record(RecordKind::Schema, std::as_bytes(std::span(schema)), out.size()));
@@ -232,6 +250,7 @@ RepairReport repair(const std::string& from, const std::string& to) {
   out.write(ending.trailer);
   out.sync();
   out.rename_to(to, true);
+  unfinished.keep();
 
   RepairReport report{.samples = static_cast<std::int64_t>(index.samples),
                       .dropped = {},

@@ -47,6 +47,9 @@ const SourceFormat& format_of(const SourceInput& input) {
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
   }
+  if (input.text().starts_with("TuckFile")) {
+    invalid("[source] '{}' is a .tuck file already; unpack it first to pack it anew", input.path);
+  }
   invalid("[source] '{}' looks like none of {}; name its format, or dtype and shape if it is raw",
           input.path, names_of_formats());
 }

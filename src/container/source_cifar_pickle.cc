@@ -1,6 +1,6 @@
 // CIFAR's Python batches: a pickled dict of an array of bytes and lists of labels.
-#include <array>
-#include <utility>
+#include <algorithm>
+#include <initializer_list>
 
 #include "base/fail.h"
 #include "container/source_join.h"
@@ -33,26 +33,22 @@ class Batch {
 
   const Node* find(std::string_view key) const { return pickle_.find(pickle_.root(), key); }
 
-  // The bytes of an array of n x 3072 bytes. numpy pickles an array as a call that makes an empty
-  // one, and a state (version, shape, dtype, Fortran order, bytes).
+  // The bytes of an array of n x 3072 bytes.
   std::span<const std::byte> pixels() const {
     const Node* data = find("data");
     if (data == nullptr) refuse("it has no entry 'data'");
-    const Node& state = state_of(
-        *data, {"numpy.core.multiarray\n_reconstruct", "numpy._core.multiarray\n_reconstruct"});
-    if (state.items.size() != 5) refuse("its array has another state than numpy's");
-    const Node& shape = at(state, 1);
-    const Node& dtype = at(state, 2);
+    const Parts parts = parts_of(*data);
+    const Node& shape = *parts.shape;
     if (shape.kind != Kind::Tuple || shape.items.size() != 2 || at(shape, 1).number != kPixels) {
       refuse("its array must have rows of 3072");
     }
-    state_of(dtype, {"numpy\ndtype", "numpy\ndtype"});
-    const Node& arguments = at(dtype, 1);
+    if (!is_call(*parts.dtype, {"numpy"}, "dtype")) refuse("its data are no array of numpy's");
+    const Node& arguments = at(*parts.dtype, 1);
     if (arguments.items.empty() || Pickle::text(at(arguments, 0)) != "u1") {
       refuse("its array must be of u1");
     }
-    if (at(state, 3).number != 0) refuse("its array must not be in Fortran order");
-    const Node& bytes = at(state, 4);
+    if (parts.fortran) refuse("its array must not be in Fortran order");
+    const Node& bytes = *parts.bytes;
     const std::int64_t rows = at(shape, 0).number;
     if (bytes.kind != Kind::Text || rows < 0 ||
         rows != static_cast<std::int64_t>(bytes.bytes.size()) / kPixels ||
@@ -80,13 +76,40 @@ class Batch {
  private:
   const Node& at(const Node& node, std::size_t index) const { return pickle_[node.items[index]]; }
 
-  const Node& state_of(const Node& call, std::array<std::string_view, 2> names) const {
-    if (call.kind != Kind::Call || call.items.size() != 3)
+  bool is_call(const Node& node, std::initializer_list<std::string_view> modules,
+               std::string_view name) const {
+    return node.kind == Kind::Call &&
+           std::any_of(modules.begin(), modules.end(), [&](std::string_view module) {
+             return pickle_.is_name(at(node, 0), module, name);
+           });
+  }
+
+  struct Parts {
+    const Node *shape, *dtype, *bytes;
+    bool fortran;
+  };
+
+  // numpy pickles an array as a call that makes an empty one, and a state (version, shape, dtype,
+  // Fortran order, bytes); from protocol 5 on as a call with (bytes, dtype, shape, order).
+  Parts parts_of(const Node& array) const {
+    if (is_call(array, {"numpy._core.numeric", "numpy.core.numeric"}, "_frombuffer")) {
+      const Node& given = at(array, 1);
+      if (given.items.size() != 4) refuse("its array has another form than numpy's");
+      return {.shape = &at(given, 2),
+              .dtype = &at(given, 1),
+              .bytes = &at(given, 0),
+              .fortran = Pickle::text(at(given, 3)) != "C"};
+    }
+    if (!is_call(array, {"numpy._core.multiarray", "numpy.core.multiarray"}, "_reconstruct") ||
+        array.items.size() != 3 || at(array, 2).kind != Kind::Tuple) {
       refuse("its data are no array of numpy's");
-    const std::string_view name = Pickle::text(at(call, 0));
-    if (name != names[0] && name != names[1]) refuse("its data are no array of numpy's");
-    if (at(call, 2).kind != Kind::Tuple) refuse("its data are no array of numpy's");
-    return at(call, 2);
+    }
+    const Node& state = at(array, 2);
+    if (state.items.size() != 5) refuse("its array has another state than numpy's");
+    return {.shape = &at(state, 1),
+            .dtype = &at(state, 2),
+            .bytes = &at(state, 4),
+            .fortran = at(state, 3).number != 0};
   }
 
   std::string_view path_;

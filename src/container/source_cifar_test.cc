@@ -1,6 +1,9 @@
 // CIFAR's files, binary and pickled, and raw files: what is read, and what is not run.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "container/source_ref.h"
 #include "container/source_zip_ref.h"
 
@@ -107,12 +110,15 @@ TEST(SourceCifarPickle, BatchesAreImagesAndLabels) {
   EXPECT_EQ(read_all<std::uint8_t>(*source, 0)[3072], 2);
 }
 
-TEST(SourceCifarPickle, ProtocolThreeOfTodaysNumpyIsRead) {
+TEST(SourceCifarPickle, LaterProtocolsOfTodaysNumpyAreRead) {
   const std::filesystem::path corpus =
       std::filesystem::path(TUCKFOLD_SOURCE_DIR) / "fuzz/corpus/source_cifar_pickle";
-  const auto source = open_paths({corpus / "protocol3"});
-  EXPECT_EQ(read_all<std::uint8_t>(*source, 1), (std::vector<std::uint8_t>{3, 4}));
-  EXPECT_EQ(error_of({corpus / "protocol4"}).code(), Errc::Unsupported);
+  const auto three = open_paths({corpus / "protocol3"});
+  for (const char* name : {"protocol3", "protocol4", "protocol5"}) {
+    const auto source = open_paths({corpus / name});
+    EXPECT_EQ(read_all<std::uint8_t>(*source, 1), (std::vector<std::uint8_t>{3, 4})) << name;
+    EXPECT_EQ(read_all<std::uint8_t>(*source, 0), read_all<std::uint8_t>(*three, 0)) << name;
+  }
 }
 
 TEST(SourceCifarPickle, HundredClassesHaveTwoLabels) {
@@ -138,7 +144,10 @@ TEST(SourceCifarPickle, NothingButPlainDataIsTaken) {
   EXPECT_EQ(code(batch(text("data") + array(1, image(1), "f4"))), Errc::Unsupported);
   EXPECT_EQ(code(batch(text("labels") + list({1}))), Errc::Unsupported);
   EXPECT_EQ(code("\x80\x05}."), Errc::Unsupported);
-  for (const char* opcode : {"\x93", "i", "o", "\x81", "P", "Q", "\x82", "V", "I", "F", "0"}) {
+  EXPECT_EQ(code("\x80\x06}."), Errc::Unsupported);
+  const std::string stacked = text("posix") + text("system") + "\x93" + text("true") + "\x85R";
+  EXPECT_EQ(code(batch(text("data") + stacked)), Errc::Unsupported);
+  for (const char* opcode : {"i", "o", "\x81", "P", "Q", "\x82", "V", "I", "F", "0"}) {
     EXPECT_EQ(code(std::string("\x80\x02}") + opcode), Errc::Unsupported) << opcode;
   }
 }
@@ -147,11 +156,22 @@ TEST(SourceCifarPickle, WhatMakesNoSenseIsCorruptData) {
   const TempFolder folder;
   const SourceOptions format{.format = "cifar_pickle"};
   for (const std::string& content :
-       {std::string(), std::string("\x80\x02"), std::string("\x80\x02."), std::string("\x80\x02u."),
-        std::string("\x80\x02}(K\x01u."), std::string("\x80\x02](u."),
-        std::string("\x80\x02h\x07."), std::string("\x80\x02(\x85."),
-        std::string("\x80\x02K\x01)R."), std::string("\x80\x02}Nb."),
+       {std::string(),
+        std::string("\x80\x02"),
+        std::string("\x80\x02."),
+        std::string("\x80\x02u."),
+        std::string("\x80\x02}(K\x01u."),
+        std::string("\x80\x02](u."),
+        std::string("\x80\x02h\x07."),
+        std::string("\x80\x02(\x85."),
+        std::string("\x80\x02K\x01)R."),
+        std::string("\x80\x02}Nb."),
         std::string("\x80\x02T\xff\xff\xff\xff.", 8),
+        std::string("\x80\x04\x93."),
+        std::string("\x80\x04}}\x93."),
+        std::string("\x80\x04\x94."),
+        std::string("\x80\x04\x95\xff\0\0\0\0\0\0\0}.", 13),
+        std::string("\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\xff.", 12),
         std::string("\x80\x02"
                     "cnumpy\nnd"),
         batch(text("data") + array(3, image(1) + image(2))),
@@ -169,6 +189,12 @@ TEST(SourceCifarPickle, WhatMakesNoSenseIsCorruptData) {
 
 TEST(SourceCifarPickle, DamagedBatchesNeverCrash) {
   expect_survives_damage(kCifarPickleSource, good());
+  const std::filesystem::path corpus =
+      std::filesystem::path(TUCKFOLD_SOURCE_DIR) / "fuzz/corpus/source_cifar_pickle";
+  for (const char* name : {"protocol4", "protocol5"}) {
+    std::ifstream file(corpus / name, std::ios::binary);
+    expect_survives_damage(kCifarPickleSource, {std::istreambuf_iterator<char>(file), {}});
+  }
 }
 
 // ---- raw
@@ -186,9 +212,10 @@ TEST(SourceRaw, DtypeAndShapeSayWhatTheBytesAre) {
 TEST(SourceRaw, WhatDoesNotDivideIsRefused) {
   const TempFolder folder;
   const auto path = folder.write("a.dat", std::string(24, 'x'));
-  EXPECT_STREQ(
-      error_of({path}, {.dtype = DType::F32, .sample = Shape{4}}).what(),
-      ("[raw] '" + path.string() + "' must hold whole samples of 4 f32, but has 24 bytes").c_str());
+  EXPECT_STREQ(error_of({path}, {.dtype = DType::F32, .sample = Shape{4}}).what(),
+               ("[raw] '" + path.string() +
+                "' must hold whole samples of 4 f32, but has 24 bytes; give its dtype and shape")
+                   .c_str());
   for (const Shape& sample :
        {Shape{0}, Shape{-1}, Shape{1 << 30, 1 << 30, 1 << 30}, Shape{std::int64_t{1} << 62}}) {
     EXPECT_EQ(error_of({path}, {.dtype = DType::F32, .sample = sample}).code(),

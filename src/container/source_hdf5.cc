@@ -200,7 +200,8 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
   std::vector<Dataset> datasets;
   std::int64_t samples = 0;
   Handle file(::H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), ::H5Fclose);
-  if (!file) fail(Errc::CorruptData, "[hdf5] '{}' cannot be opened: {}", path, complaint());
+  if (!file)
+    fail(Errc::CorruptData, "[hdf5] '{}' cannot be opened: {}; copy it again", path, complaint());
   for (const std::string& name : names_in(file.get(), options)) {
     Dataset dataset{.data = {::H5Dopen2(file.get(), name.c_str(), H5P_DEFAULT), ::H5Dclose}};
     if (!dataset.data) invalid("[hdf5] '{}' has no dataset '{}'", path, name);

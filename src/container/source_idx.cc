@@ -57,7 +57,7 @@ Header parse_header(const SourceInput& input) {
   std::array<std::byte, 4 + 4 * Shape::kMaxRank> front{};
   const std::size_t have = front_of(input, front);
   const auto corrupt = [&](std::string_view rule) {
-    fail(Errc::CorruptData, "[idx] '{}': {}", input.path, rule);
+    fail(Errc::CorruptData, "[idx] '{}': {}; copy it again", input.path, rule);
   };
   if (have < 4) corrupt("the file ends within its header");
   if (front[0] != std::byte{0} || front[1] != std::byte{0}) {

@@ -68,7 +68,8 @@ bool read_rows(Jpeg& file, std::byte* out, std::size_t step) {
 }
 
 [[noreturn]] void corrupt(std::string_view path, const Jpeg& file) {
-  fail(Errc::CorruptData, "[images] '{}' is a damaged JPEG image: {}", path,
+  fail(Errc::CorruptData,
+       "[images] '{}' is a damaged JPEG image: {}; copy it again, or leave it out", path,
        std::string_view(file.message));
 }
 

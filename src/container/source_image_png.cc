@@ -74,7 +74,8 @@ bool read_rows(Png& file, png_bytepp rows) {
 }
 
 [[noreturn]] void corrupt(std::string_view path, const Reader& reader) {
-  fail(Errc::CorruptData, "[images] '{}' is a damaged PNG image: {}", path,
+  fail(Errc::CorruptData,
+       "[images] '{}' is a damaged PNG image: {}; copy it again, or leave it out", path,
        std::string_view(reader.message));
 }
 

@@ -58,7 +58,8 @@ struct Closer {
 using File = std::unique_ptr<TIFF, Closer>;
 
 [[noreturn]] void corrupt(std::string_view path, const Reader& reader) {
-  fail(Errc::CorruptData, "[images] '{}' is a damaged TIFF image: {}", path,
+  fail(Errc::CorruptData,
+       "[images] '{}' is a damaged TIFF image: {}; copy it again, or leave it out", path,
        std::string_view(reader.message));
 }
 

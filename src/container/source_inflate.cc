@@ -82,8 +82,9 @@ std::shared_ptr<const Bytes> inflate_all(std::span<const std::byte> in, Deflated
   const std::shared_ptr<Bytes> out = Bytes::scratch(size, verb);
   const std::size_t got = inflater.fill({out->scratch_data(), size});
   if (got != size || !inflater.ended_well()) {
-    fail(Errc::CorruptData, "[{}] '{}' is truncated or damaged: {} of {} bytes inflate{}", verb,
-         path, got, size, got == size ? ", and then it does not end" : "");
+    fail(Errc::CorruptData,
+         "[{}] '{}' is truncated or damaged: {} of {} bytes inflate{}; copy it again", verb, path,
+         got, size, got == size ? ", and then it does not end" : "");
   }
   return out;
 }

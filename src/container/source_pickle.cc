@@ -29,7 +29,8 @@ class PickleMachine {
   using Value = Pickle::Value;
 
   [[noreturn]] void corrupt(std::string_view rule) const {
-    fail(Errc::CorruptData, "[pickle] '{}': {}, before byte {}", path_, rule, size_ - rest_.size());
+    fail(Errc::CorruptData, "[pickle] '{}': {}, before byte {}; copy it again", path_, rule,
+         size_ - rest_.size());
   }
 
   std::span<const std::byte> take(std::uint64_t count) {
@@ -91,6 +92,14 @@ class PickleMachine {
     push({.kind = Kind::Tuple, .items = std::move(items)});
   }
 
+  void push_name() {
+    const Value name = pop(), module = pop();
+    if (nodes_[name].kind != Kind::Text || nodes_[module].kind != Kind::Text) {
+      corrupt("a name is no text");
+    }
+    push({.kind = Kind::Name, .items = {module, name}});
+  }
+
   // Appends to the list or dict on top.
   void extend(Kind kind, const std::vector<Value>& items) {
     const Value top = pop();
@@ -106,6 +115,7 @@ class PickleMachine {
   void remember(std::uint64_t place) {
     const Value top = pop();
     stack_.push_back(top);
+    if (memo_.size() == 4 * kMostNodes) corrupt("it remembers too much");
     memo_[place] = top;
   }
 
@@ -120,9 +130,12 @@ class PickleMachine {
     switch (opcode) {
       case 0x80: {  // PROTO
         const std::uint64_t version = number(1);
-        if (version < 2 || version > 3) unsupported(fmt::format("protocol {}", version));
+        if (version < 2 || version > 5) unsupported(fmt::format("protocol {}", version));
         return;
       }
+      case 0x95:  // FRAME: for those who read a stream
+        if (number(8) > rest_.size()) corrupt("it is truncated");
+        return;
       case '(':  // MARK
         if (marks_.size() == kMostNodes) corrupt("its stack is too deep");
         return marks_.push_back(stack_.size());
@@ -132,9 +145,14 @@ class PickleMachine {
       case 'K': return push_int(static_cast<std::int64_t>(number(1)));
       case 'M': return push_int(static_cast<std::int64_t>(number(2)));
       case 'J': return push_int(static_cast<std::int32_t>(number(4)));
-      case 'U':  // SHORT_BINSTRING
-      case 'C':  // SHORT_BINBYTES
+      case 'U':   // SHORT_BINSTRING
+      case 'C':   // SHORT_BINBYTES
+      case 0x8c:  // SHORT_BINUNICODE
         return push_text(take(number(1)));
+      case 0x8d:  // BINUNICODE8
+      case 0x8e:  // BINBYTES8
+      case 0x96:  // BYTEARRAY8
+        return push_text(take(number(8)));
       case 'T':  // BINSTRING
       case 'B':  // BINBYTES
       case 'X':  // BINUNICODE
@@ -158,14 +176,15 @@ class PickleMachine {
       case 'u': return extend(Kind::Dict, pop_to_mark());
       case 'q': return remember(number(1));
       case 'r': return remember(number(4));
+      case 0x94: return remember(memo_.size());  // MEMOIZE
       case 'h': return recall(number(1));
       case 'j': return recall(number(4));
-      case 'c': {  // GLOBAL
-        const std::span<const std::byte> module = line(), name = line();
-        return push(
-            {.kind = Kind::Name, .bytes = {module.data(), module.size() + name.size() + 1}});
-      }
-      case 'R': {  // REDUCE
+      case 'c':  // GLOBAL
+        push_text(line());
+        push_text(line());
+        return push_name();
+      case 0x93: return push_name();  // STACK_GLOBAL
+      case 'R': {                     // REDUCE
         const Value arguments = pop(), called = pop();
         if (nodes_[called].kind != Kind::Name || nodes_[arguments].kind != Kind::Tuple) {
           corrupt("what is called is no name");
@@ -213,8 +232,13 @@ const Pickle::Node* Pickle::find(const Node& dict, std::string_view key) const {
   return nullptr;
 }
 
+bool Pickle::is_name(const Node& node, std::string_view module, std::string_view name) const {
+  return node.kind == Kind::Name && text(nodes_[node.items[0]]) == module &&
+         text(nodes_[node.items[1]]) == name;
+}
+
 std::string_view Pickle::text(const Node& node) {
-  if (node.kind != Kind::Text && node.kind != Kind::Name) return {};
+  if (node.kind != Kind::Text) return {};
   return {reinterpret_cast<const char*>(node.bytes.data()), node.bytes.size()};
 }
 

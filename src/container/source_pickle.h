@@ -18,11 +18,11 @@ class Pickle {
   using Value = std::uint32_t;
   struct Node {
     Kind kind = Kind::None;
-    std::int64_t number = 0;  // of Bool and Int
-    // Text: the bytes. Name: what Python would import, as "module\nname".
-    std::span<const std::byte> bytes;
-    // Of List and Tuple; of Dict keys and values in turn; of Call what is called, its argument
-    // tuple, and the state given to the result, if any.
+    std::int64_t number = 0;           // of Bool and Int
+    std::span<const std::byte> bytes;  // of Text
+    // Of List and Tuple; of Dict keys and values in turn; of Name, which Python would import, the
+    // module and what is in it; of Call what is called, its argument tuple, and the state given to
+    // the result, if any.
     std::vector<Value> items;
   };
 
@@ -35,6 +35,9 @@ class Pickle {
 
   // The value of a dict under a key of text; null where there is none, or no dict.
   const Node* find(const Node& dict, std::string_view key) const;
+
+  // Whether a node is this name: "numpy" and "dtype".
+  bool is_name(const Node& node, std::string_view module, std::string_view name) const;
 
   // The text of a node, empty for other kinds.
   static std::string_view text(const Node& node);

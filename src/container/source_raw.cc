@@ -21,8 +21,9 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
   }
   // In this order nothing overflows.
   if (bytes % size != 0 || (bytes / size) % static_cast<std::size_t>(elems) != 0) {
-    invalid("[raw] '{}' must hold whole samples of {} {}, but has {} bytes", input.path,
-            to_string(*options.sample), to_string(*options.dtype), bytes);
+    invalid(
+        "[raw] '{}' must hold whole samples of {} {}, but has {} bytes; give its dtype and shape",
+        input.path, to_string(*options.sample), to_string(*options.dtype), bytes);
   }
   Shape shape{static_cast<std::int64_t>(bytes / size) / elems};
   for (const std::int64_t axis : *options.sample) shape.push_back(axis);

@@ -92,8 +92,8 @@ void add(SlabBuilder& builder, const std::string& name, const Tensor& tensor,
          std::span<const std::byte> data, const JsonScanner& json, std::string_view path) {
   const Stored stored = stored_of(tensor, name, path);
   if (tensor.begin > tensor.end || tensor.end > data.size()) {
-    json.corrupt(fmt::format("tensor {} lies at {}..{} of {} bytes", tuckfold::quoted(name),
-                             tensor.begin, tensor.end, data.size()));
+    json.corrupt(fmt::format("tensor {} lies at {}..{} of {} bytes; copy or save it again",
+                             tuckfold::quoted(name), tensor.begin, tensor.end, data.size()));
   }
   const std::size_t bytes = tensor.end - tensor.begin;
   std::int64_t elems = 0;
@@ -114,7 +114,8 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
   const std::span<const std::byte> bytes = input.bytes();
   const std::optional<std::uint64_t> length = header_length(bytes);
   if (!length) {
-    fail(Errc::CorruptData, "[safetensors] '{}' ends within its header", input.path);
+    fail(Errc::CorruptData, "[safetensors] '{}' ends within its header; copy or save it again",
+         input.path);
   }
   const std::span<const std::byte> data = bytes.subspan(8 + *length);
   SlabBuilder builder("safetensors", input.path);

@@ -17,7 +17,7 @@ class Archive {
   Archive(std::span<const std::byte> bytes, std::string_view path) : rest_(bytes), path_(path) {}
 
   [[noreturn]] void corrupt(std::string_view rule) const {
-    fail(Errc::CorruptData, "[tar] '{}': {}", path_, rule);
+    fail(Errc::CorruptData, "[tar] '{}': {}; copy it again", path_, rule);
   }
 
   std::vector<TarMember> list() {

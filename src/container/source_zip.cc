@@ -149,7 +149,8 @@ std::shared_ptr<const Bytes> read_member(const ZipMember& member, std::string_vi
   std::shared_ptr<const Bytes> bytes =
       inflate_all(member.packed, Deflated::Raw, member.size, "npz", name);
   if (crc32_of(bytes->span()) != member.crc) {
-    fail(Errc::CorruptData, "[npz] '{}' is damaged: its checksum is wrong", name);
+    fail(Errc::CorruptData,
+         "[npz] '{}' is damaged: its checksum is wrong; save it again with numpy.savez", name);
   }
   return bytes;
 }

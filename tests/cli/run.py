@@ -26,7 +26,11 @@ CASES = HERE / "cases"
 def run_case(script: Path, program: Path) -> dict[str, str]:
     """What the script printed, and its exit status, as texts."""
     # Settings of the caller must not reach the cases; locale decides what strerror says.
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("TUCKFOLD", "LC_", "LANG"))}
+    env = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("TUCKFOLD", "LC_", "LANG", "COLUMNS"))
+    }
     env |= {"TUCKFOLD": str(program), "MAKE_NPY": str(HERE / "make_npy.py"), "LC_ALL": "C"}
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(

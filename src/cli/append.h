@@ -1,0 +1,20 @@
+// What pack --append asks of the file that it adds to.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tuckfold/container.h"
+
+namespace tuckfold::cli {
+
+// The arrays of the file. Throws where there is none, and where appending would drop what a broken
+// trailer speaks of.
+std::vector<ArrayInfo> arrays_of(const std::string& path);
+
+// Throws InvalidArgument where arrays differ from those of the file in name, dtype, shape,
+// codec or samples of a chunk.
+void check_append(const std::string& path, const std::vector<ArrayInfo>& has,
+                  const std::vector<ArrayInfo>& given);
+
+}  // namespace tuckfold::cli

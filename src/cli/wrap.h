@@ -1,0 +1,18 @@
+// Help texts as wide as the terminal. Prose is filled anew, descriptions stay in their column, and
+// examples are left alone, so that they can be copied.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace tuckfold::cli {
+
+// Of the terminal that standard output is, else $COLUMNS, else 100; 40 to 120, since longer lines
+// are hard to read.
+std::size_t terminal_columns();
+
+// `help` as CLI11 prints it, with no line past `columns` but examples and words that are longer.
+std::string fit_help(std::string_view help, std::size_t columns);
+
+}  // namespace tuckfold::cli
