@@ -172,7 +172,7 @@ def small_set(folder: Path) -> tuple[Path, np.ndarray, np.ndarray]:
 
 def holds(runner: Runner, path: Path, images: np.ndarray, labels: np.ndarray) -> bool:
     """Whether the file is whole and has these samples, bit for bit."""
-    if subprocess.run([runner.tuckfold, "verify", path, "-q"], capture_output=True).returncode != 0:
+    if subprocess.run([runner.tuckfold, "verify", path], capture_output=True).returncode != 0:
         return False
     for name, wanted in (("image", images), ("label", labels)):
         bytes_of = subprocess.run(

@@ -59,7 +59,7 @@ struct ArrayInfo {
   DType dtype = DType::F32;
   Shape shape{};  // of one sample; scalars have none
   CodecSpec codec = CodecSpec::parse("raw");
-  std::int64_t samples_per_chunk = 0;  // 0: as many as make about 256 KiB
+  std::int64_t samples_per_chunk = 0;  // 0: what suits the codec
   friend bool operator==(const ArrayInfo& a, const ArrayInfo& b) = default;
 };
 
