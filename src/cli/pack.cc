@@ -13,7 +13,8 @@
 #include "cli/choose_search.h"
 #include "cli/dataset.h"
 #include "cli/estimate.h"
-#include "cli/meter.h"
+#include "cli/pack_write.h"
+#include "cli/progress.h"
 #include "cli/standard.h"
 #include "cli/subject.h"
 #include "cli/table.h"
@@ -52,7 +53,6 @@ struct Options {
   std::int64_t samples_per_chunk = 0, sample = 4'000'000;
   std::uint64_t seed = 0;
   bool force = false, append = false, resume = false, dry_run = false, quiet = false, json = false;
-  bool to_stdout = false;  // `out` is then a temporary file
 };
 
 std::optional<Target> target_of(const Options& options) {
@@ -163,97 +163,6 @@ std::string metadata_of(const Options& options) {
   return {reinterpret_cast<const char*>(file->span().data()), file->span().size()};
 }
 
-struct Total {
-  std::uint64_t bytes = 0, file_bytes = 0;
-  std::int64_t samples = 0;
-  double seconds = 0;
-};
-
-// Samples of one file: all, or those of a shard.
-struct Part {
-  std::string path;
-  std::int64_t first = 0, end = 0;
-};
-
-// The files to write. Those of shards lie beside the manifest, which has the name that was asked
-// for.
-std::vector<Part> parts_of(const Options& options, std::int64_t samples) {
-  if (options.shards == 0) return {{.path = options.out, .first = 0, .end = samples}};
-  std::vector<Part> parts;
-  const std::string name =
-      options.out.ends_with(".tuck") ? options.out.substr(0, options.out.size() - 5) : options.out;
-  for (int i = 0; i < options.shards; ++i) {
-    parts.push_back({.path = shard_name(name, i, options.shards),
-                     .first = samples * i / options.shards,
-                     .end = samples * (i + 1) / options.shards});
-  }
-  return parts;
-}
-
-// Returns the samples that the file then has.
-std::int64_t write_part(const Options& options, const Source& source,
-                        const std::vector<ArrayInfo>& arrays, const Part& part, int threads,
-                        Meter& meter) {
-  FileWriter writer(part.path, arrays,
-                    {.mode = options.resume   ? WriteMode::Resume
-                             : options.append ? WriteMode::Append
-                                              : WriteMode::Create,
-                     .threads = threads,
-                     .metadata = metadata_of(options),
-                     .seed = options.seed + static_cast<std::uint64_t>(part.first)});
-  std::uint64_t each = 0;
-  for (const ArrayInfo& array : arrays) each += sample_bytes(array);
-  std::int64_t at = part.first + (options.resume ? writer.samples() : 0);
-  if (at > part.end) {
-    invalid("[pack] '{}.partial' has {} samples, the inputs {}; pack without --resume", part.path,
-            at - part.first, part.end - part.first);
-  }
-  meter.add(static_cast<std::uint64_t>(at - part.first) * each);
-  while (at < part.end) {
-    const std::int64_t count = std::min(4 * batch_samples(each, threads), part.end - at);
-    writer.write(count, [&](std::size_t array, std::int64_t first, std::int64_t samples,
-                            std::byte* out) { source.read(array, at + first, samples, out); });
-    at += count;
-    meter.add(static_cast<std::uint64_t>(count) * each);
-  }
-  writer.finish();
-  return writer.samples();
-}
-
-// What a stopped run of the same has finished already.
-bool is_whole(const Part& part) {
-  if (!std::filesystem::exists(part.path)) return false;
-  const FileReader made(part.path);
-  return made.samples() == part.end - part.first;
-}
-
-Total write_all(const Options& options, const Source& source, const std::vector<Chosen>& chosen,
-                int threads) {
-  std::vector<ArrayInfo> arrays;
-  std::uint64_t each = 0;
-  for (const Chosen& one : chosen) {
-    arrays.push_back(one.array);
-    each += sample_bytes(one.array);
-  }
-  Meter meter("packing", static_cast<std::uint64_t>(source.samples()) * each, options.quiet);
-  Total total;
-  std::vector<std::string> shards;
-  for (const Part& part : parts_of(options, source.samples())) {
-    if (options.shards > 0 && options.resume && is_whole(part)) {
-      total.samples += part.end - part.first;
-      meter.add(static_cast<std::uint64_t>(part.end - part.first) * each);
-    } else {
-      total.samples += write_part(options, source, arrays, part, threads, meter);
-    }
-    total.file_bytes += std::filesystem::file_size(part.path);
-    shards.push_back(part.path);
-  }
-  if (options.shards > 0) write_manifest(options.out, shards);
-  total.bytes = static_cast<std::uint64_t>(total.samples) * each;
-  total.seconds = meter.seconds();
-  return total;
-}
-
 Json to_json(const Chosen& one) {
   Json json = {{"name", one.array.name},
                {"dtype", to_string(one.array.dtype)},
@@ -316,39 +225,12 @@ void dry_run(const Options& options, const Source& source, const std::vector<Cho
                         size_text(all.memory_bytes)));
 }
 
-// Writes the file. Where that ends early, says how to go on, or removes what nobody can go on with.
-Total write_or_hint(const Options& options, const Source& source, const std::vector<Chosen>& chosen,
-                    int threads) {
-  const std::string partial = options.out + ".partial";
-  const auto end_early = [&](std::string_view text, bool resumable) {
-    constexpr std::uintmax_t kLittle = 4096;  // a start and a schema, hardly a chunk
-    std::error_code none;
-    const std::uintmax_t bytes = std::filesystem::file_size(partial, none);
-    if (none || options.append || options.to_stdout) return std::string(text);
-    if ((bytes < kLittle || !resumable) && !options.resume) {
-      std::filesystem::remove(partial, none);
-      return std::string(text);
-    }
-    return fmt::format("{}; '{}' has what was packed: the same command with --resume goes on", text,
-                       partial);
-  };
-  try {
-    return write_all(options, source, chosen, threads);
-  } catch (const Interrupted& stop) {
-    throw Interrupted(stop.signal(), end_early("[pack] stopped", true));
-  } catch (const Error& error) {
-    // Where an argument is wrong, other ones are needed, and those make another file.
-    const bool resumable = error.code() == Errc::Io || error.code() == Errc::CorruptData;
-    fail(error.code(), "{}", end_early(error.what(), resumable));
-  }
-}
-
-std::string summary(const Options& options, const std::vector<Chosen>& chosen, const Total& total,
-                    const std::string& name) {
+std::string summary(const Options& options, const std::vector<Chosen>& chosen,
+                    const PackTotal& total) {
   if (options.json) {
     Json arrays = Json::array();
     for (const Chosen& one : chosen) arrays.push_back(to_json(one));
-    return print_json(Json::array({{{"file", name},
+    return print_json(Json::array({{{"file", options.out},
                                     {"samples", total.samples},
                                     {"bytes", total.bytes},
                                     {"file_bytes", total.file_bytes},
@@ -359,7 +241,7 @@ std::string summary(const Options& options, const std::vector<Chosen>& chosen, c
   const bool tried = std::any_of(chosen.begin(), chosen.end(),
                                  [](const Chosen& one) { return one.report.has_value(); });
   return (tried ? to_table(chosen) : "") +
-         fmt::format("{}: {} samples, {} -> {} ({:.2f}x)\n", name, total.samples,
+         fmt::format("{}: {} samples, {} -> {} ({:.2f}x)\n", options.out, total.samples,
                      size_text(total.bytes), size_text(total.file_bytes),
                      static_cast<double>(total.bytes) / static_cast<double>(total.file_bytes));
 }
@@ -385,24 +267,21 @@ void check(const Options& options) {
   if (!options.append) check_absent("pack", options.out, options.force);
 }
 
-void check_shards(const Options& options, std::int64_t samples) {
-  if (options.shards == 0) return;
-  if (options.shards > samples) {
-    invalid("[pack] --shards must be 1..{}, the number of samples, got {}", samples,
-            options.shards);
-  }
-  if (options.dry_run || options.resume) return;
-  for (const Part& part : parts_of(options, samples)) {
-    check_absent("pack", part.path, options.force);
-  }
-}
-
-void run(Options& options) {
+void run(const Options& options) {
   const std::optional<Target> target = target_of(options);
   check(options);
   const int threads = thread_count(options.threads);
   const std::unique_ptr<Source> source = options.inputs.open("pack", options.quiet);
-  check_shards(options, source->samples());
+  PackOutput output{.path = options.out,
+                    .metadata = metadata_of(options),
+                    .seed = options.seed,
+                    .threads = threads,
+                    .shards = options.shards,
+                    .append = options.append,
+                    .resume = options.resume,
+                    .quiet = options.quiet,
+                    .temporary = options.out == "-"};
+  if (!options.dry_run) check_shards(output, source->samples(), options.force);
   check_names(options, *source);
   const auto start = std::chrono::steady_clock::now();
   const std::vector<ArrayInfo> file =
@@ -418,14 +297,12 @@ void run(Options& options) {
     const std::chrono::duration<double> searched = std::chrono::steady_clock::now() - start;
     return dry_run(options, *source, chosen, target ? searched.count() : 0, threads);
   }
-  const std::string name = options.out;
-  OutPath out("pack", name);
-  options.out = out.path();
-  options.to_stdout = name == "-";
-  const Total total = write_or_hint(options, *source, chosen, threads);
+  OutPath out("pack", options.out);
+  output.path = out.path();
+  const PackTotal total = write_samples(output, *source, arrays);
   out.finish();
-  const std::string text = summary(options, chosen, total, name);
-  if (options.to_stdout) return fmt::print(stderr, "{}", text);
+  const std::string text = summary(options, chosen, total);
+  if (output.temporary) return fmt::print(stderr, "{}", text);
   print_out(text);
 }
 
