@@ -1,5 +1,9 @@
 // tuckfold pack: samples from files of many kinds into one .tuck file.
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <filesystem>
@@ -19,6 +23,7 @@
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "container/bytes.h"
+#include "container/temporary.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -280,17 +285,25 @@ void dry_run(const Options& options, const Source& source, const std::vector<Cho
                         size_text(all.memory_bytes)));
 }
 
+// Whether another writer is at it.
+bool is_locked(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
 // Writes the file. Where that ends early, says how to go on, or removes what nobody can go on with.
 Total write_or_hint(const Options& options, const Source& source, const std::vector<Chosen>& chosen,
                     int threads) {
   const std::string partial = options.out + ".partial";
+  std::error_code none;
+  const bool was_there = std::filesystem::exists(partial, none);
   const auto end_early = [&](std::string_view text, bool resumable) {
     constexpr std::uintmax_t kLittle = 4096;  // a start and a schema, hardly a chunk
-    std::error_code none;
     const std::uintmax_t bytes = std::filesystem::file_size(partial, none);
-    if (none || options.append || options.to_stdout) return std::string(text);
-    if ((bytes < kLittle || !resumable) && !options.resume) {
-      std::filesystem::remove(partial, none);
+    if (none || options.append || options.to_stdout || is_locked(partial)) return std::string(text);
+    if (bytes < kLittle || !resumable) {
+      // What an earlier run has left is not ours to remove.
+      if (!was_there) std::filesystem::remove(partial, none);
       return std::string(text);
     }
     return fmt::format("{}; '{}' has what was packed: the same command with --resume goes on", text,
