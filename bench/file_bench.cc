@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "base/in_order.h"
-#include "container/format.h"
+#include "container/open.h"
 #include "container/source.h"
 #include "tuckfold/container.h"
 #include "tuckfold/error.h"
@@ -36,8 +36,8 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 using Bytes = std::vector<std::byte>;
 
-constexpr std::int64_t kBlockBytes = 64 << 20;  // that the codec alone packs at a time
-constexpr std::int64_t kBlocks = 4;             // different ones, so that no cache holds them
+constexpr std::int64_t kMemoryBytes = 256 << 20;  // that the codec alone packs: no cache holds them
+constexpr std::int64_t kBatchBytes = 64 << 20;    // that are read at a time
 constexpr int kReads = 20000;
 
 double seconds_of(const std::function<void()>& work) {
@@ -46,10 +46,14 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Rounds until so many seconds are over, three at least; the quickest.
-double best_of(double seconds, const std::function<void()>& work) {
+// Rounds until so many seconds are over, three at least; the quickest. What prepares one is not
+// timed.
+double best_of(
+    double seconds, const std::function<void()>& work,
+    const std::function<void()>& prepare = [] {}) {
   double best = 1e30, sum = 0;
   for (int round = 0; round < 3 || sum < seconds; ++round) {
+    prepare();
     const double took = seconds_of(work);
     best = std::min(best, took);
     sum += took;
@@ -63,55 +67,52 @@ struct Bench {
   int threads;
   double seconds;
   std::string path;
+  std::int64_t chunk;  // samples of one
 
   const SourceArray& array() const { return source->arrays()[0]; }
   std::size_t each() const { return array().sample_bytes(); }
+  std::size_t chunk_bytes() const { return static_cast<std::size_t>(chunk) * each(); }
   double all_bytes() const {
     return static_cast<double>(source->samples()) * static_cast<double>(each());
   }
 
-  // The codec, on samples that lie in memory.
+  // The codec alone, on the chunks of a file, side by side, from memory to memory.
   void codec(Json& row) const {
-    const std::int64_t samples =
-        std::clamp<std::int64_t>(kBlockBytes / static_cast<std::int64_t>(each()), 1,
-                                 std::max<std::int64_t>(1, source->samples() / kBlocks));
-    const Shape shape = with_samples(samples, array().sample);
-    const std::size_t bytes = static_cast<std::size_t>(samples) * each();
+    const std::size_t chunks = static_cast<std::size_t>(std::clamp<std::int64_t>(
+        kMemoryBytes / static_cast<std::int64_t>(chunk_bytes()), 1, source->samples() / chunk));
+    const Shape shape = with_samples(chunk, array().sample);
     const std::size_t most = layout(spec, array().dtype, shape).max_bytes;
-    std::vector<Bytes> in, packed;
-    std::vector<std::size_t> sizes(kBlocks);
-    for (std::int64_t i = 0; i < kBlocks; ++i) {
-      in.emplace_back(bytes);
-      packed.emplace_back(most);
-      const std::int64_t first = std::min(i * samples, source->samples() - samples);
-      source->read(0, first, samples, in.back().data());
-    }
-    Bytes out(bytes);
-    const RunOptions options{.threads = threads};
+    Bytes in(chunks * chunk_bytes()), packed(chunks * most), out(chunks * chunk_bytes());
+    std::vector<std::size_t> sizes(chunks);
+    source->read(0, 0, static_cast<std::int64_t>(chunks) * chunk, in.data());
+    const auto over_chunks = [&](const auto& work) {
+      parallel_for(static_cast<std::int64_t>(chunks), threads,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t i = begin; i < end; ++i) work(static_cast<std::size_t>(i));
+                   });
+    };
     const double pack_s = best_of(seconds, [&] {
-      for (std::size_t i = 0; i < kBlocks; ++i) {
-        sizes[i] =
-            pack(spec, ConstTensorView(in[i].data(), array().dtype, shape), packed[i], options);
-      }
+      over_chunks([&](std::size_t i) {
+        const ConstTensorView view(in.data() + i * chunk_bytes(), array().dtype, shape);
+        sizes[i] = pack(spec, view, std::span(packed).subspan(i * most, most), {.threads = 1});
+      });
     });
     const double unpack_s = best_of(seconds, [&] {
-      for (std::size_t i = 0; i < kBlocks; ++i) {
-        unpack(spec, std::span(packed[i]).first(sizes[i]),
-               TensorView(out.data(), array().dtype, shape), options);
-      }
+      over_chunks([&](std::size_t i) {
+        const TensorView view(out.data() + i * chunk_bytes(), array().dtype, shape);
+        unpack(spec, std::span(packed).subspan(i * most, sizes[i]), view, {.threads = 1});
+      });
     });
-    const double total = static_cast<double>(bytes) * kBlocks;
-    row["codec_pack_gbps"] = total / pack_s / 1e9;
-    row["codec_unpack_gbps"] = total / unpack_s / 1e9;
+    row["codec_pack_gbps"] = static_cast<double>(in.size()) / pack_s / 1e9;
+    row["codec_unpack_gbps"] = static_cast<double>(in.size()) / unpack_s / 1e9;
   }
 
   // The inputs alone, chunk by chunk as the writer fetches them.
   void inputs(Json& row) const {
-    const std::int64_t chunk = std::max<std::int64_t>(1, (256 << 10) / static_cast<int>(each()));
     const std::int64_t chunks = (source->samples() + chunk - 1) / chunk;
     const double read_s = best_of(seconds, [&] {
       parallel_for(chunks, threads, [&](std::int64_t begin, std::int64_t end) {
-        Bytes room(static_cast<std::size_t>(chunk) * each());
+        Bytes room(chunk_bytes());
         for (std::int64_t i = begin; i < end; ++i) {
           source->read(0, i * chunk, std::min(chunk, source->samples() - i * chunk), room.data());
         }
@@ -121,24 +122,46 @@ struct Bench {
   }
 
   void write_file(Json& row) const {
-    const double pack_s = best_of(seconds, [&] {
-      FileWriter writer(
-          path,
-          {{.name = array().name, .dtype = array().dtype, .shape = array().sample, .codec = spec}},
-          {.threads = threads});
-      writer.write(source->samples(),
-                   [&](std::size_t number, std::int64_t first, std::int64_t samples,
-                       std::byte* out) { source->read(number, first, samples, out); });
-      writer.finish();
-    });
+    const double pack_s = best_of(
+        seconds,
+        [&] {
+          FileWriter writer(path,
+                            {{.name = array().name,
+                              .dtype = array().dtype,
+                              .shape = array().sample,
+                              .codec = spec}},
+                            {.threads = threads, .sync = false});
+          writer.write(source->samples(),
+                       [&](std::size_t number, std::int64_t first, std::int64_t samples,
+                           std::byte* out) { source->read(number, first, samples, out); });
+          writer.finish();
+        },
+        [&] { ::unlink(path.c_str()); });
     row["pack_gbps"] = all_bytes() / pack_s / 1e9;
-    row["file_bytes"] = std::filesystem::file_size(path);
+    const std::size_t bytes = std::filesystem::file_size(path);
+    row["file_bytes"] = bytes;
+    // As many bytes, written plainly.
+    const std::string plain = path + ".plain";
+    const Bytes block(256 << 10);
+    const double write_s = best_of(
+        seconds,
+        [&] {
+          std::FILE* file = std::fopen(plain.c_str(), "wb");
+          if (file == nullptr) throw std::runtime_error("cannot write " + plain);
+          for (std::size_t at = 0; at < bytes; at += block.size()) {
+            std::fwrite(block.data(), 1, std::min(block.size(), bytes - at), file);
+          }
+          std::fclose(file);
+        },
+        [&] { ::unlink(plain.c_str()); });
+    ::unlink(plain.c_str());
+    row["write_seconds"] = write_s;
   }
 
   void read_file(Json& row) const {
     const FileReader reader(path);
     const std::int64_t batch = std::clamp<std::int64_t>(
-        kBlockBytes / static_cast<std::int64_t>(each()), 1, reader.samples());
+        kBatchBytes / static_cast<std::int64_t>(each()), 1, reader.samples());
     Bytes out(static_cast<std::size_t>(batch) * each());
     const double read_s = best_of(seconds, [&] {
       for (std::int64_t at = 0; at < reader.samples(); at += batch) {
@@ -201,11 +224,20 @@ void run(int count, char** words) {
     throw std::runtime_error("usage: file_bench SPEC THREADS SECONDS FOLDER INPUT...");
   }
   const std::vector<std::filesystem::path> inputs(words + 5, words + count);
-  const Bench bench{.source = open_source(inputs, {}),
-                    .spec = CodecSpec::parse(words[1]),
+  std::unique_ptr<Source> source = open_source(inputs, {});
+  const SourceArray& first = source->arrays()[0];
+  std::vector<ArrayInfo> settled = {{.name = first.name,
+                                     .dtype = first.dtype,
+                                     .shape = first.sample,
+                                     .codec = CodecSpec::parse(words[1])}};
+  check_arrays(settled);
+  const std::int64_t source_samples = source->samples();
+  const Bench bench{.source = std::move(source),
+                    .spec = settled[0].codec,
                     .threads = thread_count(std::atoi(words[2])),
                     .seconds = std::atof(words[3]),
-                    .path = std::string(words[4]) + "/bench.tuck"};
+                    .path = std::string(words[4]) + "/bench.tuck",
+                    .chunk = std::min(settled[0].samples_per_chunk, source_samples)};
   Json row = {{"codec", bench.spec.print()},
               {"dtype", to_string(bench.array().dtype)},
               {"shape",

@@ -7,11 +7,10 @@
 //            [&](std::int64_t i, std::size_t slot) { file.write(rooms[slot]); });
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <mutex>
 #include <vector>
 
 #include "base/parallel.h"
@@ -36,59 +35,52 @@ inline Lanes lanes_for(std::size_t bytes_of_each, int threads) {
 // once. The first of them to throw, in order, ends the loop, and is thrown here.
 template <class Make, class Take>
 void in_order(std::int64_t count, const Lanes& lanes, Make&& make, Take&& take) {
-  const std::int64_t window = lanes.window;
-  struct Slot {
-    bool ready = false;
+  struct alignas(64) Slot {
+    std::atomic<bool> ready = false;
     std::exception_ptr error;
   };
-  std::vector<Slot> slots(static_cast<std::size_t>(window));
-  std::mutex mutex;
-  std::condition_variable taken;
-  std::int64_t claimed = 0, next = 0;  // to be made, and to be taken
-  bool taking = false;
+  std::vector<Slot> slots(static_cast<std::size_t>(lanes.window));
+  std::atomic<std::int64_t> claimed = 0, next = 0;  // to be made, and to be taken
+  std::atomic<bool> taking = false, stopped = false;
   std::exception_ptr error;
 
-  const auto slot_of = [&](std::int64_t i) { return static_cast<std::size_t>(i % window); };
-  // Under the lock, which is given up while something is taken.
-  const auto take_ready = [&](std::unique_lock<std::mutex>& lock) {
-    if (taking) return;
-    taking = true;
-    while (!error && next < claimed && slots[slot_of(next)].ready) {
-      Slot& slot = slots[slot_of(next)];
-      error = slot.error;
-      if (!error) {
-        lock.unlock();
-        try {
-          take(next, slot_of(next));
-        } catch (...) {
-          slot.error = std::current_exception();
-        }
-        lock.lock();
-        error = slot.error;
-      }
-      slot.ready = false;
-      ++next;
-      taken.notify_all();
+  const auto slot_of = [&](std::int64_t i) { return static_cast<std::size_t>(i % lanes.window); };
+  const auto next_is_ready = [&] { return !stopped && slots[slot_of(next)].ready; };
+  const auto take_next = [&] {
+    Slot& slot = slots[slot_of(next)];
+    try {
+      if (!slot.error) take(next.load(), slot_of(next));
+    } catch (...) {
+      slot.error = std::current_exception();
     }
-    taking = false;
+    if (slot.error) {
+      error = slot.error;
+      stopped = true;
+    }
+    slot.ready = false;
+    ++next;
+    next.notify_all();
   };
-  // Whoever waits here waits for something that another worker is making.
+  // Who finds another one taking leaves: that one looks again when it is done.
+  const auto take_ready = [&] {
+    while (next_is_ready() && !taking.exchange(true)) {
+      while (next_is_ready()) take_next();
+      taking = false;
+    }
+  };
   const auto work = [&](int worker) {
-    std::unique_lock lock(mutex);
-    for (;;) {
-      taken.wait(lock, [&] { return error || claimed == count || claimed < next + window; });
-      if (error || claimed == count) return;
-      const std::int64_t i = claimed++;
+    for (std::int64_t i = claimed++; i < count; i = claimed++) {
+      // What comes next is being made by another worker.
+      for (std::int64_t now = next; i >= now + lanes.window && !stopped; now = next) next.wait(now);
+      if (stopped) return;
       Slot& slot = slots[slot_of(i)];
-      lock.unlock();
       try {
         make(i, slot_of(i), worker);
       } catch (...) {
         slot.error = std::current_exception();
       }
-      lock.lock();
       slot.ready = true;
-      take_ready(lock);
+      take_ready();
     }
   };
   parallel_for(lanes.workers, lanes.workers, [&](std::int64_t begin, std::int64_t end) {
