@@ -36,6 +36,18 @@ TEST(Crc32c, InstructionAndTableAgreeAtEveryLengthAndAddress) {
   }
 }
 
+TEST(Crc32c, LanesAndTableAgreeOnLongBytes) {
+  std::mt19937 random(4);
+  std::vector<std::byte> bytes(20000);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  for (const std::size_t lanes : {1, 2, 5}) {
+    for (std::size_t size = 3072 * lanes - 17; size < 3072 * lanes + 17; ++size) {
+      const std::span<const std::byte> part = std::span(bytes).subspan(size % 7, size);
+      ASSERT_EQ(crc32c(part, 7), crc32c_by_table(part, 7)) << size;
+    }
+  }
+}
+
 TEST(Crc32c, PartsGiveTheWhole) {
   const std::string_view text = "fold it small and tuck it away";
   for (std::size_t cut = 0; cut <= text.size(); ++cut) {
