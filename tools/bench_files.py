@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -126,13 +127,23 @@ def measure_speed(runner: Runner, record: Record, name: str, inputs: list[Path],
 # ---- memory
 
 
-def peak_bytes(command: list[object], **streams: object) -> int:
-    child = subprocess.Popen([str(word) for word in command], **streams)
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode != 0:
-        raise BenchError(f"{command} failed with status {child.returncode}")
-    return usage.ru_maxrss * 1024
+# A process begins with what its parent had: so a small one starts the program and asks.
+PEAK = """
+import os, subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, usage = os.wait4(child.pid, 0)
+print(usage.ru_maxrss * 1024)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def peak_bytes(command: list[object]) -> int:
+    """The largest resident size of a program."""
+    words = [sys.executable, "-c", PEAK, *map(str, command)]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"{command} failed with status {done.returncode}")
+    return int(done.stdout)
 
 
 def measure_memory(runner: Runner, record: Record, scratch: Path, to: Path) -> None:
@@ -151,7 +162,7 @@ def measure_memory(runner: Runner, record: Record, scratch: Path, to: Path) -> N
             "gigabytes": size,
             "codec": spec,
             "pack_peak_bytes": peak_bytes(pack),
-            "cat_peak_bytes": peak_bytes(cat, stdout=subprocess.DEVNULL),
+            "cat_peak_bytes": peak_bytes(cat),
         }
         record.rows.append(row)
         for verb, seen in peaks.items():

@@ -138,14 +138,25 @@ std::int64_t batch_samples(std::uint64_t bytes_of_sample, int threads) {
       std::max<std::uint64_t>(1, bytes / std::max<std::uint64_t>(1, bytes_of_sample)));
 }
 
-std::vector<SampleRange> cut_at_chunks(const FileReader& reader, std::size_t array,
-                                       const SampleRange& range) {
-  std::vector<SampleRange> parts;
-  for (const ChunkInfo& chunk : reader.chunks(array)) {
-    const std::int64_t first = std::max(range.first, chunk.first);
-    const std::int64_t end = std::min(range.first + range.samples, chunk.first + chunk.samples);
-    if (first < end) parts.push_back({first, end - first});
+Parts cut_at_chunks(const FileReader& reader, std::size_t array, const SampleRange& range) {
+  const std::int64_t last = range.first + range.samples;
+  const auto ends_behind = [](std::int64_t sample, const ChunkInfo& chunk) {
+    return sample < chunk.first + chunk.samples;
+  };
+  std::span<const ChunkInfo> chunks = reader.chunks(array);
+  const auto begin = std::upper_bound(chunks.begin(), chunks.end(), range.first, ends_behind);
+  auto end = begin;
+  Parts parts;
+  for (; end != chunks.end() && end->first < last; ++end) {
+    parts.most = std::max(parts.most, std::min(end->samples, range.samples));
   }
+  chunks = {begin, end};
+  parts.count = std::ssize(chunks);
+  parts.at = [chunks, range, last](std::int64_t i) -> SampleRange {
+    const ChunkInfo& chunk = chunks[static_cast<std::size_t>(i)];
+    const std::int64_t first = std::max(range.first, chunk.first);
+    return {first, std::min(last, chunk.first + chunk.samples) - first};
+  };
   return parts;
 }
 

@@ -51,9 +51,17 @@ std::uint64_t sample_bytes(const SourceArray& array);
 // How many samples to hold at a time: enough to keep every thread busy, flat in the file's size.
 std::int64_t batch_samples(std::uint64_t bytes_of_sample, int threads);
 
-// A range, cut where chunks end, so that each part is unpacked from one.
-std::vector<SampleRange> cut_at_chunks(const FileReader& reader, std::size_t array,
-                                       const SampleRange& range);
+// Samples in parts that are good to read one by one, in order. A large file has many: they are
+// worked out when they are asked for.
+struct Parts {
+  std::int64_t count = 0;
+  std::int64_t most = 0;  // samples of the largest
+  std::function<SampleRange(std::int64_t)> at;
+};
+
+// A range, cut where chunks end, so that each part is unpacked from one. The reader must outlive
+// it.
+Parts cut_at_chunks(const FileReader& reader, std::size_t array, const SampleRange& range);
 
 // About `most` values of an array, whole samples spread over all of them.
 Array sample_of(const Source& source, std::size_t array, std::int64_t most);

@@ -70,8 +70,7 @@ void NpyOut::write(const std::vector<SourceArray>& arrays, const SampleRange& ra
 }
 
 void NpyOut::write_one(const SourceArray& array, std::size_t number, std::int64_t samples,
-                       const std::vector<SampleRange>& parts, const Read& read,
-                       Meter& meter) const {
+                       const Parts& parts, const Read& read, Meter& meter) const {
   const bool wider = header && array.dtype == DType::BF16;
   Output file(verb, path_of(array));
   if (header) {
@@ -80,9 +79,7 @@ void NpyOut::write_one(const SourceArray& array, std::size_t number, std::int64_
     file.write(front.data(), front.size());
   }
   const std::size_t each = sample_bytes(array);
-  std::int64_t most = 0;  // samples of a part
-  for (const SampleRange& part : parts) most = std::max(most, part.samples);
-  const std::size_t bytes = static_cast<std::size_t>(most) * each;
+  const std::size_t bytes = static_cast<std::size_t>(parts.most) * each;
   const Lanes lanes = lanes_for(bytes, threads);
   std::vector<HugeBuffer> rooms, wide;
   for (std::int64_t i = 0; i < lanes.window; ++i) {
@@ -90,17 +87,16 @@ void NpyOut::write_one(const SourceArray& array, std::size_t number, std::int64_
     wide.emplace_back(wider ? 2 * bytes : 0);
   }
   in_order(
-      static_cast<std::int64_t>(parts.size()), lanes,
+      parts.count, lanes,
       [&](std::int64_t i, std::size_t slot, int) {
-        const SampleRange& part = parts[static_cast<std::size_t>(i)];
+        const SampleRange part = parts.at(i);
         read(number, part, rooms[slot].data(), lanes.threads_of_each);
         if (wider) {
           widen(rooms[slot].data(), part.samples * array.sample.elems(), wide[slot].data());
         }
       },
       [&](std::int64_t i, std::size_t slot) {
-        const std::size_t unpacked =
-            static_cast<std::size_t>(parts[static_cast<std::size_t>(i)].samples) * each;
+        const std::size_t unpacked = static_cast<std::size_t>(parts.at(i).samples) * each;
         wider ? file.write(wide[slot].data(), 2 * unpacked)
               : file.write(rooms[slot].data(), unpacked);
         meter.add(unpacked);

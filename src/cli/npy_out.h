@@ -18,8 +18,8 @@ struct NpyOut {
   bool force = false;  // over files that exist
   int threads = 1;
 
-  // The range of arrays[number] in parts that are good to read one by one, in order.
-  using Cut = std::function<std::vector<SampleRange>(std::size_t number)>;
+  // The range of arrays[number].
+  using Cut = std::function<Parts(std::size_t number)>;
   // Fills the buffer with a part of arrays[number]; called for several at once.
   using Read =
       std::function<void(std::size_t number, const SampleRange& part, std::byte* to, int threads)>;
@@ -32,7 +32,7 @@ struct NpyOut {
   std::string path_of(const SourceArray& array) const;
   bool one_file() const { return out == "-" || out.ends_with(".npy") || !header; }
   void write_one(const SourceArray& array, std::size_t number, std::int64_t samples,
-                 const std::vector<SampleRange>& parts, const Read& read, Meter& meter) const;
+                 const Parts& parts, const Read& read, Meter& meter) const;
 };
 
 }  // namespace tuckfold::cli

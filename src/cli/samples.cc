@@ -122,16 +122,28 @@ void Samples::read(std::size_t array, std::int64_t first, std::int64_t count, st
   read_files(files_, columns_[array], first, count, out, threads);
 }
 
-std::vector<SampleRange> Samples::parts(std::size_t array) const {
-  std::vector<SampleRange> all;
-  std::int64_t before = 0;
+Parts Samples::parts(std::size_t array) const {
+  struct OfFile {
+    std::int64_t first_part, first_sample;
+    Parts parts;
+  };
+  std::vector<OfFile> files;
+  Parts all;
+  std::int64_t samples = 0;
   for (const FileReader& file : files_) {
-    for (SampleRange part : cut_at_chunks(file, columns_[array], {0, file.samples()})) {
-      part.first += before;
-      all.push_back(part);
-    }
-    before += file.samples();
+    files.push_back(
+        {all.count, samples, cut_at_chunks(file, columns_[array], {0, file.samples()})});
+    all.count += files.back().parts.count;
+    all.most = std::max(all.most, files.back().parts.most);
+    samples += file.samples();
   }
+  all.at = [files = std::move(files)](std::int64_t i) {
+    const auto behind = std::ranges::upper_bound(files, i, {}, &OfFile::first_part);
+    const OfFile& file = *(behind - 1);
+    SampleRange part = file.parts.at(i - file.first_part);
+    part.first += file.first_sample;
+    return part;
+  };
   return all;
 }
 

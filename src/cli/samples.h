@@ -37,7 +37,7 @@ class Samples {
   std::int64_t batch(std::size_t array, int threads) const;
 
   // All samples of .tuck files, chunk by chunk.
-  std::vector<SampleRange> parts(std::size_t array) const;
+  Parts parts(std::size_t array) const;
 
   // The .tuck files, in order; empty where the samples come from elsewhere.
   std::span<const FileReader> files() const noexcept { return files_; }

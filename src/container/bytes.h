@@ -39,7 +39,7 @@ class Bytes {
   // Takes the pages of a mapped file out of this process's memory, so that one larger than memory
   // does not fill it; the system keeps them, and whoever reads there again gets them back.
   void let_go() const noexcept;
-  static constexpr std::uint64_t kLookedAt = 32 << 20;  // a good time to do so
+  static constexpr std::uint64_t kLookedAt = 16 << 20;  // a good time to do so
 
   // Scratch space of this process that is memory, by now.
   static std::size_t scratch_held() noexcept;

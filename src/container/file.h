@@ -22,6 +22,7 @@ class MappedFile {
   // So much of it has been looked at. Pages are let go from time to time, so that a process does
   // not seem to grow with the file; the system keeps them, and they come back when needed.
   void looked_at(std::uint64_t bytes) const noexcept;
+  void let_go() const noexcept { map_->let_go(); }
 
  private:
   std::string path_;

@@ -35,11 +35,13 @@ std::optional<Trailer> trailer_before(ByteSpan file, std::uint64_t end) {
   return trailer;
 }
 
-std::vector<std::byte> index_payload(const Index& index) {
+// The index of a large file has megabytes: it is made in place.
+std::vector<std::byte> index_record(const Index& index, std::uint64_t offset) {
   const std::string schema = schema_text(index.schema);
   const std::size_t entries_bytes = index.entries.size() * kEntryBytes;
-  std::vector<std::byte> payload(kIndexHeadBytes + entries_bytes + schema.size());
-  std::byte* at = payload.data();
+  const std::size_t bytes = kRecordHeadBytes + kIndexHeadBytes + entries_bytes + schema.size();
+  std::vector<std::byte> record(round_up(bytes, kRecordAlign));
+  std::byte* at = record.data() + kRecordHeadBytes;
   store(at, index.samples);
   store(at + 8, index.next_number);
   store(at + 16, std::uint64_t{index.entries.size()});
@@ -55,7 +57,8 @@ std::vector<std::byte> index_payload(const Index& index) {
     at += kEntryBytes;
   }
   store_text(at, schema);
-  return payload;
+  put_record_head(std::span(record).first(bytes), RecordKind::Index, offset);
+  return record;
 }
 
 Entry get_entry(const std::byte* at) {
@@ -91,7 +94,7 @@ void check_entries(const Index& index, std::uint64_t index_offset, const std::st
 }  // namespace
 
 Ending make_ending(const Index& index, std::uint64_t offset) {
-  Ending ending{.index = make_record(RecordKind::Index, index_payload(index), offset),
+  Ending ending{.index = index_record(index, offset),
                 .trailer = std::vector<std::byte>(kTrailerBytes)};
   std::byte* at = ending.trailer.data();
   store(at, offset);

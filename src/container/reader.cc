@@ -43,7 +43,6 @@ struct Column {
   struct Place {
     std::uint32_t shard;
     std::uint64_t offset;
-    std::uint64_t payload_bytes;
   };
   std::vector<Place> places;
   // 0: not looked at yet, else the bytes of the frame's header, and kIsRaw.
@@ -71,18 +70,24 @@ struct FileReader::Impl {
     const Shard& shard = shards.back();
     check_same_arrays(schema(), shard.index.schema, shard.file.path());
     columns.resize(schema().arrays.size());
+    if (shards.size() == 1) {  // mostly the only one, and its arrays have about as many chunks
+      for (Column& column : columns) {
+        column.chunks.reserve(shard.index.entries.size() / columns.size());
+        column.places.reserve(shard.index.entries.size() / columns.size());
+      }
+    }
     for (const Entry& entry : shard.index.entries) {
       Column& column = columns[entry.array];
       column.chunks.push_back({.first = samples + static_cast<std::int64_t>(entry.first),
                                .samples = entry.samples,
                                .skip = entry.skip,
                                .frame_bytes = entry.payload_bytes - kChunkHeadBytes});
-      column.places.push_back({.shard = static_cast<std::uint32_t>(shards.size() - 1),
-                               .offset = entry.offset,
-                               .payload_bytes = entry.payload_bytes});
+      column.places.push_back(
+          {.shard = static_cast<std::uint32_t>(shards.size() - 1), .offset = entry.offset});
     }
     samples += static_cast<std::int64_t>(shard.index.samples);
     shards.back().index.entries = std::vector<Entry>();  // columns have them
+    shard.file.let_go();
   }
 
   void open(const std::string& path) {
@@ -117,10 +122,10 @@ struct FileReader::Impl {
     const Column& column = columns[number];
     const Column::Place& place = column.places[chunk];
     const Shard& shard = shards[place.shard];
-    const ByteSpan payload =
-        shard.file.bytes().subspan(place.offset + kRecordHeadBytes, place.payload_bytes);
+    const ByteSpan payload = shard.file.bytes().subspan(
+        place.offset + kRecordHeadBytes, kChunkHeadBytes + column.chunks[chunk].frame_bytes);
     const ByteSpan frame = payload.subspan(kChunkHeadBytes);
-    shard.file.looked_at(place.payload_bytes);
+    shard.file.looked_at(payload.size());
     std::atomic<std::uint32_t>& seen = column.seen[chunk];
     std::uint32_t state = seen.load(std::memory_order_relaxed);
     if (state == 0) {
@@ -140,7 +145,7 @@ struct FileReader::Impl {
                                const ChunkInfo& info) {
     try {
       const std::optional<Record> record = record_at(shard.file.bytes(), place.offset);
-      if (!record || record->payload.size() != place.payload_bytes) {
+      if (!record || record->payload.size() != kChunkHeadBytes + info.frame_bytes) {
         fail(Errc::CorruptData, "no whole record lies there");
       }
       const CheckedChunk chunk = check_chunk(*record, shard.index.schema);
