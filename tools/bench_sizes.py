@@ -2,7 +2,7 @@
 
 import io
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -127,27 +127,19 @@ def measure_photographs(runner: Runner, record: Record, folder: Path) -> None:
         floats = folder / f"{name}_f32.npy"
         np.save(floats, images.astype(np.float32))
         last = images.transpose(0, 2, 3, 1)
-        ways: dict[str, Callable[[], Iterator[tuple[int, float]]]] = {
-            "jpeg_files": lambda last=last: (jpeg(last, q) for q in range(85, 101)),
-            "jpeg_montage": lambda last=last, name=name: (
-                jpeg(montage(last) if name == "cifar10" else last, q) for q in range(85, 101)
-            ),
+        accuracies = (f"zfp(accuracy={2.0**k})" for k in range(7, -3, -1))
+        rates = (f"zfp(rate={r / 4})" for r in range(8, 40))
+        pictures = montage(last) if name == "cifar10" else last
+        ways = {
+            "jpeg_files": (jpeg(last, q) for q in range(85, 101)),
+            "jpeg_montage": (jpeg(pictures, q) for q in range(85, 101)),
             # zfp takes floats; its accuracies are powers of two.
-            "zfp": lambda images=images: attempts(
-                runner,
-                record,
-                floats,
-                folder,
-                (f"zfp(accuracy={2.0**k})" for k in range(7, -3, -1)),
-                images,
-            ),
-            "zfp_rate": lambda images=images: attempts(
-                runner, record, floats, folder, (f"zfp(rate={r / 4})" for r in range(8, 40)), images
-            ),
+            "zfp": attempts(runner, record, floats, folder, accuracies, images),
+            "zfp_rate": attempts(runner, record, floats, folder, rates, images),
         }
         row: dict[str, object] = {"part": "photographs", "set": name, "bytes": images.size}
         for way, tries in ways.items():
-            row[f"{way}_bytes"], row[f"{way}_psnr_db"] = first_that_reaches(tries())
+            row[f"{way}_bytes"], row[f"{way}_psnr_db"] = first_that_reaches(tries)
         size = tuck_bytes(runner, record, source, folder / "lossy.tuck", "--target-psnr", TARGET_DB)
         row["target_bytes"] = size
         bounds = (b / 8 + 0.5 for b in range(40, 0, -1))
