@@ -12,7 +12,7 @@
   ./dev bench peers              against zfp on real data; SZ3 and SZx where TUCKFOLD_SZ3 and
                                  TUCKFOLD_SZX name their libraries
   ./dev bench files              dataset files: speed beside the codec, memory, kills, and sizes beside
-                                 zstd, zfp and JPEG (half an hour; 12 GB of disk)
+                                 zstd, zfp and JPEG (ten minutes; 8 GB of disk)
   ./dev bench gpu                the CUDA kernels, every codec and way, beside a plain copy on the
                                  device, torch, and cuSZp, zfp and nvCOMP where TUCKFOLD_CUSZP,
                                  TUCKFOLD_ZFP_CUDA and TUCKFOLD_NVCOMP name their libraries. Needs

@@ -1,6 +1,7 @@
 // Helpers for small textual grammars: a caret under the offending word, and the nearest valid one.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,9 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
 // `text` on a line of its own and carets under [at, at + length). Bytes that are not printable
 // ASCII are shown as '?', so that a caret stands where it should.
 std::string with_caret(std::string_view text, std::size_t at, std::size_t length);
+
+// A Unicode code point as UTF-8, behind what is there.
+void append_utf8(std::string& out, std::uint32_t point);
 
 // `word` between quotes, shortened and made printable, for messages.
 std::string quoted(std::string_view word);

@@ -63,5 +63,15 @@ TEST(TextScan, QuotesAreShortAndPrintable) {
   EXPECT_EQ(tuckfold::quoted(std::string(41, 'a')), "'" + std::string(40, 'a') + "…'");
 }
 
+TEST(TextScan, CodePointsBecomeUtf8) {
+  std::string text;
+  for (const std::uint32_t point :
+       {0x41u, 0x7fu, 0x80u, 0x7ffu, 0x800u, 0xffffu, 0x10000u, 0x10ffffu}) {
+    append_utf8(text, point);
+  }
+  EXPECT_EQ(text,
+            "\x41\x7f\xc2\x80\xdf\xbf\xe0\xa0\x80\xef\xbf\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf");
+}
+
 }  // namespace
 }  // namespace tuckfold

@@ -83,6 +83,12 @@ void Bytes::let_go() const noexcept {
   ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
 }
 
+void Bytes::looked_at(std::uint64_t bytes) const noexcept {
+  if (looked_at_.fetch_add(bytes, std::memory_order_relaxed) + bytes < kLookedAt) return;
+  looked_at_.store(0, std::memory_order_relaxed);
+  let_go();
+}
+
 std::size_t Bytes::scratch_held() noexcept { return g_scratch_held; }
 
 }  // namespace tuckfold

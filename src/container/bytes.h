@@ -7,6 +7,7 @@
 // A mapped file must not shrink meanwhile.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,7 +40,9 @@ class Bytes {
   // Takes the pages of a mapped file out of this process's memory, so that one larger than memory
   // does not fill it; the system keeps them, and whoever reads there again gets them back.
   void let_go() const noexcept;
-  static constexpr std::uint64_t kLookedAt = 16 << 20;  // a good time to do so
+  // So much was looked at; every kLookedAt of it, pages are let go.
+  void looked_at(std::uint64_t bytes) const noexcept;
+  static constexpr std::uint64_t kLookedAt = 16 << 20;
 
   // Scratch space of this process that is memory, by now.
   static std::size_t scratch_held() noexcept;
@@ -50,6 +53,7 @@ class Bytes {
 
   std::span<const std::byte> bytes_;
   Kind kind_;
+  mutable std::atomic<std::uint64_t> looked_at_ = 0;
 };
 
 }  // namespace tuckfold

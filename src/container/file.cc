@@ -54,12 +54,6 @@ void sync_folder_of(const std::string& path) {
 
 }  // namespace
 
-void MappedFile::looked_at(std::uint64_t bytes) const noexcept {
-  if (looked_at_->fetch_add(bytes, std::memory_order_relaxed) + bytes < Bytes::kLookedAt) return;
-  looked_at_->store(0, std::memory_order_relaxed);
-  map_->let_go();
-}
-
 OutFile::OutFile(const std::string& path, Open how) : path_(path) {
   const int flags = O_RDWR | O_CLOEXEC | (how == Open::Truncate ? O_CREAT : 0);
   file_ = retry([&] { return ::open(path.c_str(), flags, 0666); });

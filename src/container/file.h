@@ -2,7 +2,6 @@
 // refuses is an Error of kind Io that names the path; interrupted and short writes go on.
 #pragma once
 
-#include <atomic>
 #include <string>
 
 #include "container/bytes.h"
@@ -19,16 +18,12 @@ class MappedFile {
   ByteSpan bytes() const { return map_->span(); }
   const std::string& path() const { return path_; }
 
-  // So much of it has been looked at. Pages are let go from time to time, so that a process does
-  // not seem to grow with the file; the system keeps them, and they come back when needed.
-  void looked_at(std::uint64_t bytes) const noexcept;
+  void looked_at(std::uint64_t bytes) const noexcept { map_->looked_at(bytes); }
   void let_go() const noexcept { map_->let_go(); }
 
  private:
   std::string path_;
   std::shared_ptr<const Bytes> map_;
-  std::shared_ptr<std::atomic<std::uint64_t>> looked_at_ =
-      std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 // A file that one writer at a time holds, written from `size()` on.

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/fail.h"
+#include "base/text_scan.h"
 
 namespace tuckfold {
 namespace {
@@ -155,7 +156,7 @@ class Parser {
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
       }
       if (code >= 0xd800 && code < 0xe000) wrong("behind a whole pair");
-      put_utf8(code, out);
+      append_utf8(out, code);
       return;
     }
     const std::size_t known = kLetters.find(letter);
@@ -171,23 +172,6 @@ class Parser {
     if (error != std::errc{} || end != part.data() + 4) wrong("four hexadecimal digits");
     at_ += 4;
     return code;
-  }
-
-  static void put_utf8(std::uint32_t code, std::string& out) {
-    const auto put = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
-    if (code < 0x80) return put(code);
-    if (code < 0x800) {
-      put(0xc0 | code >> 6);
-    } else {
-      if (code < 0x10000) {
-        put(0xe0 | code >> 12);
-      } else {
-        put(0xf0 | code >> 18);
-        put(0x80 | (code >> 12 & 63));
-      }
-      put(0x80 | (code >> 6 & 63));
-    }
-    put(0x80 | (code & 63));
   }
 
   std::string_view text_;

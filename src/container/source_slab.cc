@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -131,7 +130,9 @@ class SlabSource final : public Source {
     const std::vector<std::int64_t>& ends = ends_[array];
     auto at =
         static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), first) - ends.begin());
-    looked_at(static_cast<std::uint64_t>(count) * arrays()[array].sample_bytes());
+    for (const std::shared_ptr<const Bytes>& bytes : kept_) {
+      bytes->looked_at(static_cast<std::uint64_t>(count) * arrays()[array].sample_bytes());
+    }
     for (; count > 0; ++at) {
       const Slab& slab = slabs_[array][at];
       const std::int64_t now = std::min(count, ends[at] - first);
@@ -141,13 +142,6 @@ class SlabSource final : public Source {
     }
   }
 
-  void looked_at(std::uint64_t bytes) const noexcept {
-    if (looked_at_.fetch_add(bytes, std::memory_order_relaxed) + bytes < Bytes::kLookedAt) return;
-    looked_at_.store(0, std::memory_order_relaxed);
-    for (const std::shared_ptr<const Bytes>& kept : kept_) kept->let_go();
-  }
-
-  mutable std::atomic<std::uint64_t> looked_at_ = 0;
   std::vector<std::shared_ptr<const Bytes>> kept_;
   std::vector<std::vector<Slab>> slabs_;
   std::vector<std::vector<std::int64_t>> ends_;  // of each slab, in samples
