@@ -8,7 +8,8 @@
 //
 // One text names a codec everywhere: on the command line, in files, in plans. The packed bytes have
 // no header: the same spec, dtype and shape must be given to unpack. Functions here check their
-// arguments and throw Error; they never print, and allocate nothing beyond the stated workspace.
+// arguments and throw Error; they never print, and allocate nothing beyond the stated workspace;
+// but for zstd, of whose contexts a thread keeps one each way.
 #pragma once
 
 #include <cstddef>

@@ -13,6 +13,10 @@
 #include <thread>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 namespace tuckfold {
 namespace {
 
@@ -176,18 +180,43 @@ TEST(Parallel, ForksWhileOtherThreadsLoopLeaveParentAndChildWorking) {
   EXPECT_TRUE(sums_right(100, 4));
 }
 
+bool rounds_up() {
+  volatile float one = 1.0f, little = 1e-20f;
+  return one + little > 1.0f;
+}
+
 TEST(Parallel, BodiesRoundToNearestWhateverTheCallerDoes) {
   std::fesetround(FE_UPWARD);
+  ASSERT_TRUE(rounds_up());
   std::atomic<int> wrong{0};
   for (const int threads : {1, 3}) {
-    parallel_for(6, threads, [&](std::int64_t, std::int64_t) {
-      if (std::fegetround() != FE_TONEAREST) ++wrong;
-    });
+    parallel_for(6, threads, [&](std::int64_t, std::int64_t) { wrong += rounds_up() ? 1 : 0; });
   }
+  EXPECT_TRUE(rounds_up());
   EXPECT_EQ(std::fegetround(), FE_UPWARD);
   std::fesetround(FE_TONEAREST);
   EXPECT_EQ(wrong, 0);
 }
+
+#if defined(__x86_64__)
+bool loses_small() {
+  volatile float least = 1e-38f, half = 0.25f;
+  return least * half == 0.0f;
+}
+
+TEST(Parallel, BodiesKeepSubnormalsWhateverTheCallerDoes) {
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040);  // flush to zero, take as zero
+  ASSERT_TRUE(loses_small());
+  std::atomic<int> wrong{0};
+  for (const int threads : {1, 3}) {
+    parallel_for(6, threads, [&](std::int64_t, std::int64_t) { wrong += loses_small() ? 1 : 0; });
+  }
+  EXPECT_TRUE(loses_small());
+  _mm_setcsr(before);
+  EXPECT_EQ(wrong, 0);
+}
+#endif
 
 TEST(Parallel, ThreadCountIsWhatWasAskedOrEveryCore) {
   EXPECT_EQ(thread_count(1), 1);

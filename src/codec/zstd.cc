@@ -10,6 +10,8 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <memory>
+#include <new>
 
 #include "base/fail.h"
 #include "base/parallel.h"
@@ -63,7 +65,12 @@ int max_lanes() {
   return kLanes;
 }
 
-// What one thread works in: a context, and room for a chunk that does not lie side by side.
+// Whether threads keep the context that packs from call to call. Contexts of higher levels are
+// large, and zstd does not promise that a used one of theirs gives the bytes of a new one.
+bool keeps_context(int level) { return level <= 2; }
+
+// What one thread works in: a context, unless it keeps one, and room for a chunk that does not lie
+// side by side.
 struct LaneSizes {
   std::size_t context_bytes, chunk_bytes;
   std::size_t total_bytes() const { return context_bytes + chunk_bytes; }
@@ -72,12 +79,14 @@ struct LaneSizes {
 LaneSizes lane_sizes(int level, const Chunks& chunks) {
   constexpr auto kAligned = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
   const std::size_t largest = std::min(chunks.total_bytes, kChunkBytes);
-  // zstd's tables follow the power of two above the chunk's size, but may shrink as it grows; a
-  // workspace must not, since a chain plans for more bytes than it then has.
-  std::size_t context = ZSTD_estimateDCtxSize();
-  for (std::size_t size = 1; size <= std::bit_ceil(largest); size *= 2) {
-    const ZSTD_compressionParameters fit = ZSTD_getCParams(level, size, 0);
-    context = std::max(context, ZSTD_estimateCCtxSize_usingCParams(fit));
+  std::size_t context = 0;
+  if (!keeps_context(level)) {
+    // zstd's tables follow the power of two above the chunk's size, but may shrink as it grows; a
+    // workspace must not, since a chain plans for more bytes than it then has.
+    for (std::size_t size = 1; size <= std::bit_ceil(largest); size *= 2) {
+      const ZSTD_compressionParameters fit = ZSTD_getCParams(level, size, 0);
+      context = std::max(context, ZSTD_estimateCCtxSize_usingCParams(fit));
+    }
   }
   return {kAligned(context), kAligned(largest)};
 }
@@ -140,8 +149,28 @@ std::uint32_t get_size(const std::byte* table, std::size_t chunk) {
 // What follows the chunk's size in the table: a frame, or the bytes as they are.
 std::size_t body_bytes(std::uint32_t size) { return size & ~kStored; }
 
+// Making a context takes longer than packing or unpacking a small chunk: zstd asks the processor
+// what it can do, and a virtual one asks its host.
+struct KeptContexts {
+  struct Free {
+    void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
+    void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+  };
+  std::unique_ptr<ZSTD_CCtx, Free> packing;
+  std::unique_ptr<ZSTD_DCtx, Free> unpacking;
+};
+thread_local KeptContexts t_contexts;
+
+// Null where there is no memory.
 ZSTD_CCtx* compressor(int level, std::byte* memory, std::size_t bytes) {
-  ZSTD_CCtx* context = ZSTD_initStaticCCtx(memory, bytes);
+  ZSTD_CCtx* context = nullptr;
+  if (keeps_context(level)) {
+    if (t_contexts.packing == nullptr) t_contexts.packing.reset(ZSTD_createCCtx());
+    context = t_contexts.packing.get();
+    if (context == nullptr) return nullptr;
+  } else {
+    context = ZSTD_initStaticCCtx(memory, bytes);
+  }
   // Unlike one from the heap, a static context begins with parameters that are all 0.
   ZSTD_CCtx_reset(context, ZSTD_reset_session_and_parameters);
   ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level);
@@ -150,6 +179,13 @@ ZSTD_CCtx* compressor(int level, std::byte* memory, std::size_t bytes) {
   ZSTD_CCtx_setParameter(context, ZSTD_c_literalCompressionMode, ZSTD_ps_enable);
   return context;
 }
+
+ZSTD_DCtx* decompressor() {
+  if (t_contexts.unpacking == nullptr) t_contexts.unpacking.reset(ZSTD_createDCtx());
+  return t_contexts.unpacking.get();
+}
+
+constexpr std::size_t kNoMemory = std::size_t{0} - ZSTD_error_memory_allocation;
 
 std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<std::byte> out,
                      RunContext run) {
@@ -167,6 +203,10 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   std::atomic<std::size_t> broken{0};  // a code of zstd's that must not be
   for_each_lane(chunks, sizes, run, [&](std::byte* workspace, auto&& next) {
     ZSTD_CCtx* context = compressor(level, workspace, sizes.context_bytes);
+    if (context == nullptr) {
+      broken = kNoMemory;
+      return;
+    }
     std::byte* scratch = workspace + sizes.context_bytes;
     for (std::size_t i = next(); i < chunks.count(); i = next()) {
       const std::size_t bytes = chunks.bytes(i);
@@ -187,6 +227,7 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
       }
     }
   });
+  if (broken == kNoMemory) throw std::bad_alloc();
   if (broken != 0) {
     fail(Errc::Internal, "[pack] libzstd {} failed: {}", ZSTD_versionString(),
          ZSTD_getErrorName(broken));
@@ -194,7 +235,7 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   std::byte* end = frames;
   for (std::size_t i = 0; i < chunks.count(); ++i) {
     const std::size_t bytes = body_bytes(get_size(table, i));
-    std::memmove(end, frames + i * kChunkBytes, bytes);
+    if (i > 0) std::memmove(end, frames + i * kChunkBytes, bytes);
     end += bytes;
   }
   return static_cast<std::size_t>(end - out.data());
@@ -243,8 +284,13 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   if (chunks.total_bytes == 0) return;
   const LaneSizes sizes = lane_sizes(zstd_level(stage), chunks);
   std::atomic<std::size_t> first_bad{chunks.count()};
+  std::atomic<bool> no_memory{false};
   for_each_lane(chunks, sizes, run, [&](std::byte* workspace, auto&& next) {
-    ZSTD_DCtx* context = ZSTD_initStaticDCtx(workspace, sizes.context_bytes);
+    ZSTD_DCtx* context = decompressor();
+    if (context == nullptr) {
+      no_memory = true;
+      return;
+    }
     std::byte* scratch = workspace + sizes.context_bytes;
     std::size_t reached = 0;
     const std::byte* from = packed.data() + chunks.table_bytes();  // where that chunk begins
@@ -267,6 +313,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
       if (dense == nullptr) writer.scatter_bytes(part.begin, part.count, scratch);
     }
   });
+  if (no_memory) throw std::bad_alloc();
   if (first_bad < chunks.count()) {
     fail(Errc::CorruptData, "[unpack] zstd: chunk {} of {} does not decode; it is damaged",
          first_bad.load(), chunks.count());

@@ -1,9 +1,11 @@
 // zstd's bytes, as docs/codecs/zstd.md has them; what every codec must keep is in contract_test.cc.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/tensor_ref.h"
@@ -120,6 +122,50 @@ TEST(ParallelZstd, ThreadsShareChunksAndDoNotChangeTheBytes) {
   for (const int threads : {2, 3, 16, 40}) {
     EXPECT_EQ(packed("zstd(level=-3)", values, threads), wanted);
     EXPECT_EQ(unpacked("zstd(level=-3)", wanted, count, threads), values);
+  }
+}
+
+// Threads keep contexts from call to call; what went through one before must not show.
+TEST(Zstd, BytesDoNotDependOnWhatAThreadPackedBefore) {
+  struct Task {
+    std::string text;
+    std::vector<std::uint8_t> values;
+    std::vector<std::byte> bytes;  // by a thread that has packed nothing
+  };
+  std::vector<Task> tasks;
+  for (const int level : {-5, -1, 0, 1, 2, 3, 5, 9, 19}) {
+    for (const std::size_t count : {1, 700, 5000, 16385, 140000, 300001}) {
+      for (const bool random : {false, true}) {
+        tasks.push_back({.text = "zstd(level=" + std::to_string(level) + ")",
+                         .values = random ? noise(count) : residuals(count),
+                         .bytes = {}});
+      }
+    }
+  }
+  for (Task& task : tasks) {
+    std::thread([&] { task.bytes = packed(task.text, task.values, 1); }).join();
+  }
+  std::mt19937 random(6);
+  for (int round = 0; round < 3; ++round) {
+    std::shuffle(tasks.begin(), tasks.end(), random);
+    for (const Task& task : tasks) {
+      ASSERT_EQ(packed(task.text, task.values, 1), task.bytes) << task.text;
+      ASSERT_EQ(unpacked(task.text, task.bytes, task.values.size(), 1), task.values) << task.text;
+    }
+  }
+}
+
+TEST(Zstd, AThreadUnpacksAfterWhatDidNotDecode) {
+  const std::vector<std::uint8_t> values = residuals(40000);
+  const std::vector<std::byte> bytes = packed("zstd", values);
+  for (std::size_t at = 40; at < bytes.size(); at += 997) {
+    std::vector<std::byte> torn = bytes;
+    torn[at] ^= std::byte{0x55};
+    try {
+      unpacked("zstd", torn, values.size(), 1);
+    } catch (const Error&) {
+    }
+    ASSERT_EQ(unpacked("zstd", bytes, values.size(), 1), values);
   }
 }
 
