@@ -1,9 +1,10 @@
 #include "base/strided.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
-#include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "base/half.h"
@@ -27,8 +28,14 @@ T from_float(float value) {
   } else if constexpr (std::is_same_v<T, BF16>) {
     return to_bf16(value);
   } else if constexpr (std::is_same_v<T, std::uint8_t>) {
-    // Comparisons are false for NaN, which therefore ends at 0.
-    return static_cast<T>(std::nearbyint(value > 0.0f ? (value < 255.0f ? value : 255.0f) : 0.0f));
+    // The bits of floats that are no less than 0 have the floats' order, and compilers make vectors
+    // of whole numbers. NaN ends at 0. Beside 2^23 a float has no fraction: the sum is rounded, and
+    // its last bits are the number.
+    constexpr auto kMost = std::bit_cast<std::int32_t>(255.0f);
+    constexpr auto kInfinity = std::bit_cast<std::int32_t>(std::numeric_limits<float>::infinity());
+    const auto bits = std::bit_cast<std::int32_t>(value);
+    const std::int32_t kept = std::clamp(bits, 0, kMost) & -static_cast<int>(bits <= kInfinity);
+    return static_cast<T>(std::bit_cast<std::uint32_t>(std::bit_cast<float>(kept) + 0x1p23f));
   } else {
     return static_cast<T>(value);
   }
@@ -160,10 +167,11 @@ void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in
     using T = decltype(element);
     for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
       T* to = static_cast<T*>(data_) + offset;
+      const float* from = in;  // bytes that are stored might be those of `in` itself
       if (step == 1) {
-        for (std::int64_t i = 0; i < length; ++i) to[i] = from_float<T>(in[i]);
+        for (std::int64_t i = 0; i < length; ++i) to[i] = from_float<T>(from[i]);
       } else {
-        for (std::int64_t i = 0; i < length; ++i) to[i * step] = from_float<T>(in[i]);
+        for (std::int64_t i = 0; i < length; ++i) to[i * step] = from_float<T>(from[i]);
       }
       in += length;
     });

@@ -4,6 +4,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <array>
 #include <cstring>
 
 #include "codec/dct_quant.h"
@@ -121,14 +122,20 @@ void pack_batches(const PackJob& job, std::int64_t begin, std::int64_t end) {
     batcher.flush();
     return packer.finish();
   }
-  alignas(64) float gathered[kStripFloats];
+  alignas(64) float gathered[kStripFloats];  // several parts where they are short
+  std::int64_t used = 0;
   for (std::int64_t strip = begin; strip < end; ++strip) {
     for_each_part(b, strip, [&](const Part& part) {
       const float* rows[8];
-      const bool direct = direct_rows(*job.in, b, part, rows) && evenly_spaced(rows);
-      if (!direct) gather_rows(*job.in, b, part, gathered, rows);
+      if (!direct_rows(*job.in, b, part, rows) || !evenly_spaced(rows)) {
+        if (used + 8 * part.cols > kStripFloats) {
+          batcher.flush();
+          used = 0;
+        }
+        gather_rows(*job.in, b, part, gathered + used, rows);
+        used += 8 * part.cols;
+      }
       batcher.add(rows[0], rows[1] - rows[0], part.cols / 8);
-      if (!direct) batcher.flush();
     });
   }
   batcher.flush();
@@ -154,21 +161,33 @@ void unpack_batches(const UnpackJob& job, std::int64_t begin, std::int64_t end, 
     return batcher.flush();
   }
   alignas(64) float buffer[kStripFloats];
+  std::array<Part, kStripFloats / 64> waiting;  // to be scattered, one behind the other in buffer
+  std::size_t parts = 0;
+  std::int64_t used = 0;
+  const auto scatter = [&] {
+    batcher.flush();
+    const float* from = buffer;
+    for (std::size_t i = 0; i < parts; from += 8 * waiting[i++].cols) {
+      const float* rows[8];
+      for (int r = 0; r < 8; ++r) rows[r] = from + r * waiting[i].cols;
+      scatter_rows(*job.out, b, waiting[i], rows);
+    }
+    parts = 0;
+    used = 0;
+  };
   for (std::int64_t strip = begin; strip < end; ++strip) {
     for_each_part(b, strip, [&](const Part& part) {
       float* rows[8];
-      const bool direct = direct_rows(*job.out, b, part, rows) && evenly_spaced(rows);
-      if (!direct) {
-        for (int r = 0; r < 8; ++r) rows[r] = buffer + r * part.cols;
+      if (!direct_rows(*job.out, b, part, rows) || !evenly_spaced(rows)) {
+        if (used + 8 * part.cols > kStripFloats) scatter();
+        for (int r = 0; r < 8; ++r) rows[r] = buffer + used + r * part.cols;
+        waiting[parts++] = part;
+        used += 8 * part.cols;
       }
       batcher.add(rows[0], rows[1] - rows[0], part.cols / 8);
-      if (!direct) {
-        batcher.flush();
-        scatter_rows(*job.out, b, part, rows);
-      }
     });
   }
-  batcher.flush();
+  scatter();
 }
 
 #if TUCKFOLD_DCT_QUANT_WIDE

@@ -93,13 +93,15 @@ bool direct_rows(const View& view, const Blocks& b, const Part& part, Float** ro
 // Rows and columns past the edge repeat the last ones.
 inline void gather_rows(const FlatReader& in, const Blocks& b, const Part& part, float* buffer,
                         const float** rows) {
+  const bool at_once = part.cols == b.cols;  // rows lie one behind the other
+  if (at_once) in.gather(part.plane_row * b.cols, part.valid_rows * b.cols, buffer);
   for (int r = 0; r < b.block; ++r) {
     float* row = buffer + r * part.cols;
-    if (r < part.valid_rows) {
+    if (r >= part.valid_rows) {
+      std::memcpy(row, row - part.cols, static_cast<std::size_t>(part.cols) * sizeof(float));
+    } else if (!at_once) {
       in.gather((part.plane_row + r) * b.cols + part.first, part.valid_cols, row);
       std::fill(row + part.valid_cols, row + part.cols, row[part.valid_cols - 1]);
-    } else {
-      std::memcpy(row, row - part.cols, static_cast<std::size_t>(part.cols) * sizeof(float));
     }
     rows[r] = row;
   }
@@ -108,6 +110,9 @@ inline void gather_rows(const FlatReader& in, const Blocks& b, const Part& part,
 // Back, without what lies past the edge.
 inline void scatter_rows(const FlatWriter& out, const Blocks& b, const Part& part,
                          const float* const* rows) {
+  if (part.cols == b.cols && rows[1] - rows[0] == part.cols) {  // one behind the other
+    return out.scatter(part.plane_row * b.cols, part.valid_rows * b.cols, rows[0]);
+  }
   for (int r = 0; r < part.valid_rows; ++r) {
     out.scatter((part.plane_row + r) * b.cols + part.first, part.valid_cols, rows[r]);
   }
