@@ -131,9 +131,10 @@ struct Bench {
                               .shape = array().sample,
                               .codec = spec}},
                             {.threads = threads, .sync = false});
-          writer.write(source->samples(),
-                       [&](std::size_t number, std::int64_t first, std::int64_t samples,
-                           std::byte* out) { source->read(number, first, samples, out); });
+          writer.write(source->samples(), [&](std::size_t number, std::int64_t first,
+                                              std::int64_t samples, std::byte* room) {
+            return source->fetch(number, first, samples, room);
+          });
           writer.finish();
         },
         [&] { ::unlink(path.c_str()); });

@@ -97,9 +97,11 @@ class TUCKFOLD_API FileWriter {
   void write(std::initializer_list<ConstTensorView> batch) { write(std::span(batch)); }
 
   // The same for samples that are fetched as chunks are packed, on the threads that pack them: so
-  // many, of which fetch(array, first, samples, out) writes some, row-major, numbered from 0.
-  using Fetch = std::function<void(std::size_t array, std::int64_t first, std::int64_t samples,
-                                   std::byte* out)>;
+  // many, numbered from 0, of which fetch(array, first, samples, room) writes some to `room`,
+  // row-major, and returns that; or where they lie anyway, aligned as their dtype, and stay until
+  // write() returns.
+  using Fetch = std::function<const std::byte*(std::size_t array, std::int64_t first,
+                                               std::int64_t samples, std::byte* room)>;
   void write(std::int64_t samples, const Fetch& fetch);
 
   // Replaces the metadata, until finish().

@@ -63,8 +63,10 @@ std::int64_t write_part(const PackOutput& output, const Source& source,
   meter.add(static_cast<std::uint64_t>(at - part.first) * each);
   while (at < part.end) {
     const std::int64_t count = std::min(4 * batch_samples(each, output.threads), part.end - at);
-    writer.write(count, [&](std::size_t array, std::int64_t first, std::int64_t samples,
-                            std::byte* out) { source.read(array, at + first, samples, out); });
+    writer.write(count,
+                 [&](std::size_t array, std::int64_t first, std::int64_t samples, std::byte* room) {
+                   return source.fetch(array, at + first, samples, room);
+                 });
     at += count;
     meter.add(static_cast<std::uint64_t>(count) * each);
   }

@@ -28,25 +28,30 @@ std::uint32_t header_crc(ByteSpan header) {
   return crc32c(header.subspan(kHeaderCrcAt + 4), crc);
 }
 
-// Before `packed` bytes that are in place.
-void put_header(const CodecSpec& spec, DType dtype, const Shape& shape, std::size_t packed,
-                std::span<std::byte> out) {
+// Without the size of what follows, and the checksums.
+std::vector<std::byte> make_header(const CodecSpec& spec, DType dtype, const Shape& shape) {
   const std::string text = spec.print();
-  const std::size_t header = header_bytes(shape.rank(), text.size());
-  std::byte* const to = out.data();
-  std::fill_n(to, header, std::byte{0});
+  std::vector<std::byte> header(header_bytes(shape.rank(), text.size()));
+  std::byte* const to = header.data();
   store_text(to, kMagic);
   store(to + kVersionAt, kVersion);
   store(to + kDTypeAt, static_cast<std::uint8_t>(dtype));
   store(to + kRankAt, static_cast<std::uint8_t>(shape.rank()));
   store(to + kSpecBytesAt, static_cast<std::uint32_t>(text.size()));
-  store(to + kPackedBytesAt, std::uint64_t{packed});
-  store(to + kPackedCrcAt, crc32c(out.subspan(header, packed)));
   for (std::size_t axis = 0; axis < shape.rank(); ++axis) {
     store(to + kFrameHeadBytes + 8 * axis, shape[axis]);
   }
   store_text(to + kFrameHeadBytes + 8 * shape.rank(), text);
-  store(to + kHeaderCrcAt, header_crc(out.first(header)));
+  return header;
+}
+
+// Before `packed` bytes that are in place.
+void put_header(ByteSpan header, std::size_t packed, std::span<std::byte> out) {
+  std::byte* const to = out.data();
+  std::copy(header.begin(), header.end(), to);
+  store(to + kPackedBytesAt, std::uint64_t{packed});
+  store(to + kPackedCrcAt, crc32c(out.subspan(header.size(), packed)));
+  store(to + kHeaderCrcAt, header_crc(out.first(header.size())));
 }
 
 template <class... Args>
@@ -115,24 +120,37 @@ RawFrame read_raw_frame(ByteSpan bytes) {
   return frame;
 }
 
+FramePlan::FramePlan(const CodecSpec& spec, DType dtype, const Shape& shape)
+    : spec_(spec),
+      dtype_(dtype),
+      shape_(shape),
+      fit_(layout(spec, dtype, shape)),
+      header_(make_header(spec, dtype, shape)) {}
+
+std::size_t FramePlan::write(const ConstTensorView& in, std::span<std::byte> out,
+                             const RunOptions& options) const {
+  if (in.device != Device::Cpu) {
+    fail(Errc::Unsupported, "[frame] frames are written on the CPU; copy the tensor there first");
+  }
+  if (in.dtype != dtype_ || in.shape != shape_) {
+    fail(Errc::Internal, "[frame] planned for {} {}, got {} {}", to_string(dtype_),
+         to_string(shape_), to_string(in.dtype), to_string(in.shape));
+  }
+  if (out.size() < bytes()) {
+    invalid("[frame] the output needs {} bytes, got {}; see frame_bytes()", bytes(), out.size());
+  }
+  const std::size_t packed = pack(spec_, in, out.subspan(header_.size()), options);
+  put_header(header_, packed, out);
+  return header_.size() + packed;
+}
+
 std::size_t frame_bytes(const CodecSpec& spec, DType dtype, const Shape& shape) {
-  const std::size_t packed = layout(spec, dtype, shape).max_bytes;
-  return header_bytes(shape.rank(), spec.print().size()) + packed;
+  return FramePlan(spec, dtype, shape).bytes();
 }
 
 std::size_t write_frame(const CodecSpec& spec, const ConstTensorView& in, std::span<std::byte> out,
                         const RunOptions& options) {
-  if (in.device != Device::Cpu) {
-    fail(Errc::Unsupported, "[frame] frames are written on the CPU; copy the tensor there first");
-  }
-  const std::size_t room = frame_bytes(spec, in.dtype, in.shape);
-  if (out.size() < room) {
-    invalid("[frame] the output needs {} bytes, got {}; see frame_bytes()", room, out.size());
-  }
-  const std::size_t header = frame_header_bytes(spec, in.shape);
-  const std::size_t packed = pack(spec, in, out.subspan(header), options);
-  put_header(spec, in.dtype, in.shape, packed, out);
-  return header + packed;
+  return FramePlan(spec, in.dtype, in.shape).write(in, out, options);
 }
 
 std::size_t frame_header_bytes(const CodecSpec& spec, const Shape& shape) {
@@ -141,10 +159,10 @@ std::size_t frame_header_bytes(const CodecSpec& spec, const Shape& shape) {
 
 std::size_t write_packed_frame(const CodecSpec& spec, DType dtype, const Shape& shape,
                                ByteSpan packed, std::span<std::byte> out) {
-  const std::size_t header = frame_header_bytes(spec, shape);
-  std::copy(packed.begin(), packed.end(), out.begin() + static_cast<std::ptrdiff_t>(header));
-  put_header(spec, dtype, shape, packed.size(), out);
-  return header + packed.size();
+  const std::vector<std::byte> header = make_header(spec, dtype, shape);
+  std::copy(packed.begin(), packed.end(), out.begin() + static_cast<std::ptrdiff_t>(header.size()));
+  put_header(header, packed.size(), out);
+  return header.size() + packed.size();
 }
 
 FrameHeader read_frame_header(std::span<const std::byte> bytes) {

@@ -1,6 +1,8 @@
 // Frames with their checksums, for the readers of files.
 #pragma once
 
+#include <vector>
+
 #include "container/little_endian.h"
 #include "tuckfold/container.h"
 
@@ -23,6 +25,26 @@ struct RawFrame {
 
 // Throws CorruptData or Unsupported.
 RawFrame read_raw_frame(ByteSpan bytes);
+
+// What all frames of tensors of one dtype and shape have in common, made once.
+class FramePlan {
+ public:
+  FramePlan(const CodecSpec& spec, DType dtype, const Shape& shape);
+
+  std::size_t bytes() const { return header_.size() + fit_.max_bytes; }  // that write() needs
+  std::size_t workspace_bytes() const { return fit_.workspace_bytes; }
+
+  // Packs a tensor behind its header, and returns the bytes of both.
+  std::size_t write(const ConstTensorView& in, std::span<std::byte> out,
+                    const RunOptions& options) const;
+
+ private:
+  CodecSpec spec_;
+  DType dtype_;
+  Shape shape_;
+  Layout fit_;
+  std::vector<std::byte> header_;  // without the size of what follows, and the checksums
+};
 
 // Writes a frame around bytes that are packed already; `out` has room for header and bytes, which
 // frame_header_bytes tells apart. Returns the bytes of both.

@@ -109,14 +109,26 @@ void rename(Source& source, const SourceOptions& options) {
 
 }  // namespace
 
-void Source::read(std::size_t array, std::int64_t first, std::int64_t count, std::byte* out) const {
+bool Source::has_bytes(std::size_t array, std::int64_t first, std::int64_t count) const {
   if (array >= arrays_.size()) {
     invalid("[source] arrays are 0..{}, got {}", arrays_.size() - 1, array);
   }
   if (first < 0 || count < 0 || first > samples_ || count > samples_ - first) {
     invalid("[source] samples are 0..{}, got {} from {} on", samples_ - 1, count, first);
   }
-  if (count > 0 && arrays_[array].sample_bytes() > 0) read_samples(array, first, count, out);
+  return count > 0 && arrays_[array].sample_bytes() > 0;
+}
+
+void Source::read(std::size_t array, std::int64_t first, std::int64_t count, std::byte* out) const {
+  if (has_bytes(array, first, count)) read_samples(array, first, count, out);
+}
+
+const std::byte* Source::fetch(std::size_t array, std::int64_t first, std::int64_t count,
+                               std::byte* room) const {
+  if (!has_bytes(array, first, count)) return room;
+  if (const std::byte* found = find_samples(array, first, count)) return found;
+  read_samples(array, first, count, room);
+  return room;
 }
 
 bool wanted(const SourceOptions& options, std::string_view name) {

@@ -50,16 +50,33 @@ class Source {
   // dtype does not hold, CorruptData for what only decoding finds.
   void read(std::size_t array, std::int64_t first, std::int64_t count, std::byte* out) const;
 
+  // The same without a copy where samples lie in memory row-major and aligned: returns `room`, or
+  // where they lie for as long as the source lives.
+  const std::byte* fetch(std::size_t array, std::int64_t first, std::int64_t count,
+                         std::byte* room) const;
+
   void rename(std::size_t array, std::string name) { arrays_[array].name = std::move(name); }
 
  protected:
   Source(std::vector<SourceArray> arrays, std::int64_t samples)
       : arrays_(std::move(arrays)), samples_(samples) {}
 
+  // For sources made of sources.
+  static const std::byte* find(const Source& part, std::size_t array, std::int64_t first,
+                               std::int64_t count) {
+    return part.find_samples(array, first, count);
+  }
+
  private:
   // The range is inside of the array, and has bytes.
   virtual void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
                             std::byte* out) const = 0;
+  // Where they lie, or null; the range is as above.
+  virtual const std::byte* find_samples(std::size_t /*array*/, std::int64_t /*first*/,
+                                        std::int64_t /*count*/) const {
+    return nullptr;
+  }
+  bool has_bytes(std::size_t array, std::int64_t first, std::int64_t count) const;
 
   std::vector<SourceArray> arrays_;
   std::int64_t samples_;

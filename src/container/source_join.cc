@@ -27,17 +27,27 @@ class Behind final : public Source {
   void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
                     std::byte* out) const override {
     const std::size_t bytes = arrays()[array].sample_bytes();
-    auto part = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), first) -
-                                         ends_.begin());
-    for (; count > 0; ++part) {
+    for (std::size_t part = part_of(first); count > 0; ++part) {
       const std::int64_t now = std::min(count, ends_[part] - first);
-      const std::int64_t begin = part == 0 ? 0 : ends_[part - 1];
-      parts_[part].source->read(array, first - begin, now, out);
+      parts_[part].source->read(array, first - begin_of(part), now, out);
       out += static_cast<std::size_t>(now) * bytes;
       first += now;
       count -= now;
     }
   }
+
+  const std::byte* find_samples(std::size_t array, std::int64_t first,
+                                std::int64_t count) const override {
+    const std::size_t part = part_of(first);
+    if (count > ends_[part] - first) return nullptr;
+    return find(*parts_[part].source, array, first - begin_of(part), count);
+  }
+
+  std::size_t part_of(std::int64_t sample) const {
+    return static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), sample) -
+                                    ends_.begin());
+  }
+  std::int64_t begin_of(std::size_t part) const { return part == 0 ? 0 : ends_[part - 1]; }
 
   std::vector<NamedSource> parts_;
   std::vector<std::int64_t> ends_;  // of each part, in samples
@@ -58,6 +68,10 @@ class Gathered final : public Source {
   void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
                     std::byte* out) const override {
     parts_[from_[array].part].source->read(from_[array].array, first, count, out);
+  }
+  const std::byte* find_samples(std::size_t array, std::int64_t first,
+                                std::int64_t count) const override {
+    return find(*parts_[from_[array].part].source, from_[array].array, first, count);
   }
 
   std::vector<NamedSource> parts_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -58,12 +59,25 @@ inline std::unique_ptr<Source> open_paths(std::vector<std::filesystem::path> pat
   return open_source(paths, options);
 }
 
-// All samples of an array.
+// All samples of an array. Fetching them, each alone and all together, must give the same.
 template <class T>
 std::vector<T> read_all(const Source& source, std::size_t array) {
-  std::vector<T> values(source.arrays()[array].sample_bytes() / sizeof(T) *
+  const SourceArray& info = source.arrays()[array];
+  std::vector<T> values(info.sample_bytes() / sizeof(T) *
                         static_cast<std::size_t>(source.samples()));
-  source.read(array, 0, source.samples(), reinterpret_cast<std::byte*>(values.data()));
+  auto* const bytes = reinterpret_cast<std::byte*>(values.data());
+  source.read(array, 0, source.samples(), bytes);
+  std::vector<std::byte> room(values.size() * sizeof(T));
+  const auto fetch = [&](std::int64_t first, std::int64_t count) {
+    const std::byte* found = source.fetch(array, first, count, room.data());
+    if (count == 0 || info.sample_bytes() == 0) return;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(found) % size_bytes(info.dtype), 0u);
+    EXPECT_EQ(std::memcmp(found, bytes + static_cast<std::size_t>(first) * info.sample_bytes(),
+                          static_cast<std::size_t>(count) * info.sample_bytes()),
+              0);
+  };
+  fetch(0, source.samples());
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(source.samples(), 20); ++i) fetch(i, 1);
   return values;
 }
 

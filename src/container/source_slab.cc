@@ -111,6 +111,17 @@ bool is_small(const Shape& sample) {
   }
 }
 
+// Whether values are stored as the array's dtype, row-major within a sample,
+bool is_as_stored(const Slab& slab, const SourceArray& array) {
+  const std::size_t bytes = size_bytes(slab.stored);
+  return slab.image_bytes == 0 && !slab.strides && size_bytes(array.dtype) == bytes &&
+         slab.stored != Stored::U64 && (!slab.big_endian || bytes == 1);
+}
+// and samples one behind the other.
+bool lies_in_rows(const Slab& slab, const SourceArray& array) {
+  return is_as_stored(slab, array) && slab.step == static_cast<std::int64_t>(array.sample_bytes());
+}
+
 class SlabSource final : public Source {
  public:
   SlabSource(std::vector<SourceArray> arrays, std::int64_t samples,
@@ -127,18 +138,37 @@ class SlabSource final : public Source {
  private:
   void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
                     std::byte* out) const override {
+    look_at(array, count);
     const std::vector<std::int64_t>& ends = ends_[array];
-    auto at =
-        static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), first) - ends.begin());
-    for (const std::shared_ptr<const Bytes>& bytes : kept_) {
-      bytes->looked_at(static_cast<std::uint64_t>(count) * arrays()[array].sample_bytes());
-    }
-    for (; count > 0; ++at) {
+    for (std::size_t at = slab_of(array, first); count > 0; ++at) {
       const Slab& slab = slabs_[array][at];
       const std::int64_t now = std::min(count, ends[at] - first);
       out = read_slab(slab, first - (ends[at] - slab.samples), now, arrays()[array], out);
       first += now;
       count -= now;
+    }
+  }
+
+  const std::byte* find_samples(std::size_t array, std::int64_t first,
+                                std::int64_t count) const override {
+    const std::size_t at = slab_of(array, first);
+    const Slab& slab = slabs_[array][at];
+    const std::int64_t end = ends_[array][at];
+    if (count > end - first || !lies_in_rows(slab, arrays()[array])) return nullptr;
+    const std::byte* found = slab.data + (first - (end - slab.samples)) * slab.step;
+    if (reinterpret_cast<std::uintptr_t>(found) % size_bytes(slab.stored) != 0) return nullptr;
+    look_at(array, count);
+    return found;
+  }
+
+  std::size_t slab_of(std::size_t array, std::int64_t sample) const {
+    const std::vector<std::int64_t>& ends = ends_[array];
+    return static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), sample) -
+                                    ends.begin());
+  }
+  void look_at(std::size_t array, std::int64_t count) const {
+    for (const std::shared_ptr<const Bytes>& bytes : kept_) {
+      bytes->looked_at(static_cast<std::uint64_t>(count) * arrays()[array].sample_bytes());
     }
   }
 
@@ -163,9 +193,8 @@ std::byte* read_slab(const Slab& slab, std::int64_t first, std::int64_t count,
   const std::byte* from = slab.data + first * slab.step;
   const std::int64_t elems = array.sample.elems();
   const auto stored_bytes = static_cast<std::int64_t>(size_bytes(slab.stored));
-  const bool as_is = !slab.strides && size_bytes(array.dtype) == size_bytes(slab.stored) &&
-                     slab.stored != Stored::U64 && (!slab.big_endian || stored_bytes == 1);
-  if (as_is && slab.step == elems * stored_bytes) {
+  const bool as_is = is_as_stored(slab, array);
+  if (lies_in_rows(slab, array)) {
     std::memcpy(out, from, static_cast<std::size_t>(count * slab.step));
     return out + count * slab.step;
   }

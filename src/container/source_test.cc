@@ -45,6 +45,43 @@ TEST(Source, FilesOfOneKindLieOneBehindTheOther) {
   }
 }
 
+TEST(Source, WhatLiesInMemoryIsFetchedWithoutACopy) {
+  const TempFolder folder;
+  // Values begin at 64 where the header is padded to that.
+  const auto aligned = [](int first, int count) {
+    std::string bytes = numbers(first, count);
+    const std::size_t data = bytes.size() - static_cast<std::size_t>(count) * sizeof(int);
+    bytes.insert(data - 1, 64 - data % 64, ' ');
+    bytes[8] = static_cast<char>(bytes[8] + 64 - data % 64);
+    return bytes;
+  };
+  std::vector<std::byte> room(64);
+  const auto copies = [&](const Source& source, std::int64_t first, std::int64_t count) {
+    const std::byte* found = source.fetch(0, first, count, room.data());
+    std::vector<std::int32_t> values(static_cast<std::size_t>(2 * count));
+    std::memcpy(values.data(), found, values.size() * sizeof(int));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      EXPECT_EQ(values[i], 2 * first + static_cast<std::int64_t>(i));
+    }
+    return found == room.data();
+  };
+  const auto a = folder.write("a.npy", aligned(0, 8)), b = folder.write("b.npy", aligned(8, 4));
+  const auto both = open_paths({a, b});
+  EXPECT_FALSE(copies(*both, 0, 4));
+  EXPECT_FALSE(copies(*both, 1, 2));
+  EXPECT_FALSE(copies(*both, 4, 2));
+  EXPECT_TRUE(copies(*both, 3, 2));  // of two files
+  EXPECT_FALSE(copies(*open_paths({a}, {.rename = {{"data", "x"}}}), 0, 4));
+  EXPECT_FALSE(copies(*open_paths({a}, {.side_by_side = true}), 0, 4));
+  std::string shifted = aligned(0, 8);
+  shifted.insert(shifted.find('}'), 1, ' ');
+  ++shifted[8];
+  EXPECT_TRUE(copies(*open_paths({folder.write("shifted.npy", shifted)}), 0, 4));
+  EXPECT_EQ(both->fetch(0, 6, 0, room.data()), room.data());
+  EXPECT_THROW(both->fetch(0, 5, 2, room.data()), Error);
+  EXPECT_THROW(both->fetch(1, 0, 1, room.data()), Error);
+}
+
 TEST(Source, FilesSideBySideAreArraysNamedAsTheFiles) {
   const TempFolder folder;
   const auto images = folder.write("images.npy", numbers(0, 4));

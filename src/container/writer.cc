@@ -8,6 +8,7 @@
 #include "base/in_order.h"
 #include "base/strided.h"
 #include "container/file.h"
+#include "container/frame.h"
 #include "container/open.h"
 
 namespace tuckfold {
@@ -60,6 +61,11 @@ class Room {
   std::size_t capacity_ = 0;
 };
 
+// What a thread packs in: room for samples that are fetched, and for the codec.
+struct Desk {
+  Room samples, workspace;
+};
+
 // A packed chunk on its way to the file.
 struct Packed {
   Room room;
@@ -83,8 +89,9 @@ struct FileWriter::Impl {
   std::uint64_t old_end = 0;       // when appending
   std::int64_t samples = 0;        // that write() took
   std::vector<Gathered> gathered;  // for each array
+  std::vector<FramePlan> plans;    // of each array's whole chunks
   std::vector<Job> jobs;
-  std::vector<Room> rooms;      // for fetched samples, one a thread
+  std::vector<Desk> desks;      // one a thread
   std::vector<Packed> records;  // that wait for those in front of them
   enum class State : unsigned char { Open, Failed, Finished } state = State::Open;
 
@@ -117,6 +124,10 @@ struct FileWriter::Impl {
     number_shift = index.next_number - index.samples;
     gathered.resize(arrays().size());
     for (Gathered& column : gathered) column.first = samples;
+    for (const ArrayInfo& array : arrays()) {
+      plans.emplace_back(array.codec, array.dtype,
+                         with_samples(array.samples_per_chunk, array.shape));
+    }
   }
 
   void open_new() {
@@ -238,7 +249,9 @@ struct FileWriter::Impl {
       const std::size_t had = column.bytes.size();
       column.bytes.resize(had + static_cast<std::size_t>(taken) * bytes);
       if (batch.fetch) {
-        (*batch.fetch)(number, at, taken, column.bytes.data() + had);
+        std::byte* to = column.bytes.data() + had;
+        const std::byte* found = (*batch.fetch)(number, at, taken, to);
+        if (found != to) std::copy_n(found, static_cast<std::size_t>(taken) * bytes, to);
       } else {
         const FlatReader reader(rows_of(batch.views[number], at, taken));
         reader.gather_bytes(0, reader.elems(), column.bytes.data() + had);
@@ -263,30 +276,31 @@ struct FileWriter::Impl {
   }
 
   // Few samples at the end of a file may be too few for a codec: they are stored as they are.
-  CodecSpec spec_for(const Job& job, const Shape& shape) const {
-    const ArrayInfo& array = arrays()[job.array];
-    if (job.samples == array.samples_per_chunk) return array.codec;
+  FramePlan plan_few(const ArrayInfo& array, const Shape& shape) const {
     try {
-      layout(array.codec, array.dtype, shape);
-      return array.codec;
+      return FramePlan(array.codec, array.dtype, shape);
     } catch (const Error& error) {
       if (error.code() != Errc::InvalidArgument) throw;
-      return CodecSpec::parse("raw");
+      return FramePlan(CodecSpec::parse("raw"), array.dtype, shape);
     }
   }
 
   // Packs a chunk; the record lacks its head.
-  void pack_job(const Job& job, const ConstTensorView& view, Packed& record, int threads) const {
+  void pack_job(const Job& job, const ConstTensorView& view, Room& workspace, Packed& record,
+                int threads) const {
     const ArrayInfo& array = arrays()[job.array];
-    const CodecSpec spec = spec_for(job, view.shape);
+    std::optional<FramePlan> few;
+    if (job.samples != array.samples_per_chunk) few = plan_few(array, view.shape);
+    const FramePlan& plan = few ? *few : plans[job.array];
     const std::uint64_t number = static_cast<std::uint64_t>(job.first) + number_shift;
     constexpr std::size_t kHeads = kRecordHeadBytes + kChunkHeadBytes;
-    const std::span<std::byte> room =
-        record.room.of(kHeads + frame_bytes(spec, array.dtype, view.shape) + kRecordAlign);
+    const std::span<std::byte> room = record.room.of(kHeads + plan.bytes() + kRecordAlign);
     constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;  // numbers far apart for chunks side by side
     const std::size_t bytes =
-        write_frame(spec, view, room.subspan(kHeads, room.size() - kHeads - kRecordAlign),
-                    {.threads = threads, .seed = options.seed + number * kOdd + job.array});
+        plan.write(view, room.subspan(kHeads, room.size() - kHeads - kRecordAlign),
+                   {.threads = threads,
+                    .seed = options.seed + number * kOdd + job.array,
+                    .workspace = workspace.of(plan.workspace_bytes())});
     if (passes_ratio(array.dtype, view.shape, bytes)) {
       invalid(
           "[write] samples pack to less than a {}th of their bytes; choose a smaller "
@@ -304,17 +318,15 @@ struct FileWriter::Impl {
     if (job.view.data != nullptr) return job.view;
     const std::byte* data = job.owned.data();
     if (fetch != nullptr && job.owned.empty()) {
-      std::byte* to = room.of(job.bytes()).data();
-      (*fetch)(job.array, job.in_batch, job.samples, to);
-      data = to;
+      data = (*fetch)(job.array, job.in_batch, job.samples, room.of(job.bytes()).data());
     }
     return {data, job.view.dtype, job.view.shape};
   }
 
-  void pack_checked(const Job& job, const ConstTensorView& view, Packed& record,
+  void pack_checked(const Job& job, const ConstTensorView& view, Room& workspace, Packed& record,
                     int threads) const {
     try {
-      pack_job(job, view, record, threads);
+      pack_job(job, view, workspace, record, threads);
     } catch (const Error& error) {
       fail(error.code(), "[write] '{}', samples {} to {}: {}", arrays()[job.array].name, job.first,
            job.end() - 1, error.what());
@@ -326,14 +338,15 @@ struct FileWriter::Impl {
     for (const Job& job : jobs) most = std::max(most, job.bytes());
     Lanes lanes = lanes_for(most, options.threads);
     if (jobs.size() == 1) lanes = {1, options.threads, 1};
-    rooms.resize(static_cast<std::size_t>(lanes.workers));
+    desks.resize(static_cast<std::size_t>(lanes.workers));
     records.resize(static_cast<std::size_t>(lanes.window));
     in_order(
         static_cast<std::int64_t>(jobs.size()), lanes,
         [&](std::int64_t i, std::size_t slot, int worker) {
           const Job& job = jobs[static_cast<std::size_t>(i)];
-          Room& room = rooms[static_cast<std::size_t>(worker)];
-          pack_checked(job, samples_of(job, fetch, room), records[slot], lanes.threads_of_each);
+          Desk& desk = desks[static_cast<std::size_t>(worker)];
+          pack_checked(job, samples_of(job, fetch, desk.samples), desk.workspace, records[slot],
+                       lanes.threads_of_each);
         },
         [&](std::int64_t i, std::size_t slot) {
           write_job(jobs[static_cast<std::size_t>(i)], records[slot].bytes);
@@ -358,7 +371,7 @@ struct FileWriter::Impl {
   void finish() {
     for (std::uint32_t i = 0; i < arrays().size(); ++i) add_gathered(i);
     pack_jobs(nullptr);
-    rooms.clear();  // the index takes memory, too
+    desks.clear();  // the index takes memory, too
     records.clear();
     index.samples = static_cast<std::uint64_t>(samples);
     index.next_number = index.samples + number_shift;
