@@ -41,7 +41,7 @@ inline std::size_t unpack_ballast(const cuda::WholeBlocks& blocks, std::size_t e
   constexpr std::size_t kLongBytes = 128 << 20;
   if (static_cast<std::size_t>(blocks.count) * 64 * element_bytes < kLongBytes) return 0;
   if (element_bytes == 2) return keep <= 2 ? 33000 : keep <= 5 ? 24000 : 12000;
-  if (keep <= 2) return 49000;
+  if (keep <= 2 || (!staged && keep <= 5)) return 49000;
   if (keep <= 4 || !staged) return 33000;
   return keep <= 5 ? 18000 : keep <= 7 ? 12000 : 0;
 }
