@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parent / "tools"))
 
 METHOD = (
-    "CUDA events, 3 warm-ups, median of 25 calls (7 of those that take over 5 ms), each after reads of "
+    "CUDA events, 3 warm-ups (a graph: 20 ms of them), median of 25 calls (7 of those that take over 5 ms), each after reads of "
     "256 MB that fill the cache with something else; arrays below 150 MB: one CUDA graph of 32 calls or more over distinct "
     "buffers, 500 MB or more in total, time / calls. of_copy = (bytes read + bytes written) / time over those of "
     "torch's copy_ of 4 GB in the same run, whatever the size of the array, which is what floors are "

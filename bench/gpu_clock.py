@@ -10,6 +10,7 @@ import torch
 
 ROUNDS = 25
 WARM_UPS = 3
+GRAPH_WARM_UP_SECONDS = 0.02  # what a device did before shows in microseconds
 FLUSH_BYTES = 256_000_000  # several times the L2 cache
 GRAPH_BELOW_BYTES = 150_000_000  # smaller arrays would measure launches and the cache
 ROTATING_BYTES = 500_000_000  # of distinct buffers, which no cache holds
@@ -67,8 +68,10 @@ class Clock:
         with torch.cuda.graph(graph):
             for call in [*calls] * turns:
                 call()
-        for _ in range(WARM_UPS):
+        start = time.perf_counter()
+        while time.perf_counter() - start < GRAPH_WARM_UP_SECONDS:
             graph.replay()
+            self.wait()
         pairs = [self._events(graph.replay, cold=False) for _ in range(ROUNDS)]
         self.wait()
         return statistics.median(a.elapsed_time(b) for a, b in pairs) / 1e3 / (turns * len(calls))

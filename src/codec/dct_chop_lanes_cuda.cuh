@@ -12,6 +12,9 @@ namespace tuckfold::dct_chop {
 
 inline constexpr int kLaneThreads = 256, kLaneBlocks = kLaneThreads / 8;  // of a CTA
 static_assert(kLaneBlocks == cuda::kWarp);
+// As many as a multiprocessor must hold at once; ptxas would rather have room for more, and spend
+// so few registers that loads wait for each other.
+inline constexpr int kLaneBlocksPerSm = 5;
 
 // A dense tensor of whole blocks and its coefficients.
 struct Job {
@@ -43,17 +46,18 @@ struct Jobs {
 inline constexpr int kMostJobs = 1000;
 
 // A lane's place twice: as one of eight that share a block, and as one of a warp's, a block each.
+// Tensors are small (kSmallBlocks), so 32 bits count their values.
 template <int kKeep>
 struct LanePlace {
   int thread, lane;
-  std::uint32_t first;  // block of the CTA
-  int valid;            // blocks that exist
-  std::int64_t column;  // the lane's column begins here
-  std::int64_t cols;    // and its values are so far apart
-  int u;                // the warp's row,
-  int count;            // with so many values stored,
-  std::int64_t row;     // of the lane's block from here on,
-  std::int64_t step;    // so far apart
+  std::uint32_t first;   // block of the CTA
+  int valid;             // blocks that exist
+  std::uint32_t column;  // the lane's column begins here
+  std::uint32_t cols;    // and its values are so far apart
+  int u;                 // the warp's row,
+  int count;             // with so many values stored,
+  std::uint32_t row;     // of the lane's block from here on,
+  std::uint32_t step;    // so far apart
 
   __device__ TUCKFOLD_INLINE LanePlace(const Job& job, bool triangle, bool planes)
       : thread(static_cast<int>(threadIdx.x)), lane(thread % cuda::kWarp), u(thread / cuda::kWarp) {
@@ -63,20 +67,21 @@ struct LanePlace {
     const auto at = [&](int local) {
       return first + static_cast<std::uint32_t>(local < valid ? local : valid - 1);
     };
-    cols = static_cast<std::int64_t>(job.block_cols) * 8;
+    cols = job.block_cols * 8;
     const std::uint32_t shared = at(thread / 8);
     column = shared / job.block_cols * cols * 8 + shared % job.block_cols * 8 +
              static_cast<std::uint32_t>(thread % 8);
     const std::uint32_t block = at(lane), strip = block / job.block_cols;
-    const int number = triangle ? u * kKeep - u * (u - 1) / 2 : u * kKeep;
+    const auto number =
+        static_cast<std::uint32_t>(triangle ? u * kKeep - u * (u - 1) / 2 : u * kKeep);
     count = u >= kKeep ? 0 : triangle ? kKeep - u : kKeep;
     step = planes ? job.blocks : 1;
     if (planes) {
-      row = static_cast<std::int64_t>(number) * job.blocks + block;
+      row = number * job.blocks + block;
     } else if (triangle) {
-      row = static_cast<std::int64_t>(block) * (kKeep * (kKeep + 1) / 2) + number;
+      row = block * (kKeep * (kKeep + 1) / 2) + number;
     } else {
-      row = ((static_cast<std::int64_t>(strip) * kKeep + u) * job.block_cols +
+      row = ((strip * kKeep + static_cast<std::uint32_t>(u)) * job.block_cols +
              block % job.block_cols) *
             kKeep;
     }
@@ -123,13 +128,14 @@ __device__ TUCKFOLD_INLINE const void* address(void* elements, DType dtype, std:
 }
 
 template <int kKeep, int kMost, bool kF32>
-__global__ void __launch_bounds__(kLaneThreads)
+__global__ void __launch_bounds__(kLaneThreads, kLaneBlocksPerSm)
     pack_lanes(const __grid_constant__ Jobs<kMost> jobs) {
   __shared__ Halfway<kKeep> halfway;
   const Job job = jobs.of(blockIdx.x);
   const LanePlace<kKeep> at(job, jobs.triangle, jobs.planes);
   // Lane k of a block asks for its row k.
-  cuda::prefetch(address(job.data, jobs.dtype, at.column + at.thread % 8 * (at.cols - 1)));
+  cuda::prefetch(address(job.data, jobs.dtype,
+                         at.column + static_cast<std::uint32_t>(at.thread % 8) * (at.cols - 1)));
   cuda::await_turn();
 
   float x[8], y[8];
@@ -158,7 +164,7 @@ __global__ void __launch_bounds__(kLaneThreads)
       }
     } else if (jobs.triangle) {  // of 32 blocks in one piece
       constexpr int kValues = kKeep * (kKeep + 1) / 2;
-      const std::int64_t begin = static_cast<std::int64_t>(at.first) * kValues;
+      to += at.first * kValues;
       float* piece = halfway.rows[0];
       const int own = at.lane * kValues + kValues - (kKeep - at.u) * (kKeep - at.u + 1) / 2;
       __syncthreads();  // all rows have been read
@@ -168,7 +174,7 @@ __global__ void __launch_bounds__(kLaneThreads)
       }
       __syncthreads();
       for (int i = at.thread; i < at.valid * kValues; i += kLaneThreads) {
-        to[begin + i] = cuda::from_float<Coef>(piece[i]);
+        to[i] = cuda::from_float<Coef>(piece[i]);
       }
     } else if (at.u < kKeep) {  // rows of neighbouring blocks side by side
       float* mine = halfway.rows[at.u];
@@ -179,15 +185,17 @@ __global__ void __launch_bounds__(kLaneThreads)
 #pragma unroll
       for (int turn = 0; turn < kKeep; ++turn) {
         const int i = turn * cuda::kWarp + at.lane;
-        const std::int64_t row = __shfl_sync(cuda::kAllLanes, at.row, i / kKeep);
-        if (i < at.valid * kKeep) to[row + i % kKeep] = cuda::from_float<Coef>(mine[i]);
+        const std::uint32_t row = __shfl_sync(cuda::kAllLanes, at.row, i / kKeep);
+        if (i < at.valid * kKeep) {
+          to[row + static_cast<std::uint32_t>(i % kKeep)] = cuda::from_float<Coef>(mine[i]);
+        }
       }
     }
   });
 }
 
 template <int kKeep, int kMost, bool kF32>
-__global__ void __launch_bounds__(kLaneThreads)
+__global__ void __launch_bounds__(kLaneThreads, kLaneBlocksPerSm)
     unpack_lanes(const __grid_constant__ Jobs<kMost> jobs) {
   __shared__ Halfway<kKeep> halfway;
   const Job job = jobs.of(blockIdx.x);
