@@ -33,8 +33,9 @@ struct Deal {
 enum class Order { Rows, Triangles, Planes };
 
 inline constexpr int kPackThreads = 128, kUnpackThreads = 64;
-// Five are enough to keep memory busy, and leave registers for all loads of a block at once.
-inline constexpr int kPackBlocksPerSm = 5;
+// Five are enough to keep memory busy, and leave registers for all loads of a block at once; where
+// as much is written as read, four.
+inline constexpr int pack_blocks_per_sm(int keep) { return keep < 7 ? 5 : 4; }
 // Unpack writes more than it reads, and memory likes few writers at a time: where there is little
 // to compute, room that nobody uses keeps the number of blocks on a multiprocessor down. What is
 // done in a few tens of microseconds rather fills the device fast.
@@ -200,7 +201,7 @@ __device__ TUCKFOLD_INLINE void for_each_in_rows(const Stored& s, const WarpPlac
 }
 
 template <class T, class Coef, int kKeep>
-__global__ void __launch_bounds__(kPackThreads, kPackBlocksPerSm)
+__global__ void __launch_bounds__(kPackThreads, pack_blocks_per_sm(kKeep))
     pack_whole(const __grid_constant__ cuda::WholeBlocks in, const __grid_constant__ Stored out,
                const __grid_constant__ Deal deal) {
   __shared__ Tile<Coef, kKeep, kPackThreads> tile;
