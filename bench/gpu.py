@@ -53,7 +53,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--cifar", type=Path, help="a folder of CIFAR-10 as montages train_*.webp")
     parser.add_argument("--seconds", type=float, default=540, help="start nothing new after these")
-    parser.add_argument("--commit", help="of the sources, where there is no git to ask")
     return parser.parse_args()
 
 
@@ -111,8 +110,6 @@ def main() -> int:
     start = time.monotonic()
     clock = Clock(options.dry_run)
     record = Record("gpu", options.quick or options.dry_run, HERE, METHOD, [command_line()])
-    if options.commit:
-        record.start |= {"commit": options.commit}
     variables = ("TUCKFOLD_CUSZP", "TUCKFOLD_ZFP_CUDA", "TUCKFOLD_NVCOMP")
     record.extra = about_gpu(clock) | {"dry_run": options.dry_run}
     record.extra["peers"] = [name for name in variables if library(name)]

@@ -131,6 +131,10 @@ def machine() -> dict[str, object]:
 
 
 def commit() -> dict[str, object]:
+    bundled = ROOT / "COMMIT"  # a bundle may lie inside of a repository of another state
+    if bundled.exists():
+        head = bundled.read_text().strip()
+        return {"commit": head.rstrip("+"), "dirty": head.endswith("+")}
     # Results are no reason to call the sources that they are of changed.
     changes = ("git", "status", "--porcelain", "-uno", "--", ".", ":!bench/results")
     return {"commit": first_line("git", "rev-parse", "HEAD"), "dirty": bool(first_line(*changes))}
