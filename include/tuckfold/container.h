@@ -179,8 +179,13 @@ struct VerifyReport {
   bool schema_broken = false;      // at the start; the index has another, which is read
 };
 
+// Is told of bytes that were looked at or written since the last time, on one thread at a time;
+// what it throws ends the work.
+using Progress = std::function<void(std::uint64_t bytes)>;
+
 // Looks at every checksum. Throws where the file cannot be opened at all, as FileReader does.
-TUCKFOLD_API VerifyReport verify(const std::string& path, int threads = 0);
+TUCKFOLD_API VerifyReport verify(const std::string& path, int threads = 0,
+                                 const Progress& progress = {});
 
 struct RepairReport {
   std::int64_t samples = 0;          // that the repaired file has
@@ -189,8 +194,9 @@ struct RepairReport {
 };
 
 // Copies what is whole to a new file. Where a chunk is broken all arrays lose its samples, so that
-// they stay in step; nothing is packed again.
-TUCKFOLD_API RepairReport repair(const std::string& from, const std::string& to);
+// they stay in step; nothing is packed again. Chunks are first looked at, then copied.
+TUCKFOLD_API RepairReport repair(const std::string& from, const std::string& to,
+                                 const Progress& progress = {});
 
 // "train-00003-of-00042.tuck" for ("train", 3, 42).
 TUCKFOLD_API std::string shard_name(std::string_view name, int shard, int shards);

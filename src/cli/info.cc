@@ -1,11 +1,13 @@
 // tuckfold info, verify and repair: what a .tuck file holds, whether all of it is whole, and what
 // can be saved.
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "cli/dataset.h"
+#include "cli/meter.h"
 #include "cli/report.h"
 #include "cli/standard.h"
 #include "cli/table.h"
@@ -18,7 +20,7 @@ namespace {
 struct Options {
   std::string file, out;
   int threads = 0;
-  bool json = false, force = false;
+  bool json = false, force = false, quiet = false;
 };
 
 std::uint64_t packed_bytes(const FileReader& reader, std::size_t array) {
@@ -106,7 +108,11 @@ std::string range_text(const SampleRange& range) {
 void run_verify(const Options& options) {
   if (options.file.empty()) invalid("[verify] name a .tuck file");
   const std::string path = input_path("verify", options.file);
-  const VerifyReport report = verify(path, thread_count(options.threads));
+  const VerifyReport report = [&] {
+    Meter meter("verifying", FileReader(path).file_bytes(), options.quiet);
+    return verify(path, thread_count(options.threads),
+                  [&](std::uint64_t bytes) { meter.add(bytes); });
+  }();
   if (options.json) {
     Json broken = Json::array();
     for (const BrokenChunk& one : report.broken) {
@@ -160,7 +166,14 @@ void run_repair(const Options& options) {
     check_absent("repair", options.out, options.force);
   }
   OutPath out("repair", options.out);
-  const RepairReport report = repair(input_path("repair", options.file), out.path());
+  const std::string path = input_path("repair", options.file);
+  const RepairReport report = [&] {
+    std::error_code unreadable;
+    const std::uintmax_t bytes = std::filesystem::file_size(path, unreadable);
+    // Chunks are looked at, and then copied.
+    Meter meter("repairing", unreadable ? 0 : 2 * bytes, options.quiet);
+    return repair(path, out.path(), [&](std::uint64_t some) { meter.add(some); });
+  }();
   out.finish();
   const auto print = [&](const std::string& text) {
     options.out == "-" ? fmt::print(stderr, "{}", text) : print_out(text);
@@ -194,6 +207,10 @@ CLI::App* add_verb(CLI::App& app, const char* name, const char* summary, const c
   return verb;
 }
 
+void add_quiet(CLI::App& verb, const std::shared_ptr<Options>& options) {
+  verb.add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
+}
+
 constexpr const char* kOneOrMore = "A .tuck file, a manifest of several, or - for standard input";
 
 }  // namespace
@@ -215,6 +232,7 @@ void add_verify(CLI::App& app) {
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")
       ->type_name("N")
       ->check(CLI::Range(0, 255).description(""));
+  add_quiet(*verb, options);
   verb->footer(
       R"_(Exit status 3 where something is broken. An append that was stopped is no damage: the file is as
 before, and a note says so.
@@ -231,6 +249,7 @@ void add_repair(CLI::App& app) {
   verb->add_option("-o,--out", options->out, "The file to write, or - for standard output")
       ->type_name("OUT.tuck");
   verb->add_flag("-f,--force", options->force, "Write over a file that exists, or to a terminal");
+  add_quiet(*verb, options);
   verb->footer(R"_(Where a chunk is broken all arrays lose its samples, so that they stay in step.
 
 Example:

@@ -71,11 +71,10 @@ void NpyOut::write(const std::vector<SourceArray>& arrays, const SampleRange& ra
 
 void NpyOut::write_one(const SourceArray& array, std::size_t number, std::int64_t samples,
                        const Parts& parts, const Read& read, Meter& meter) const {
-  const bool wider = header && array.dtype == DType::BF16;
+  const bool wider = dtype_of(array) != array.dtype;
   Output file(verb, path_of(array));
   if (header) {
-    const std::string front =
-        npy_header_text(wider ? DType::F32 : array.dtype, with_samples(samples, array.sample));
+    const std::string front = npy_header_text(dtype_of(array), with_samples(samples, array.sample));
     file.write(front.data(), front.size());
   }
   const std::size_t each = sample_bytes(array);

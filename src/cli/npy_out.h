@@ -28,8 +28,12 @@ struct NpyOut {
   void write(const std::vector<SourceArray>& arrays, const SampleRange& range, bool quiet,
              const Cut& cut, const Read& read) const;
 
- private:
   std::string path_of(const SourceArray& array) const;
+  DType dtype_of(const SourceArray& array) const {
+    return header && array.dtype == DType::BF16 ? DType::F32 : array.dtype;
+  }
+
+ private:
   bool one_file() const { return out == "-" || out.ends_with(".npy") || !header; }
   void write_one(const SourceArray& array, std::size_t number, std::int64_t samples,
                  const Parts& parts, const Read& read, Meter& meter) const;

@@ -1,10 +1,13 @@
 // tuckfold unpack, slice and cat: samples of a .tuck file as .npy files, or as bytes.
+#include <chrono>
 #include <memory>
 
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "cli/npy_out.h"
+#include "cli/report.h"
 #include "cli/standard.h"
+#include "cli/table.h"
 #include "cli/verbs.h"
 #include "container/format.h"
 
@@ -15,7 +18,7 @@ struct Options {
   std::string file, out, range;
   std::vector<std::string> arrays;
   int threads = 0;
-  bool force = false, quiet = false;
+  bool force = false, quiet = false, json = false;
 };
 
 std::vector<std::size_t> chosen(const FileReader& reader, const std::vector<std::string>& names) {
@@ -28,7 +31,12 @@ std::vector<std::size_t> chosen(const FileReader& reader, const std::vector<std:
 void run(const char* verb, const Options& options, bool header) {
   if (options.file.empty()) invalid("[{}] name a .tuck file", verb);
   if (options.out.empty()) invalid("[{}] give the place to write to: -o", verb);
-  if (options.out == "-") check_stdout(verb, options.force);
+  if (options.out == "-") {
+    if (options.json) {
+      invalid("[{}] --json and -o - both need standard output; give a file or a folder", verb);
+    }
+    check_stdout(verb, options.force);
+  }
   const FileReader reader(input_path(verb, options.file, options.quiet));
   const SampleRange range = options.range.empty()
                                 ? SampleRange{0, reader.samples()}
@@ -50,6 +58,7 @@ void run(const char* verb, const Options& options, bool header) {
                    .header = header,
                    .force = options.force,
                    .threads = threads};
+  const auto start = std::chrono::steady_clock::now();
   out.write(
       written, range, options.quiet,
       [&](std::size_t i) { return cut_at_chunks(reader, arrays[i], range); },
@@ -58,6 +67,23 @@ void run(const char* verb, const Options& options, bool header) {
                     TensorView(to, written[i].dtype, with_samples(part.samples, written[i].sample)),
                     threads_of_each);
       });
+  if (!options.json) return;
+  Json rows = Json::array();
+  for (const SourceArray& array : written) {
+    const Shape shape = with_samples(range.samples, array.sample);
+    const DType dtype = out.dtype_of(array);
+    rows.push_back({{"name", array.name},
+                    {"dtype", to_string(dtype)},
+                    {"shape", std::vector<std::int64_t>(shape.begin(), shape.end())},
+                    {"file", out.path_of(array)},
+                    {"bytes", static_cast<std::size_t>(shape.elems()) * size_bytes(dtype)}});
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  print_out(print_json(Json::array({{{"file", options.file},
+                                     {"first", range.first},
+                                     {"samples", range.samples},
+                                     {"arrays", rows},
+                                     {"seconds", took.count()}}})));
 }
 
 CLI::App* add_verb(CLI::App& app, const char* name, const char* summary, const char* arrays,
@@ -80,6 +106,7 @@ void add_output(CLI::App& verb, const std::shared_ptr<Options>& options) {
       ->type_name("OUT");
   verb.add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
   verb.add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
+  verb.add_flag("--json", options->json, "Print a JSON array with one object: what was written");
 }
 
 }  // namespace

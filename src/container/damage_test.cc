@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "container/dataset_ref.h"
 #include "container/format.h"
@@ -162,6 +163,39 @@ TEST(Formats, TheExampleOfThePageIsTheGoldenFile) {
     ++lines;
   }
   EXPECT_GT(lines, 20);
+}
+
+TEST(DamageReport, VerifyAndRepairTellWhatTheyDidAndCanBeStopped) {
+  const TempFolder folder;
+  write_small(folder / "a.tuck", 300, 300);
+  std::uint64_t frames = 0;
+  const FileReader reader(folder / "a.tuck");
+  for (std::size_t array = 0; array < reader.arrays().size(); ++array) {
+    for (const ChunkInfo& chunk : reader.chunks(array)) frames += chunk.frame_bytes;
+  }
+  for (const int threads : {1, 3}) {
+    std::uint64_t told = 0;
+    verify(folder / "a.tuck", threads, [&](std::uint64_t bytes) { told += bytes; });
+    EXPECT_EQ(told, frames);
+    EXPECT_EQ(code_thrown([&] {
+                verify(folder / "a.tuck", threads,
+                       [](std::uint64_t) { throw Error(Errc::Io, "stopped"); });
+              }),
+              Errc::Io);
+  }
+  std::uint64_t told = 0;
+  repair(folder / "a.tuck", folder / "b.tuck", [&](std::uint64_t bytes) { told += bytes; });
+  EXPECT_GE(told, 2 * frames);  // heads of chunks count, too
+  told = 0;
+  EXPECT_EQ(code_thrown([&] {
+              repair(folder / "a.tuck", folder / "c.tuck", [&](std::uint64_t bytes) {
+                told += bytes;
+                if (told > frames * 3 / 2) throw Error(Errc::Io, "stopped");
+              });
+            }),
+            Errc::Io);
+  EXPECT_FALSE(std::filesystem::exists(folder / "c.tuck"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "c.tuck.partial"));
 }
 
 TEST(DamageReport, VerifyNamesTheChunkAndRepairDropsItsSamplesFromAllArrays) {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/fail.h"
-#include "base/parallel.h"
+#include "base/in_order.h"
 #include "container/behind.h"
 #include "container/file.h"
 #include "container/format.h"
@@ -45,7 +45,7 @@ std::optional<CheckedChunk> whole_chunk(const std::optional<Record>& record, con
   }
 }
 
-Found by_index(ByteSpan file, const std::string& path) {
+Found by_index(ByteSpan file, const std::string& path, const Progress& progress) {
   Index index = read_index(file, path);
   Found found{.schema = std::move(index.schema),
               .pieces = {},
@@ -54,6 +54,7 @@ Found by_index(ByteSpan file, const std::string& path) {
   for (const Entry& entry : index.entries) {
     const std::optional<Record> record = record_at(file, entry.offset);
     const std::optional<CheckedChunk> chunk = whole_chunk(record, found.schema);
+    if (progress) progress(entry.payload_bytes);
     if (!chunk || record->payload.size() != entry.payload_bytes ||
         chunk->head.array != entry.array ||
         std::uint64_t{entry.skip} + entry.samples > chunk->head.samples) {
@@ -75,7 +76,7 @@ std::optional<Schema> schema_of(const Record& record, const std::string& path) {
 }
 
 // Looks for records at every place where one may begin.
-Found by_records(ByteSpan file, const std::string& path) {
+Found by_records(ByteSpan file, const std::string& path, const Progress& progress) {
   std::vector<Record> chunks;
   std::optional<Schema> schema;
   for (std::uint64_t at = kFirstRecordAt; at < file.size();) {
@@ -91,6 +92,7 @@ Found by_records(ByteSpan file, const std::string& path) {
   Found found{.schema = std::move(*schema), .pieces = {}, .by_index = false};
   for (const Record& record : chunks) {
     const std::optional<CheckedChunk> chunk = whole_chunk(record, found.schema);
+    if (progress) progress(record.payload.size());
     if (!chunk || chunk->head.number > std::uint64_t{1} << 62) continue;
     const Range range{chunk->head.number, chunk->head.number + chunk->head.samples};
     found.pieces.push_back(
@@ -157,7 +159,7 @@ class Unfinished {
 
 // Copies the records of samples that stay, and indexes these anew.
 Index copy_kept(const std::vector<std::vector<Piece>>& arrays, const std::vector<Range>& kept,
-                OutFile& out) {
+                OutFile& out, const Progress& progress) {
   Index index;
   for (const Range& range : kept) index.samples += range.end - range.first;
   std::map<std::uint64_t, std::uint64_t> copied;  // offsets of records, before and now
@@ -170,7 +172,10 @@ Index copy_kept(const std::vector<std::vector<Piece>>& arrays, const std::vector
         const std::uint64_t from = std::max(kept[i].first, piece.range.first);
         const std::uint64_t to = std::min(kept[i].end, piece.range.end);
         const auto [place, fresh] = copied.try_emplace(piece.record.offset, out.size());
-        if (fresh) out.write(make_record(RecordKind::Chunk, piece.record.payload, out.size()));
+        if (fresh) {
+          out.write(make_record(RecordKind::Chunk, piece.record.payload, out.size()));
+          if (progress) progress(piece.record.payload.size());
+        }
         index.entries.push_back(
             {.array = piece.array,
              .samples = static_cast<std::uint32_t>(to - from),
@@ -187,27 +192,40 @@ Index copy_kept(const std::vector<std::vector<Piece>>& arrays, const std::vector
 
 }  // namespace
 
-VerifyReport verify(const std::string& path, int threads) {
+VerifyReport verify(const std::string& path, int threads, const Progress& progress) {
   const FileReader reader(path);
   VerifyReport report{.samples = reader.samples(), .bytes_behind = reader.bytes_behind()};
   for (const Behind& behind : look_behind(path)) {
     report.trailer_broken = report.trailer_broken || behind.trailer_broken;
   }
   report.schema_broken = has_broken_schema(path);
+  const int workers = thread_count(threads);
   for (std::size_t array = 0; array < reader.arrays().size(); ++array) {
     const std::span<const ChunkInfo> chunks = reader.chunks(array);
     std::vector<std::string> reasons(chunks.size());
-    parallel_for(static_cast<std::int64_t>(chunks.size()), thread_count(threads),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end);
-                        ++i) {
-                     try {
-                       reader.chunk_bytes(array, i);
-                     } catch (const std::exception& error) {
-                       reasons[i] = error.what();
-                     }
-                   }
-                 });
+    // Some at a time, so that threads keep to places of their own in the file.
+    constexpr std::size_t kTogether = 64;
+    const auto turns = static_cast<std::int64_t>((chunks.size() + kTogether - 1) / kTogether);
+    const auto for_each_of = [&](std::int64_t turn, const auto& visit) {
+      const std::size_t first = static_cast<std::size_t>(turn) * kTogether;
+      for (std::size_t i = first; i < std::min(first + kTogether, chunks.size()); ++i) visit(i);
+    };
+    in_order(
+        turns, {.workers = workers, .threads_of_each = 1, .window = 4 * workers},
+        [&](std::int64_t turn, std::size_t, int) {
+          for_each_of(turn, [&](std::size_t i) {
+            try {
+              reader.chunk_bytes(array, i);
+            } catch (const std::exception& error) {
+              reasons[i] = error.what();
+            }
+          });
+        },
+        [&](std::int64_t turn, std::size_t) {
+          std::uint64_t bytes = 0;
+          for_each_of(turn, [&](std::size_t i) { bytes += chunks[i].frame_bytes; });
+          if (progress) progress(bytes);
+        });
     report.chunks += static_cast<std::int64_t>(chunks.size());
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       if (reasons[i].empty()) continue;
@@ -219,18 +237,18 @@ VerifyReport verify(const std::string& path, int threads) {
   return report;
 }
 
-RepairReport repair(const std::string& from, const std::string& to) {
+RepairReport repair(const std::string& from, const std::string& to, const Progress& progress) {
   const MappedFile file(from, "repair");
   const Found found = [&] {
     const std::optional<Trailer> trailer = find_trailer(file.bytes());
     if (trailer && has_broken_trailer(file.bytes(), trailer->end)) {
-      return by_records(file.bytes(), from);
+      return by_records(file.bytes(), from, progress);
     }
     try {
-      return by_index(file.bytes(), from);
+      return by_index(file.bytes(), from, progress);
     } catch (const Error& error) {
       if (error.code() != Errc::CorruptData) throw;
-      return by_records(file.bytes(), from);
+      return by_records(file.bytes(), from, progress);
     }
   }();
   const std::vector<std::vector<Piece>> arrays = by_array(found);
@@ -242,7 +260,7 @@ RepairReport repair(const std::string& from, const std::string& to) {
   out.write(file_start());
   const std::string schema = schema_text(found.schema);
   out.write(make_record(RecordKind::Schema, std::as_bytes(std::span(schema)), out.size()));
-  Index index = copy_kept(arrays, kept, out);
+  Index index = copy_kept(arrays, kept, out, progress);
   index.schema = found.schema;
   index.next_number = found.next_number;
   const Ending ending = make_ending(index, out.size());

@@ -42,7 +42,7 @@ struct RewriteOptions {
   std::string metadata = "{}";
   std::uint64_t seed = 0;
   bool sync = true;
-  std::function<void(std::uint64_t bytes)> progress{};  // of samples that are done since
+  Progress progress{};  // of samples, unpacked
 };
 
 // Whether every bit comes back.

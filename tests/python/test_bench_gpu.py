@@ -130,6 +130,7 @@ def test_the_clock_of_a_device_counts_events_and_graphs(monkeypatch: pytest.Monk
     fakes["current_stream"] = lambda: SimpleNamespace(cuda_stream=0)
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
+    monkeypatch.setattr(gpu_clock, "GRAPH_WARM_UP_SECONDS", 0.001)
     clock = bench(dry=False).clock
     assert clock.single(lambda: log.append("call")) == pytest.approx(2e-3)
     assert log.count("call") == gpu_clock.ROUNDS + gpu_clock.WARM_UPS
@@ -138,7 +139,7 @@ def test_the_clock_of_a_device_counts_events_and_graphs(monkeypatch: pytest.Monk
     assert clock.measure(calls) == pytest.approx(2e-3 / gpu_clock.GRAPH_CALLS)
     assert log.count("call") == gpu_clock.WARM_UPS + gpu_clock.GRAPH_CALLS
     assert log.index("capture") < log.index("replay")
-    assert log.count("replay") == gpu_clock.ROUNDS + gpu_clock.WARM_UPS
+    assert log.count("replay") > gpu_clock.ROUNDS  # those that warm up, too
     assert clock.copy(1000, 2) == pytest.approx(1024 / 2e-3 * gpu_clock.GRAPH_CALLS)
 
 
