@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numbers>
 #include <random>
@@ -302,6 +304,48 @@ TEST(DctQuant, EveryRateTakesEveryDType) {
 }
 
 // The worked example of docs/codecs/dct_quant.md.
+// What is gathered goes to batches that hold strips of several planes.
+TEST(DctQuant, PlanesOfAnyWidthHaveTheBytesOfTheSameValuesInF32) {
+  const CodecSpec spec = CodecSpec::parse("dct_quant(rate=4)");
+  for (const Shape& shape : {Shape{200, 32, 32},
+                             {130, 8, 8},
+                             {37, 9, 8},
+                             {50, 17, 41},
+                             {3, 24, 1040},
+                             {2, 16, 2056},
+                             {70, 8, 72}}) {
+    const ref::Tensor bytes =
+        std::move(ref::Tensor(DType::U8, shape).fill(ref::Pattern::Random, 7));
+    std::vector<double> values;
+    for (const std::byte byte : bytes.bytes()) values.push_back(std::to_integer<int>(byte));
+    const ref::Tensor floats = std::move(ref::Tensor(DType::F32, shape).fill(values));
+    const std::size_t most = layout(spec, DType::F32, shape).max_bytes;
+    std::vector<std::byte> wanted(most);
+    pack(spec, floats.view(), wanted);
+    const ref::Tensor back(DType::F32, shape);
+    unpack(spec, wanted, back.view());
+    for (const int threads : {1, 3}) {
+      for (const DType dtype : {DType::U8, DType::F16}) {
+        const ref::Tensor in = std::move(ref::Tensor(dtype, shape).fill(values));
+        std::vector<std::byte> packed(most);
+        pack(spec, in.view(), packed, {.threads = threads});
+        EXPECT_TRUE(packed == wanted) << to_string(dtype) << ' ' << to_string(shape);
+      }
+      const ref::Tensor out(DType::U8, shape);
+      unpack(spec, wanted, out.view(), {.threads = threads});
+      const std::vector<std::byte> got = out.bytes(), exact = back.bytes();
+      int wrong = 0;
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        float value;
+        std::memcpy(&value, &exact[4 * i], sizeof value);
+        const float rounded = std::nearbyint(std::clamp(value, 0.0f, 255.0f));
+        wrong += std::to_integer<int>(got[i]) == static_cast<int>(rounded) ? 0 : 1;
+      }
+      EXPECT_EQ(wrong, 0) << to_string(shape);
+    }
+  }
+}
+
 TEST(DctQuant, TheExampleOfTheDocumentation) {
   std::vector<float> values;
   for (int i = 0; i < 64; ++i) values.push_back(static_cast<float>(i / 8 + i % 8));

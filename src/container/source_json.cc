@@ -8,6 +8,7 @@
 #include "base/text_scan.h"
 
 namespace tuckfold {
+
 void JsonScanner::corrupt(std::string_view rule) const {
   fail(Errc::CorruptData, "[{}] '{}': {}", verb_, path_, rule);
 }
