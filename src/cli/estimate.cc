@@ -81,8 +81,10 @@ Trial try_array(const Source& source, std::size_t number, const ArrayInfo& array
           .packed = static_cast<double>(packed) / bytes};
 }
 
-// What the writer holds while chunks of an array are read, packed and written.
-std::uint64_t chunk_memory(const ArrayInfo& array, std::int64_t samples, int threads) {
+// What the writer holds while chunks of an array are read, packed and written. What lies in the
+// mapped input is packed there, and in memory only as its pages.
+std::uint64_t chunk_memory(const ArrayInfo& array, std::int64_t samples, bool in_place,
+                           int threads) {
   const std::int64_t chunk = std::min(array.samples_per_chunk, samples);
   const std::uint64_t bytes = static_cast<std::uint64_t>(chunk) * cli::sample_bytes(array);
   const std::int64_t chunks = (samples + chunk - 1) / chunk;
@@ -93,8 +95,9 @@ std::uint64_t chunk_memory(const ArrayInfo& array, std::int64_t samples, int thr
   const auto held = static_cast<std::uint64_t>(std::min(lanes.window, chunks));
   const std::uint64_t pages =  // of the input that is mapped
       std::min(static_cast<std::uint64_t>(samples) * cli::sample_bytes(array),
-               std::max(bytes, Bytes::kLookedAt));
-  return pages + at_once * (bytes + layout(spec, array.dtype, shape).workspace_bytes) +
+               std::max(in_place ? at_once * bytes : bytes, Bytes::kLookedAt));
+  return pages +
+         at_once * ((in_place ? 0 : bytes) + layout(spec, array.dtype, shape).workspace_bytes) +
          held * frame_bytes(spec, array.dtype, shape);
 }
 
@@ -103,8 +106,10 @@ std::uint64_t chunk_memory(const ArrayInfo& array, std::int64_t samples, int thr
 std::uint64_t memory_of(const Source& source, std::span<const ArrayInfo> arrays,
                         std::int64_t sample, bool searched, int threads) {
   std::uint64_t chunks = 0, search = 0;
-  for (const ArrayInfo& array : arrays) {
-    chunks = std::max(chunks, chunk_memory(array, source.samples(), threads));
+  for (std::size_t a = 0; a < arrays.size(); ++a) {
+    const ArrayInfo& array = arrays[a];
+    chunks =
+        std::max(chunks, chunk_memory(array, source.samples(), source.lies_in_memory(a), threads));
     // The sample, its pages of the file, workspace, what it is packed to and what that unpacks to.
     if (searched && array.shape.rank() >= 2) {
       const auto values = std::min<std::int64_t>(sample, source.samples() * array.shape.elems());

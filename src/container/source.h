@@ -9,6 +9,7 @@
 // a file says of its sizes is checked against its size before anything is allocated.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -54,6 +55,11 @@ class Source {
   // where they lie for as long as the source lives.
   const std::byte* fetch(std::size_t array, std::int64_t first, std::int64_t count,
                          std::byte* room) const;
+  // Whether fetch() needs no room, for the first sample at least.
+  bool lies_in_memory(std::size_t array) const {
+    return has_bytes(array, 0, std::min<std::int64_t>(samples_, 1)) &&
+           find_samples(array, 0, 1) != nullptr;
+  }
 
   void rename(std::size_t array, std::string name) { arrays_[array].name = std::move(name); }
 
