@@ -4,8 +4,7 @@ add_library(tuckfold_c SHARED)
 set(tuckfold_c_exports ${CMAKE_CURRENT_SOURCE_DIR}/src/capi/exports.map)
 target_include_directories(tuckfold_c INTERFACE $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
                                                 $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_link_libraries(tuckfold_c PRIVATE $<BUILD_INTERFACE:tuckfold_objects>
-                                         $<BUILD_INTERFACE:tuckfold_cuda>)
+tuckfold_use(tuckfold_c capi)
 target_link_options(tuckfold_c PRIVATE LINKER:--version-script=${tuckfold_c_exports})
 set_target_properties(tuckfold_c PROPERTIES LINK_DEPENDS ${tuckfold_c_exports}
                                             LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python

@@ -1,7 +1,7 @@
 # tuckfold_cuda: the kernels by nvcc, or no_cuda.cc. Machine code for each architecture, and of the
 # last one PTX for what comes later. The runtime is linked in: users need the driver alone.
 if(CMAKE_CUDA_COMPILER)
-  file(GLOB cuda_sources CONFIGURE_DEPENDS src/base/cuda/*.cu src/codec/*.cu)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS src/base/cuda/*.cu src/codec/*/*.cu)
   add_library(tuckfold_cuda OBJECT ${cuda_sources})
   set_target_properties(tuckfold_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static
                                                  CUDA_VISIBILITY_PRESET hidden)
@@ -22,3 +22,4 @@ endif()
 set_target_properties(tuckfold_cuda PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_include_directories(tuckfold_cuda PUBLIC include src)
 target_link_libraries(tuckfold_cuda PUBLIC fmt::fmt)
+set_target_properties(tuckfold_cuda PROPERTIES TUCKFOLD_USES cuda) # as a module

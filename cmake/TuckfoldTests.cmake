@@ -1,21 +1,37 @@
-# One test program from every *_test.cc beside its subject, and the tests that run other programs.
-# ctest labels: fast, slow, gpu.
+# A test program for every module, from the *_test.cc beside its subjects, and the tests that run
+# other programs. ctest labels: fast, slow, gpu; threads, for ThreadSanitizer.
 find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 include(GoogleTest)
+add_custom_target(tuckfold_tests)
 
-file(GLOB test_sources CONFIGURE_DEPENDS src/*/*_test.cc)
-file(GLOB cuda_test_sources CONFIGURE_DEPENDS src/*/*_cuda_test.cc)
-list(REMOVE_ITEM test_sources ${cuda_test_sources})
-if(NOT TARGET tuckfold_cli_objects)
-  list(FILTER test_sources EXCLUDE REGEX "/src/cli/")
-endif()
-add_executable(tuckfold_tests ${test_sources})
-tuckfold_compile(tuckfold_tests)
-target_link_libraries(tuckfold_tests PRIVATE tuckfold_inputs tuckfold_objects tuckfold_cuda $<TARGET_NAME_IF_EXISTS:tuckfold_cli_objects>
-                                             GTest::gtest_main)
-target_compile_definitions(tuckfold_tests PRIVATE TUCKFOLD_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
-gtest_discover_tests(tuckfold_tests DISCOVERY_MODE PRE_TEST PROPERTIES LABELS fast)
+# tuckfold_test_program(name LABELS fast SOURCES a_test.cc USES codec)
+function(tuckfold_test_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "PREFIX" "LABELS;SOURCES;USES")
+  add_executable(${name} ${test_SOURCES})
+  tuckfold_compile(${name})
+  tuckfold_use(${name} ${test_USES})
+  target_link_libraries(${name} PRIVATE GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE TUCKFOLD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${test_PREFIX}"
+                       PROPERTIES LABELS "${test_LABELS}")
+  add_dependencies(tuckfold_tests ${name})
+endfunction()
+
+foreach(module base codec container inputs capi cli)
+  if(NOT TARGET tuckfold_${module})
+    continue()
+  endif()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS src/${module}/*_test.cc)
+  set(threads_sources ${sources})
+  list(FILTER sources EXCLUDE REGEX "_(cuda|threads)_test\\.cc$")
+  list(FILTER threads_sources INCLUDE REGEX "_threads_test\\.cc$")
+  tuckfold_test_program(tuckfold_${module}_tests LABELS fast SOURCES ${sources} USES ${module})
+  if(threads_sources)
+    tuckfold_test_program(tuckfold_${module}_threads_tests LABELS fast threads
+                          SOURCES ${threads_sources} USES ${module})
+  endif()
+endforeach()
 
 # What happens where the system refuses: a library that stands before libc and fails on purpose.
 add_library(tuckfold_faults SHARED tests/faults/faults.cc)
@@ -23,28 +39,15 @@ tuckfold_compile(tuckfold_faults)
 set_target_properties(tuckfold_faults PROPERTIES CXX_VISIBILITY_PRESET default)
 target_link_libraries(tuckfold_faults PRIVATE ${CMAKE_DL_LIBS})
 file(GLOB fault_test_sources CONFIGURE_DEPENDS tests/faults/*_test.cc)
-add_executable(tuckfold_fault_tests ${fault_test_sources})
-tuckfold_compile(tuckfold_fault_tests)
-target_link_libraries(tuckfold_fault_tests PRIVATE tuckfold_faults tuckfold_objects tuckfold_cuda
-                                                   GTest::gtest_main)
-gtest_discover_tests(tuckfold_fault_tests DISCOVERY_MODE PRE_TEST PROPERTIES LABELS fast)
+tuckfold_test_program(tuckfold_fault_tests LABELS fast SOURCES ${fault_test_sources} USES container)
+target_link_libraries(tuckfold_fault_tests PRIVATE tuckfold_faults)
 
-# The tests of kernels: on a GPU, and where there is none the same kernels compiled as C++ and run by
-# an emulator, a fiber for each thread.
-function(tuckfold_cuda_tests name label)
-  add_executable(${name} ${cuda_test_sources})
-  tuckfold_compile(${name})
-  target_link_libraries(${name} PRIVATE tuckfold_objects ${ARGN} GTest::gtest_main)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${label}. PROPERTIES LABELS ${label})
-endfunction()
-add_library(tuckfold_emulated_cuda OBJECT tests/cuda/emulated.cc)
-tuckfold_compile(tuckfold_emulated_cuda)
-target_compile_options(tuckfold_emulated_cuda PRIVATE -Wno-unknown-pragmas) # those of nvcc
-target_include_directories(tuckfold_emulated_cuda PUBLIC include src)
-target_link_libraries(tuckfold_emulated_cuda PUBLIC fmt::fmt)
-tuckfold_cuda_tests(tuckfold_emulated_cuda_tests fast tuckfold_emulated_cuda)
+# The tests of kernels: on a GPU, and on any machine the same kernels compiled as C++ and run by an
+# emulator. tests/cuda has the emulated ones.
+file(GLOB_RECURSE cuda_test_sources CONFIGURE_DEPENDS src/*_cuda_test.cc)
+add_subdirectory(tests/cuda)
 if(CMAKE_CUDA_COMPILER)
-  tuckfold_cuda_tests(tuckfold_cuda_tests gpu tuckfold_cuda)
+  tuckfold_test_program(tuckfold_cuda_tests PREFIX gpu. LABELS gpu SOURCES ${cuda_test_sources} USES capi)
   # Copied to a machine with a GPU, it finds beside it what that lacks.
   set_target_properties(tuckfold_cuda_tests PROPERTIES BUILD_RPATH $ORIGIN)
 endif()
@@ -56,8 +59,8 @@ endfunction()
 
 tuckfold_test(layers ${Python3_EXECUTABLE} tools/check_layers.py)
 
-if(TARGET tuckfold_cli AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/tests/cli/run.py)
-  tuckfold_test(cli ${Python3_EXECUTABLE} tests/cli/run.py $<TARGET_FILE:tuckfold_cli>)
+if(TARGET tuckfold_tool AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/tests/cli/run.py)
+  tuckfold_test(cli ${Python3_EXECUTABLE} tests/cli/run.py $<TARGET_FILE:tuckfold_tool>)
 endif()
 
 # The C API by a C compiler, as strict as it goes, and nothing else exported.
@@ -69,7 +72,7 @@ target_compile_options(tuckfold_example_c PRIVATE -Wall -Wextra -Wpedantic -Werr
 target_link_libraries(tuckfold_example_c PRIVATE tuckfold_c)
 tuckfold_test(example_c $<TARGET_FILE:tuckfold_example_c>)
 tuckfold_test(exports_c ${Python3_EXECUTABLE} tools/check_exports.py $<TARGET_FILE:tuckfold_c>
-              --header include/tuckfold/tuckfold.h)
+              --header include/tuckfold/c.h)
 
 # The one file of the tests that includes all of a tensor: torch's headers take a while.
 if(TARGET Torch::FromPip)

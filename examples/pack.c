@@ -1,7 +1,7 @@
 /* Packs an image to a quarter of its values from C99, unpacks it, and says what that cost. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <tuckfold/tuckfold.h>
+#include <tuckfold/c.h>
 
 enum { kSide = 64 };
 

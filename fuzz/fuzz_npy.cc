@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "container/npy.h"
+#include "inputs/npy.h"
 #include "tuckfold/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

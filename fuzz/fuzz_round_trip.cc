@@ -3,8 +3,8 @@
 // that were packed.
 #include <cstdlib>
 
-#include "base/tensor_ref.h"
-#include "codec/contract_ref.h"
+#include "base/tensor_fixture.h"
+#include "codec/contract_fixture.h"
 #include "codec/registry.h"
 #include "input.h"
 

@@ -2,8 +2,8 @@
 #include <cstdlib>
 
 #include "base/target.h"
-#include "base/tensor_ref.h"
-#include "codec/contract_ref.h"
+#include "base/tensor_fixture.h"
+#include "codec/contract_fixture.h"
 #include "input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,7 +1,7 @@
 // Any bytes unpack, or are refused as CorruptData; nothing beside the output is written.
 #include <cstdlib>
 
-#include "base/tensor_ref.h"
+#include "base/tensor_fixture.h"
 #include "input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

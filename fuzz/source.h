@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "container/source_format.h"
+#include "inputs/formats.h"
 #include "tuckfold/error.h"
 
 namespace tuckfold {

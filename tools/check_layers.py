@@ -12,7 +12,7 @@ from pathlib import Path
 LAYERS = [
     ["base"],
     ["codec", "structured"],
-    ["container", "compiler/ir"],
+    ["container", "inputs", "activations", "compiler/ir"],
     ["compiler", "planner"],
     ["capi"],
     ["runtime", "torch", "cli"],
@@ -25,22 +25,22 @@ PUBLIC = {
     "container": "container",
     "compiler": "model program",
     "planner": "planner",
-    "capi": "tuckfold",
+    "capi": "c",
 }
 # Third-party headers, and the only files of src/ that may include them.
 THIRD_PARTY = {
     r"hwy/": r"_cpu(\.cc|-inl\.h)$",
     r"cuda|cub/|cooperative_groups": r"\.cuh?$",
     r"CLI/": r"^src/cli/",
-    r"png\.h": r"^src/(cli/|container/source_image_png)",
-    r"jpeglib|jerror": r"^src/container/source_image_jpeg",
-    r"hdf5\.h": r"^src/container/source_hdf5",
-    r"tiffio": r"^src/container/source_image_tiff",
-    r"zstd": r"^src/codec/zstd",
-    r"zlib\.h": r"^src/container/source_(inflate|zip_ref)",
+    r"png\.h": r"^src/(cli/pictures/|inputs/image_png)",
+    r"jpeglib|jerror": r"^src/inputs/image_jpeg",
+    r"hdf5\.h": r"^src/inputs/hdf5",
+    r"tiffio": r"^src/inputs/image_tiff",
+    r"zstd": r"^src/codec/zstd/",
+    r"zlib\.h": r"^src/inputs/(inflate|zip_fixture)",
     r"nlohmann/": r"^src/(cli|planner)/",
     r"torch/|ATen/|c10/": r"^src/(torch|runtime)/",
-    r"gtest/|gmock/": r"(_test\.cc|_ref\.h)$",
+    r"gtest/|gmock/": r"(_test\.cc|_ref\.h|_fixture\.h)$",
     r"benchmark/": r"_bench\.cc$",
     r"fmt/": r"^src/",
     r"sanitizer/": r"^src/base/cuda/emulate\.h$",
@@ -74,8 +74,9 @@ def problem(file: str, quote: str, header: str) -> str | None:
         return "its own folder is not in the table of modules"
     if used is None:
         return 'write "module/file.h" from src/, or "tuckfold/file.h" named in the table'
-    if header.endswith("_ref.h") and not file.endswith(("_test.cc", "_ref.h")):
-        return "references serve tests only"
+    for_tests = ("_ref.h", "_fixture.h")
+    if header.endswith(for_tests) and not file.endswith(("_test.cc", *for_tests)):
+        return "references and fixtures serve tests only"
     if used != user and LEVEL[used] >= LEVEL[user]:
         below = [m for m in LEVEL if LEVEL[m] < LEVEL[user]]
         return f"{user} may include {', '.join([user, *below])}"

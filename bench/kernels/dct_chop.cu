@@ -1,5 +1,5 @@
 // The ladder of dct_chop, square, f32: ways to load blocks for pack, and to store them for unpack.
-#include "codec/dct_chop_cuda.cuh"
+#include "codec/dct_chop/dct_chop_cuda.cuh"
 #include "ladder.cuh"
 
 namespace tuckfold::dct_chop {

@@ -11,7 +11,7 @@
 //   }
 //
 // A line of JSON for each rung goes to stdout. Times are the median of calls that each follow reads
-// which fill the cache, as bench/gpu.py takes them: what a fill leaves there would be written back
+// which fill the cache, as bench/gpu takes them: what a fill leaves there would be written back
 // in the time of the call.
 #pragma once
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/target.h"
-#include "base/tensor_ref.h"
+#include "base/tensor_fixture.h"
 #include "tuckfold/version.h"
 
 namespace tuckfold {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "base/tensor_ref.h"
+#include "base/tensor_fixture.h"
 
 namespace tuckfold {
 namespace {

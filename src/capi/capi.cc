@@ -10,9 +10,9 @@
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "capi/json.h"
+#include "tuckfold/c.h"
 #include "tuckfold/codec.h"
 #include "tuckfold/portable.h"
-#include "tuckfold/tuckfold.h"
 #include "tuckfold/version.h"
 
 struct tuckfold_spec {

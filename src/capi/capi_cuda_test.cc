@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/cuda/device_ref.h"
+#include "base/cuda/device_fixture.h"
 #include "capi/json.h"
+#include "tuckfold/c.h"
 #include "tuckfold/codec.h"
-#include "tuckfold/tuckfold.h"
 
 namespace tuckfold {
 namespace {

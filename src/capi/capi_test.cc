@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "capi/json.h"
+#include "tuckfold/c.h"
 #include "tuckfold/codec.h"
 #include "tuckfold/portable.h"
-#include "tuckfold/tuckfold.h"
 #include "tuckfold/version.h"
 
 namespace tuckfold {

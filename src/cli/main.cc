@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/fail.h"
-#include "cli/interrupt.h"
-#include "cli/table.h"
-#include "cli/verbs.h"
-#include "cli/wrap.h"
+#include "cli/terminal/help_format.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/table.h"
+#include "cli/verbs/verbs.h"
 #include "tuckfold/version.h"
 
 namespace tuckfold::cli {

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <new>
 
-#include "base/tensor_ref.h"
-#include "codec/contract_ref.h"
+#include "base/tensor_fixture.h"
+#include "codec/contract_fixture.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include <limits>
 #include <thread>
 
-#include "base/tensor_ref.h"
-#include "codec/contract_ref.h"
+#include "base/tensor_fixture.h"
+#include "codec/contract_fixture.h"
 #include "codec/registry.h"
 
 namespace tuckfold {

@@ -2,7 +2,7 @@
 // from the registry.
 #include <gtest/gtest.h>
 
-#include "codec/contract_cuda_ref.h"
+#include "codec/contract_cuda_fixture.h"
 
 namespace tuckfold {
 namespace {

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "base/target.h"
-#include "base/tensor_ref.h"
-#include "codec/contract_ref.h"
+#include "base/tensor_fixture.h"
+#include "codec/contract_fixture.h"
 #include "tuckfold/version.h"
 
 namespace tuckfold {

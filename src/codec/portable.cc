@@ -2,8 +2,8 @@
 #include "tuckfold/portable.h"
 
 #include "base/fail.h"
-#include "codec/dct_chop.h"
-#include "codec/dct_chop_block.h"
+#include "codec/dct_chop/dct_chop.h"
+#include "codec/dct_chop/dct_chop_block.h"
 
 namespace tuckfold {
 namespace {

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "base/tensor_ref.h"
-#include "codec/dct_chop_ref.h"
+#include "base/tensor_fixture.h"
+#include "codec/dct_chop/dct_chop_ref.h"
 #include "tuckfold/error.h"
 
 namespace tuckfold {

@@ -4,9 +4,9 @@
 #include <set>
 
 #include "base/fail.h"
+#include "base/json.h"
 #include "codec/registry.h"
-#include "container/json.h"
-#include "container/open.h"
+#include "container/resume.h"
 
 namespace tuckfold {
 namespace {

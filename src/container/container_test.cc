@@ -7,8 +7,8 @@
 #include <random>
 #include <thread>
 
-#include "base/tensor_ref.h"
-#include "container/dataset_ref.h"
+#include "base/tensor_fixture.h"
+#include "container/dataset_fixture.h"
 #include "container/format.h"
 #include "tuckfold/error.h"
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "container/dataset_ref.h"
+#include "container/dataset_fixture.h"
 #include "container/format.h"
 #include "tuckfold/container.h"
 

@@ -5,8 +5,8 @@
 
 #include "base/crc32c.h"
 #include "base/fail.h"
+#include "base/json.h"
 #include "container/frame.h"
-#include "container/json.h"
 
 namespace tuckfold {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "container/little_endian.h"
+#include "base/io/little_endian.h"
 #include "tuckfold/container.h"
 
 namespace tuckfold {

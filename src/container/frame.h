@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "container/little_endian.h"
+#include "base/io/little_endian.h"
 #include "tuckfold/container.h"
 
 namespace tuckfold {

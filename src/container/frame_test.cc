@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "base/tensor_ref.h"
+#include "base/tensor_fixture.h"
 #include "tuckfold/error.h"
 
 namespace tuckfold {

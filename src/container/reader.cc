@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "base/fail.h"
+#include "base/io/file.h"
 #include "base/parallel.h"
 #include "base/strided.h"
 #include "codec/registry.h"
-#include "container/file.h"
 #include "container/frame.h"
 #include "container/shards.h"
 

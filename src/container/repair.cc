@@ -8,9 +8,9 @@
 
 #include "base/fail.h"
 #include "base/in_order.h"
-#include "container/behind.h"
-#include "container/file.h"
+#include "base/io/file.h"
 #include "container/format.h"
+#include "container/trailing_data.h"
 
 namespace tuckfold {
 namespace {

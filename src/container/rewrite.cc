@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "codec/registry.h"
 #include "container/format.h"
-#include "container/open.h"
+#include "container/resume.h"
 
 namespace tuckfold {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "container/dataset_ref.h"
+#include "container/dataset_fixture.h"
 
 namespace tuckfold {
 namespace {

@@ -5,11 +5,11 @@
 #include <exception>
 
 #include "base/fail.h"
+#include "base/io/file.h"
 #include "base/parallel.h"
 #include "codec/registry.h"
-#include "container/file.h"
 #include "container/frame.h"
-#include "container/open.h"
+#include "container/resume.h"
 #include "container/rewrite.h"
 
 namespace tuckfold {

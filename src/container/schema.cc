@@ -4,9 +4,9 @@
 #include <set>
 
 #include "base/fail.h"
+#include "base/json.h"
 #include "container/format.h"
 #include "container/frame.h"
-#include "container/json.h"
 
 namespace tuckfold {
 namespace {

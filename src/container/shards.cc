@@ -2,8 +2,8 @@
 #include "container/shards.h"
 
 #include "base/fail.h"
-#include "container/file.h"
-#include "container/json.h"
+#include "base/io/file.h"
+#include "base/json.h"
 
 namespace tuckfold {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <random>
 
-#include "container/dataset_ref.h"
+#include "container/dataset_fixture.h"
 #include "tuckfold/container.h"
 
 namespace tuckfold {

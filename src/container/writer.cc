@@ -6,10 +6,10 @@
 
 #include "base/fail.h"
 #include "base/in_order.h"
+#include "base/io/file.h"
 #include "base/strided.h"
-#include "container/file.h"
 #include "container/frame.h"
-#include "container/open.h"
+#include "container/resume.h"
 
 namespace tuckfold {
 namespace {

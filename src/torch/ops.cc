@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "torch/place.h"
-#include "tuckfold/tuckfold.h"
+#include "tuckfold/c.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "tuckfold/tuckfold.h"
+#include "tuckfold/c.h"
 
 namespace tuckfold::torch_ops {
 

@@ -1,15 +1,8 @@
-// Every kernel compiled as C++, and a device whose memory is the host's.
-#include "base/cuda/emulate.h"
+// A device whose memory is the host's, for kernels that run on the emulator.
+#include <cstring>
+#include <new>
+
 #include "base/cuda/runtime.h"
-#include "codec/bits_cuda.cu"
-#include "codec/block_quant_cuda.cu"
-#include "codec/bounded_cuda.cu"
-#include "codec/bytes_of_cuda.cu"
-#include "codec/dct_chop_block_quant_cuda.cu"
-#include "codec/dct_chop_cuda.cu"
-#include "codec/dct_quant_cuda.cu"
-#include "codec/mask_cuda.cu"
-#include "codec/raw_cuda.cu"
 
 namespace tuckfold::cuda {
 

@@ -2,7 +2,7 @@
 // error is Io, nothing that was there is lost, and no half file has the final name.
 #include <gtest/gtest.h>
 
-#include "container/dataset_ref.h"
+#include "container/dataset_fixture.h"
 #include "faults.h"
 #include "tuckfold/container.h"
 

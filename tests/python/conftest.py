@@ -1,4 +1,4 @@
-"""Tests use the package of this tree and the libraries of the release build, unless told otherwise."""
+"""Tests use bench, demo and the package of this tree, and the libraries of the release build, unless told otherwise."""
 
 import os
 import sys
@@ -6,5 +6,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 os.environ.setdefault("TUCKFOLD_LIBRARIES", str(ROOT / "build/release/python"))
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT), str(ROOT / "python")]
 os.environ["PYTHONPATH"] = str(ROOT / "python")  # for the programs that tests start

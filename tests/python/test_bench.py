@@ -1,18 +1,22 @@
 """The benchmark tool: its arithmetic, and that a smoke run leaves a complete record."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+pytest.importorskip("numpy", reason="numpy is missing; ./dev bench installs it")
+pytest.importorskip("PIL", reason="pillow is missing; ./dev bench installs it")
+
+from bench.cpu import __main__ as cpu  # noqa: E402
+from bench.cpu import run  # noqa: E402
+from bench.record import Figure, figure_table, geometric_mean  # noqa: E402
+
 ROOT = Path(__file__).parents[2]
 TUCKFOLD = ROOT / "build/release/tuckfold"
-sys.path.insert(0, str(ROOT / "tools"))
-import bench  # noqa: E402
-import bench_run  # noqa: E402
-from bench_record import Figure, figure_table, geometric_mean  # noqa: E402
 
 
 def test_geometric_mean_of_powers_is_the_middle_power() -> None:
@@ -37,12 +41,17 @@ def test_a_figure_at_its_floor_passes() -> None:
 
 
 def test_floors_are_those_of_the_table() -> None:
-    floors = [bench.dct_chop_floor("pack_of_copy", 1, keep) for keep in (2, 6, 7)]
+    floors = [cpu.dct_chop_floor("pack_of_copy", 1, keep) for keep in (2, 6, 7)]
     assert floors == [1.0, 1.0, 0.85]
-    floors = [bench.dct_chop_floor("unpack_of_copy", 1, keep) for keep in (2, 6, 7)]
+    floors = [cpu.dct_chop_floor("unpack_of_copy", 1, keep) for keep in (2, 6, 7)]
     assert floors == [1.15, 1.15, 0.95]
-    assert bench.dct_chop_floor("unpack_of_copy", 2, 6) == 0.95
-    assert bench.dct_chop_floor("pack_of_copy", 2, 7) == 0.80
+    assert cpu.dct_chop_floor("unpack_of_copy", 2, 6) == 0.95
+    assert cpu.dct_chop_floor("pack_of_copy", 2, 7) == 0.80
+
+
+def test_benchmarks_do_not_need_the_demo() -> None:
+    for path in (ROOT / "bench").rglob("*.py"):
+        assert not re.search(r"^\s*(from|import) demo\b", path.read_text(), re.MULTILINE), path
 
 
 def test_table_puts_the_figures_of_one_thing_on_one_line() -> None:
@@ -56,10 +65,8 @@ def test_table_puts_the_figures_of_one_thing_on_one_line() -> None:
 
 @pytest.mark.skipif(not TUCKFOLD.exists(), reason=f"no {TUCKFOLD}; run ./dev build")
 def test_quick_run_writes_a_complete_record(tmp_path: Path) -> None:
-    command = [sys.executable, ROOT / "tools/bench.py", "dct_chop", "--quick"]
-    done = subprocess.run(
-        [*command, "--json-dir", tmp_path], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "bench.cpu", "dct_chop", "--quick", "--json-dir", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     record = json.loads((tmp_path / "dct_chop_cpu.json").read_text())
     assert record["quick"]
@@ -67,11 +74,11 @@ def test_quick_run_writes_a_complete_record(tmp_path: Path) -> None:
         assert key in record
     assert {"cpu", "cores", "kernel", "memory_gib"} <= record["machine"].keys()
     assert record["compiler"]["version"] != "unknown"
-    assert len(record["commands"]) == len(bench_run.THREADS) * len(bench_run.QUICK_SHAPES)
-    assert len(record["rows"]) == len(record["commands"]) * len(bench.KEEPS)
+    assert len(record["commands"]) == len(run.THREADS) * len(run.QUICK_SHAPES)
+    assert len(record["rows"]) == len(record["commands"]) * len(cpu.KEEPS)
     assert all(row["psnr_db"] > 20 and row["copy_gbps"] > 0 for row in record["rows"])
 
-    assert len(record["figures"]) == 2 * len(bench_run.THREADS) * len(bench.KEEPS)
+    assert len(record["figures"]) == 2 * len(run.THREADS) * len(cpu.KEEPS)
     figure = record["figures"][0]
     assert figure["figure"] == "pack_of_copy"
     mine = [r for r in record["rows"] if r["codec"] == "dct_chop(keep=2)" and r["threads"] == 1]
@@ -86,8 +93,8 @@ def test_quick_run_of_op_judges_the_operators(tmp_path: Path) -> None:
     library = ROOT / "build/release/python/libtuckfold_torch.so"
     if not library.exists():
         pytest.skip(f"no {library}; run ./dev test, which installs torch")
-    command = [sys.executable, ROOT / "tools/bench.py", "op", "--quick", "--json-dir", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "bench.cpu", "op", "--quick", "--json-dir", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     record = json.loads((tmp_path / "op_cpu.json").read_text())
     assert record["torch"]
@@ -100,6 +107,6 @@ def test_quick_run_of_op_judges_the_operators(tmp_path: Path) -> None:
 def test_an_unknown_experiment_is_named(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     monkeypatch.setattr(sys, "argv", ["bench.py", "dct"])
     with pytest.raises(SystemExit) as stop:
-        bench.main()
+        cpu.main()
     assert stop.value.code == 2
     assert "no experiment 'dct'; there are dct_chop" in capsys.readouterr().err

@@ -15,13 +15,20 @@ LIBRARIES = Path(os.environ["TUCKFOLD_LIBRARIES"])
 torch = pytest.importorskip("torch")
 if not (LIBRARIES / "libtuckfold_c.so").exists():
     pytest.skip(f"no library in {LIBRARIES}; run ./dev build", allow_module_level=True)
-sys.path += [str(ROOT / folder) for folder in ("tools", "bench")]
-import gpu_bench  # noqa: E402
-import gpu_clock  # noqa: E402
-import gpu_codec  # noqa: E402
-from bench_record import Record  # noqa: E402
-from gpu_bench import LARGE, MIDDLE, SMALL, Bench, picked, size_class  # noqa: E402
-from gpu_data import Data  # noqa: E402
+
+from bench.gpu import clock as gpu_clock  # noqa: E402
+from bench.gpu import codec as gpu_codec  # noqa: E402
+from bench.gpu.bench import (  # noqa: E402
+    LARGE,
+    MIDDLE,
+    SMALL,
+    Bench,
+    below_table,
+    picked,
+    size_class,
+)
+from bench.gpu.data import Data  # noqa: E402
+from bench.record import Record  # noqa: E402
 
 
 def bench(dry: bool = True) -> Bench:
@@ -145,8 +152,8 @@ def test_the_clock_of_a_device_counts_events_and_graphs(monkeypatch: pytest.Monk
 
 def test_a_dry_run_makes_every_kind_of_call(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
-    command = [sys.executable, ROOT / "bench/gpu.py", "--dry-run", "--quick", "--out", out]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "bench.gpu", "--dry-run", "--quick", "--out", out]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     record = json.loads(out.read_text())
     assert record["dry_run"] and record["failures"] == []
@@ -160,6 +167,6 @@ def test_what_is_below_its_floor_names_its_least_cell() -> None:
     cells = [{"of_copy": 0.5, "codec": "raw", "shape": "2x2"}, {"codec": "zstd", "error": "no"}]
     made.figure("k", "pack_of_copy", cells[:1], 0.97, size=LARGE)
     made.figure("k", "pack_of_copy", cells, 0.97, size=MIDDLE)
-    lines = gpu_bench.below_table(made.record.figures).splitlines()
+    lines = below_table(made.record.figures).splitlines()
     assert lines[1].split() == ["k", ">=1", "GB", "pack_of_copy", "0.50", "0.97", "raw", "2x2"]
     assert lines[2].endswith("raw 2x2, 1 of 2 cells failed")

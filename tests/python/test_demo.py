@@ -12,18 +12,15 @@ pytest.importorskip("numpy", reason="numpy is missing; ./dev demo installs it")
 pytest.importorskip("PIL", reason="pillow is missing; ./dev demo installs it")
 pytest.importorskip("skimage", reason="scikit-image is missing; ./dev demo installs it")
 
-ROOT = Path(__file__).parents[2]
-TUCKFOLD = Path(os.environ.get("TUCKFOLD", ROOT / "build/release/tuckfold"))
-sys.path.insert(0, str(ROOT / "tools"))
-import demo  # noqa: E402
-import demo_images  # noqa: E402
-import report_check  # noqa: E402
-import report_plots  # noqa: E402
+from bench import images  # noqa: E402
+from demo import DemoError  # noqa: E402
+from demo import __main__ as demo  # noqa: E402
+from demo.report import check, plots  # noqa: E402
 
+ROOT = Path(__file__).parents[2]
+TUCKFOLD = Path(os.environ.get("TUCKFOLD", ROOT / "build/release/tuckfold")).absolute()
 LOADING = {"img", "script", "link", "iframe", "source", "image", "use", "object", "embed"}
-needs_browser = pytest.mark.skipif(
-    report_check.find_browser() is None, reason="chromium is not installed"
-)
+needs_browser = pytest.mark.skipif(check.find_browser() is None, reason="chromium is not installed")
 
 
 class Page(HTMLParser):
@@ -53,8 +50,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     if not TUCKFOLD.exists():
         pytest.skip(f"{TUCKFOLD} is not built; ./dev build builds it, TUCKFOLD names another")
     out = tmp_path_factory.mktemp("demo")
-    command = [sys.executable, ROOT / "tools/demo.py", "--quick", "--tuckfold", TUCKFOLD]
-    done = subprocess.run([*command, "--out", out], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "demo", "--quick", "--tuckfold", TUCKFOLD, "--out", out]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return out, done.stdout
 
@@ -70,7 +67,7 @@ def test_report_loads_nothing_from_outside(page: Page) -> None:
 
 
 def test_style_loads_nothing_from_outside(made: tuple[Path, str]) -> None:
-    assert report_check.outside_loads((made[0] / "report.html").read_text()) == []
+    assert check.outside_loads((made[0] / "report.html").read_text()) == []
 
 
 def test_every_picture_has_an_alt_text(page: Page) -> None:
@@ -107,9 +104,7 @@ def test_missing_browser_is_said(
     assert capsys.readouterr().out == "report not checked: chromium is not installed\n"
 
 
-GOOD = (
-    f"<!doctype html><title>t</title><script>{(ROOT / 'tools/report_html.js').read_text()}</script>"
-)
+GOOD = f"<!doctype html><title>t</title><script>{(ROOT / 'demo/report/report.js').read_text()}</script>"
 BAD = {
     "<script>throw new Error('thrown')</script>": "thrown",
     "<script>console.error('complaint')</script>": "complaint",
@@ -120,11 +115,11 @@ BAD = {
 
 
 def found_in(tmp_path: Path, text: str) -> list[str]:
-    browser = report_check.find_browser()
+    browser = check.find_browser()
     assert browser is not None
     file = tmp_path / "page.html"
     file.write_text(text)
-    return report_check.problems(file, browser)[0]
+    return check.problems(file, browser)[0]
 
 
 @needs_browser
@@ -145,18 +140,18 @@ def test_check_fails_a_page_whose_script_is_broken(tmp_path: Path) -> None:
 
 
 def test_missing_program_says_how_to_build_it(tmp_path: Path) -> None:
-    with pytest.raises(demo_images.DemoError, match="./dev build"):
+    with pytest.raises(DemoError, match="./dev build"):
         demo.Tool(tmp_path / "tuckfold")
 
 
 def test_wrong_data_folder_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUCKFOLD_DATA", "/no/such/folder")
-    with pytest.raises(demo_images.DemoError, match="/no/such/folder"):
-        demo_images.data_folder()
+    with pytest.raises(images.ImagesError, match="/no/such/folder"):
+        images.data_folder()
 
 
 @pytest.mark.parametrize("top", [0.03, 1.0, 9.9, 27.4, 74.0, 2000.0])
 def test_axis_reaches_the_largest_value(top: float) -> None:
-    end, ticks = report_plots.ticks_to(top)
+    end, ticks = plots.ticks_to(top)
     assert top <= end <= 1.5 * top
     assert 3 <= len(ticks) <= 7

@@ -29,7 +29,7 @@ Path("data_batch_1.bin").write_bytes((b"\1" + bytes(3072)) * 3)
 
 Path("pickled").write_bytes(Path(sys.argv[1]).read_bytes())
 PY
-python3 make.py "$(dirname "$MAKE_NPY")/../../fuzz/corpus/source_cifar_pickle/protocol4"
+python3 make.py "$(dirname "$MAKE_NPY")/../../fuzz/corpus/cifar_pickle/protocol4"
 mkdir cut
 try() { "$TUCKFOLD" pack "$@" -o out.tuck || echo "status $?"; }
 for file in a.npy a.npz b.npz a-images-idx3-ubyte b-images-idx3-ubyte.gz a.safetensors a.tar data_batch_1.bin pickled; do

@@ -7,9 +7,9 @@ import time
 
 import numpy as np
 import pytest
-from calls import on_four_threads, raises_exactly, releases_gil
 
 import tuckfold
+from calls import on_four_threads, raises_exactly, releases_gil
 
 SPECS = {
     "f32": ["raw", "dct_chop(keep=4)", "dct_chop(keep=4) | block_quant(bits=8)", "dct_quant(rate=4)",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -68,11 +69,32 @@ def test_a_test_that_ends_the_process_costs_itself_alone(tmp_path: Path) -> None
     assert "why" in done.stdout
 
 
+def test_the_benchmarks_of_the_bundle_run_beside_the_package(
+    no_pytest: dict[str, str], tmp_path: Path
+) -> None:
+    if not (BUILD / "python/libtuckfold_c.so").exists():
+        pytest.skip(f"no library in {BUILD}; run ./dev build")
+    bundle = tmp_path / "gpu"
+    runpy.run_path(str(ROOT / "tests/gpu/bundle.py"))["benchmarks"](bundle)
+    (bundle / "tuckfold").symlink_to(ROOT / "python/tuckfold")
+    (bundle / "COMMIT").write_text("0123abc+\n")
+    paths = {
+        "PYTHONPATH": f"gpu:{no_pytest['PYTHONPATH']}",
+        "TUCKFOLD_LIBRARIES": str(BUILD / "python"),
+    }
+    done = run(sys.executable, "-m", "bench.gpu", "--dry-run", "--quick", "--only", "raw",
+               "--out", "bench.json", cwd=tmp_path, env=no_pytest | paths)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads((tmp_path / "bench.json").read_text())
+    assert (record["commit"], record["dirty"]) == ("0123abc", True)
+    assert record["rows"]
+
+
 def test_the_bundle_stands_alone(no_pytest: dict[str, str], tmp_path: Path) -> None:
     if not (BUILD / "tuckfold_cuda_tests").exists():
         pytest.skip("the build has no CUDA, so there is nothing to take along")
     bundle = tmp_path / "gpu"
-    done = run(sys.executable, ROOT / "tools/gpu_bundle.py", "--build", BUILD, "--out", bundle)
+    done = run(sys.executable, ROOT / "tests/gpu/bundle.py", "--build", BUILD, "--out", bundle)
     assert done.returncode == 0, done.stdout + done.stderr
     for file in ("tuckfold/libtuckfold_c.so", "bin/tuckfold_cuda_tests"):
         needed = run("ldd", bundle / file).stdout

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from snippets import FENCE, run_snippets, snippets
 
 ROOT = Path(__file__).parents[3]
@@ -43,6 +44,6 @@ def test_cpp_on_its_page_is_that_of_the_example() -> None:
 
 def test_the_reference_is_up_to_date() -> None:
     pytest.importorskip("torch")
-    command = [sys.executable, ROOT / "tools/api_docs.py", "--check"]
+    command = [sys.executable, ROOT / "docs/generate/api.py", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

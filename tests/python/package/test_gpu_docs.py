@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from snippets import needs_gpu, run_snippets
-
 import gpu
+from snippets import needs_gpu, run_snippets
 
 pytestmark = gpu.marks
 # In the repository, or beside the tests where they were copied to.

@@ -8,12 +8,12 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_drawings_are_up_to_date(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, ROOT / "tools/doc_pictures.py", tmp_path], check=True)
+    subprocess.run([sys.executable, ROOT / "docs/generate/pictures.py", tmp_path], check=True)
     drawn = sorted(tmp_path.iterdir())
     assert drawn
     for picture in drawn:
         committed = ROOT / "docs/images" / picture.name
-        assert picture.read_text() == committed.read_text(), "run tools/doc_pictures.py"
+        assert picture.read_text() == committed.read_text(), "run docs/generate/pictures.py"
 
 
 def test_every_codec_has_a_page_with_a_picture() -> None:

@@ -5,9 +5,9 @@ import sys
 
 import numpy as np
 import pytest
-from calls import raises_exactly
 
 import tuckfold
+from calls import raises_exactly
 
 torch = pytest.importorskip("torch")
 import tuckfold.torch as tft  # noqa: E402

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from test_wheel import CLEAN, run, wheel  # noqa: F401
 
 VERSIONS = ["2.10.0", "2.15.0"]

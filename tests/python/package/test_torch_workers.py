@@ -1,6 +1,7 @@
 """Packing in data-loader workers and threads."""
 
 import pytest
+
 from calls import on_four_threads, releases_gil
 
 torch = pytest.importorskip("torch")

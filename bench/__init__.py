@@ -1,0 +1,1 @@
+"""Measurements: `python -m bench.cpu` and `python -m bench.gpu`, from the root of the repository."""

@@ -1,0 +1,192 @@
+"""Codecs judged by what they lose as well as by their speed, on real data, against zfp, SZx and SZ3."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.cpu.run import (
+    COPY_METHOD,
+    BenchError,
+    Runner,
+    beside_copy,
+    codec_options,
+    over_shapes,
+    rows_of,
+)
+from bench.record import Figure, Record, geometric_mean
+
+RATES = (2, 3, 4, 6, 8)
+BOUNDS = ("1e-2", "1e-3", "1e-4")
+MIN_BYTES = 32 << 20  # of an array whose speed is measured, so that it is that of memory
+
+
+def write_set(folder: Path, values: object, repeat: bool) -> Path:
+    """One array as a .npy file, repeated along its first axis to a size that no cache holds."""
+    import numpy as np
+
+    planes = values.reshape(-1, *values.shape[-2:])
+    times = -(-MIN_BYTES // planes.nbytes) if repeat else 1
+    path = folder / "array.npy"
+    np.save(path, np.concatenate([planes] * times))
+    return path
+
+
+# ---- dct_quant
+
+DCT_QUANT_METHOD = (
+    "quality: gain_db is the PSNR of dct_quant at its default dc less that of zfp 2-D of the same "
+    "fixed rate, peak = range of the data, on real arrays of f32 (see arrays; none has been through "
+    "JPEG or zfp); mean and least over the arrays. Speed: "
+    + COPY_METHOD
+    + "; zfp_factor is the speed "
+    "over zfp's at the same rate, on the photographs of the arrays, one thread"
+)
+
+
+def dct_quant(runner: Runner) -> Record:
+    from bench.cpu.sets import sets  # needs numpy, torch and others, which other experiments do not
+
+    record = runner.record("dct_quant_cpu", DCT_QUANT_METHOD)
+    specs = [f"dct_quant(rate={rate})" for rate in RATES]
+    peer = "zfp@" + ",".join(map(str, RATES))
+    sources: list[dict] = []
+    record.extra["arrays"] = sources
+    gains: dict[int, dict[str, float]] = {rate: {} for rate in RATES}
+    with runner.scratch() as folder:
+        for real in sets():
+            runner.say(f"dct_quant_cpu: quality on {real.name}")
+            sources.append({"name": real.name, "kind": real.kind, "source": real.source})
+            path = write_set(folder, real.values, repeat=False)
+            options = (*codec_options(specs), "--peer", peer, "--threads", 1)
+            rows = runner.tuckfold_rows(record, path, *options, seconds=0)
+            for row in rows:
+                row["file"] = real.name
+            ours = [row for row in rows if not row["peer"]]
+            theirs = [row for row in rows if row["peer"]]
+            for rate, row, zfp in zip(RATES, ours, theirs, strict=True):
+                gains[rate][real.name] = row["psnr_db"] - zfp["psnr_db"]
+            if real.name == "astronaut":
+                add_zfp_speed(runner, record, write_set(folder, real.values, repeat=True))
+    for rate, by_set in gains.items():
+        mean = sum(by_set.values()) / len(by_set)
+        record.figures.append(Figure({"rate": rate}, "gain_db_mean", mean, 6.5, {"sets": by_set}))
+        worst = min(by_set, key=by_set.get)
+        record.figures.append(
+            Figure({"rate": rate}, "gain_db_least", by_set[worst], 4.5, {"set": worst})
+        )
+    beside_copy(runner, record, specs, (1,))
+    for rate, spec in zip(RATES, specs, strict=True):
+        rows = [row for row in rows_of(record, spec, 1) if row["file"].startswith("synthetic")]
+        for name, floor in (("pack_of_copy", 0.35), ("unpack_of_copy", 0.45)):
+            value, more = over_shapes(rows, name)
+            record.figures.append(Figure({"rate": rate}, name, value, floor, more))
+    runner.say("")
+    return record
+
+
+def add_zfp_speed(runner: Runner, record: Record, path: Path) -> None:
+    for rate in RATES:
+        runner.say(f"dct_quant_cpu: speed beside zfp at rate {rate}")
+        spec = f"dct_quant(rate={rate})"
+        options = ("--codec", spec, "--peer", f"zfp@{rate}", "--threads", 1)
+        ours, zfp = runner.tuckfold_rows(record, path, *options, seconds=0.5)
+        for row in (ours, zfp):
+            row["file"] = "astronaut, repeated"
+        for way in ("pack", "unpack"):
+            factor = ours[f"{way}_gbps"] / zfp[f"{way}_gbps"]
+            record.figures.append(Figure({"rate": rate}, f"{way}_zfp_factor", factor, 10.0))
+
+
+# ---- bounded
+
+BOUNDED_METHOD = (
+    "real arrays of f32 (see arrays); bounds relative to the range; speeds on the array repeated to at "
+    "least 32 MiB, rounds of all in one process, best of the rounds, one thread; factor = our speed / the peer's at the same "
+    "bound, ratio_of = our ratio / the peer's on the array itself; mean factors are geometric, over arrays and bounds"
+)
+ZSTD_LEVEL = -4
+
+
+def libraries() -> dict[str, str]:
+    found = {name: os.environ.get(f"TUCKFOLD_{name.upper()}") for name in ("szx", "sz3")}
+    if missing := [name for name, path in found.items() if not path]:
+        raise BenchError(
+            f"bounded is measured against {' and '.join(missing)}; name the shared "
+            f"librar{'y' if len(missing) == 1 else 'ies'} in "
+            + " and ".join(f"TUCKFOLD_{name.upper()}" for name in missing)
+        )
+    return found
+
+
+def bounded(runner: Runner) -> Record:
+    from bench.cpu.sets import sets
+
+    paths = libraries()
+    record = runner.record("bounded_cpu", BOUNDED_METHOD)
+    sources: list[dict] = []
+    record.extra["arrays"] = sources
+    pairs = {"szx": [], "sz3": []}
+    with runner.scratch() as folder:
+        for real in sets():
+            sources.append({"name": real.name, "kind": real.kind, "source": real.source})
+            for bound in BOUNDS:
+                runner.say(f"bounded_cpu: {real.name}, bound {bound}")
+                specs = [
+                    f"bounded(rel={bound})",
+                    f"bounded(rel={bound}) | zstd(level={ZSTD_LEVEL})",
+                ]
+                options = [*codec_options(specs), "--threads", 1]
+                for name, library in paths.items():
+                    options += ["--peer", f"{name}={library}@{bound}"]
+                # Ratios of the array itself: in one that repeats, SZ3 finds its repetitions.
+                path = write_set(folder, real.values, repeat=False)
+                sizes = runner.tuckfold_rows(record, path, *options, seconds=0)
+                for row in sizes:
+                    row["file"] = real.name
+                path = write_set(folder, real.values, repeat=True)
+                options += [] if runner.quick else ["--repeat", 3]  # SZ3 takes its time
+                speeds = runner.tuckfold_rows(record, path, *options, seconds=0.25)
+                for row in speeds:
+                    row["file"] = f"{real.name}, repeated"
+                for index, name in enumerate(pairs):
+                    of_sizes, of_speeds = sizes[index::2], speeds[index::2]
+                    pairs[name].append(compare(real.name, bound, of_sizes, of_speeds))
+    for name, codec, speed_floor, ratio_floor in (
+        ("szx", "bounded", 8.0, 1.0),
+        ("sz3", "bounded | zstd", 10.0, 0.8),
+    ):
+        add_bounded_figures(
+            record, {"codec": codec, "peer": name}, pairs[name], speed_floor, ratio_floor
+        )
+    runner.say("")
+    return record
+
+
+def compare(
+    name: str, bound: str, sizes: Sequence[dict], speeds: Sequence[dict]
+) -> dict[str, object]:
+    """Ours and the peer's, in this order."""
+    return {
+        "set": name,
+        "bound": bound,
+        "ratio": sizes[0]["ratio"],
+        "peer_ratio": sizes[1]["ratio"],
+        "ratio_of": sizes[0]["ratio"] / sizes[1]["ratio"],
+        "pack": speeds[0]["pack_gbps"] / speeds[1]["pack_gbps"],
+        "unpack": speeds[0]["unpack_gbps"] / speeds[1]["unpack_gbps"],
+    }
+
+
+def add_bounded_figures(
+    record: Record, of: dict, cells: Sequence[dict], speed_floor: float, ratio_floor: float
+) -> None:
+    for way in ("pack", "unpack"):
+        worst = min(cells, key=lambda cell: cell[way])
+        more = {"least": worst[way], "least_at": f"{worst['set']} {worst['bound']}"}
+        mean = geometric_mean(cell[way] for cell in cells)
+        record.figures.append(Figure(of, f"{way}_factor", mean, speed_floor, more))
+    worst = min(cells, key=lambda cell: cell["ratio_of"])
+    more = {"at": f"{worst['set']} {worst['bound']}", "cells": list(cells)}
+    record.figures.append(Figure(of, "ratio_of_least", worst["ratio_of"], ratio_floor, more))
+    mean = geometric_mean(cell["ratio_of"] for cell in cells)
+    record.figures.append(Figure(of, "ratio_of_mean", mean, ratio_floor))

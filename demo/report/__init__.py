@@ -1,0 +1,1 @@
+"""The report: one HTML page, its plots, and its check in a browser."""

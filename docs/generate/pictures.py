@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Draws docs/images/*.svg of the exact codecs: values above, the bytes that pack makes of them below.
+
+.venv/bin/python docs/generate/pictures.py [FOLDER]      instead of docs/images
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+os.environ.setdefault("TUCKFOLD_LIBRARIES", str(ROOT / "build/release/python"))
+sys.path.insert(0, str(ROOT / "python"))
+
+import numpy as np  # noqa: E402
+
+import tuckfold  # noqa: E402
+
+CELL, HEIGHT, LEFT, WIDTH = 52, 34, 150, 600
+STYLE = (
+    "text{font:14px sans-serif;fill:#333}.cell{font:13px monospace;text-anchor:middle}"
+    "rect{stroke:#888;fill:#fff}.code rect{fill:#dbeafe}.head rect{fill:#fde9c9}"
+)
+
+
+@dataclass
+class Row:
+    """A line of boxes, each as wide as so many values."""
+
+    title: str
+    cells: list[tuple[str, float]]
+    kind: str = ""
+
+
+def svg(rows: list[Row]) -> str:
+    """The rows below each other, with a margin."""
+    parts = []
+    for number, row in enumerate(rows):
+        y = 16 + number * (HEIGHT + 16)
+        parts.append(
+            f'<text x="0" y="{y + 22}">{html.escape(row.title)}</text><g class="{row.kind}">'
+        )
+        x = float(LEFT)
+        for text, wide in row.cells:
+            size = wide * CELL
+            parts.append(
+                f'<rect x="{x:g}" y="{y}" width="{size:g}" height="{HEIGHT}"/>'
+                f'<text class="cell" x="{x + size / 2:g}" y="{y + 22}">{html.escape(text)}</text>'
+            )
+            x += size
+        parts.append("</g>")
+    height = 16 + len(rows) * (HEIGHT + 16)
+    body = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}">\n'
+        f"<style>{STYLE}</style>\n"
+        f'<rect width="{WIDTH}" height="{height}" style="stroke:none"/>\n{body}\n</svg>\n'
+    )
+
+
+def hexes(data: np.ndarray) -> list[str]:
+    return [f"{byte:02x}" for byte in data]
+
+
+def bits() -> list[Row]:
+    values = np.array([7, 9, 4, 7, 5, 11, 4, 6], np.int32)
+    packed = tuckfold.pack(values, "bits")
+    low, width = int(packed[:8].view(np.int64)[0]), int(packed[8])
+    return [
+        Row("8 values, i32", [(str(v), 1) for v in values]),
+        Row(f"less {low}, in {width} bits", [(f"{v - low:0{width}b}", 1) for v in values], "code"),
+        Row(
+            f"{packed.size} bytes",
+            [(f"minimum: {low}", 2.6), (f"width: {width}", 1.6)]
+            + [(text, 1.2) for text in hexes(packed[9:])],
+            "head",
+        ),
+    ]
+
+
+def mask() -> list[Row]:
+    values = np.array([0, 1, 1, 0, 0, 0, 1, 0], np.float32)
+    packed = tuckfold.pack(values, "mask")
+    return [
+        Row("8 values, f32", [(f"{v:g}", 1) for v in values]),
+        Row("a bit each", [(str(int(v)), 1) for v in values], "code"),
+        Row(f"{packed.size} byte", [(text, 8) for text in hexes(packed)], "head"),
+    ]
+
+
+def bytes_of() -> list[Row]:
+    numbers = np.array([0, 1, 64, 128, 200, 254, 255])
+    values = (numbers / 255).astype(np.float32)
+    packed = tuckfold.pack(values, "bytes_of")
+    return [
+        Row("7 values, f32", [(f"{v:.3f}", 1) for v in values]),
+        Row("times 255", [(str(k), 1) for k in numbers], "code"),
+        Row(f"{packed.size} bytes", [(text, 1) for text in hexes(packed)], "head"),
+    ]
+
+
+def zstd() -> list[Row]:
+    return [
+        Row("2.5 MiB of codes", [("1 MiB", 3), ("1 MiB", 3), ("½ MiB", 1.5)]),
+        Row("zstd, each alone", [("frame", 1.6), ("frame", 2.2), ("frame", 0.9)], "code"),
+        Row(
+            "packed",
+            [("length", 1.3), ("sizes", 1.3), ("frame", 1.6), ("frame", 2.2), ("frame", 0.9)],
+            "head",
+        ),
+    ]
+
+
+PICTURES = {"bits": bits, "mask": mask, "bytes_of": bytes_of, "zstd": zstd}
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images"
+    for name, rows in PICTURES.items():
+        (folder / f"{name}.svg").write_text(svg(rows()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+// Mappings of files and of scratch space, undone when their last holder goes.
+#include "base/io/bytes.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "base/fail.h"
+#include "base/io/temporary.h"
+
+namespace tuckfold {
+namespace {
+
+[[noreturn]] void fail_io(std::string_view verb, std::string_view doing, const std::string& path,
+                          int reason) {
+  fail(Errc::Io, "[{}] cannot {} '{}': {}", verb, doing, path, std::strerror(reason));
+}
+
+std::atomic<std::size_t> g_scratch_held = 0;
+
+}  // namespace
+
+std::shared_ptr<const Bytes> Bytes::map(const std::string& path, std::string_view verb) {
+  // Without O_NONBLOCK a pipe that nobody writes to would hold us here.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) fail_io(verb, "open", path, errno);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) fail_io(verb, "read", path, errno);
+  if (S_ISDIR(info.st_mode)) {
+    fail(Errc::Io, "[{}] '{}' is a folder; name a file in it", verb, path);
+  }
+  if (!S_ISREG(info.st_mode)) {
+    fail(Errc::Io, "[{}] cannot map '{}': not a regular file; copy it to one", verb, path);
+  }
+  if (info.st_size == 0) return of({});
+  const auto size = static_cast<std::size_t>(info.st_size);
+  void* where = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (where == MAP_FAILED) fail_io(verb, "map", path, errno);
+  return std::shared_ptr<const Bytes>(
+      new Bytes({static_cast<const std::byte*>(where), size}, Kind::File));
+}
+
+std::shared_ptr<Bytes> Bytes::scratch(std::size_t size, std::string_view verb) {
+  if (size == 0) return std::shared_ptr<Bytes>(new Bytes({}, Kind::Borrowed));
+  constexpr int kProtection = PROT_READ | PROT_WRITE;
+  void* where = MAP_FAILED;
+  if (size <= kScratchMemory) {
+    where = ::mmap(nullptr, size, kProtection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (where == MAP_FAILED) fail_io(verb, "reserve", fmt::format("{} bytes", size), errno);
+  } else {
+    std::string path;
+    const Descriptor file(open_temporary(verb, path));
+    // A hole that the disk cannot fill later would end the program when it is written to.
+    const int reason = ::posix_fallocate(file.get(), 0, static_cast<off_t>(size));
+    if (reason != 0) fail_io(verb, fmt::format("reserve {} bytes in", size), path, reason);
+    where = ::mmap(nullptr, size, kProtection, MAP_SHARED, file.get(), 0);
+    if (where == MAP_FAILED) fail_io(verb, "map", path, errno);
+  }
+  return std::shared_ptr<Bytes>(new Bytes({static_cast<const std::byte*>(where), size},
+                                          size <= kScratchMemory ? Kind::Memory : Kind::File));
+}
+
+std::shared_ptr<const Bytes> Bytes::of(std::span<const std::byte> bytes) {
+  return std::shared_ptr<const Bytes>(new Bytes(bytes, Kind::Borrowed));
+}
+
+Bytes::Bytes(std::span<const std::byte> bytes, Kind kind) : bytes_(bytes), kind_(kind) {
+  if (kind_ == Kind::Memory) g_scratch_held += bytes_.size();
+}
+
+Bytes::~Bytes() {
+  if (kind_ == Kind::Memory) g_scratch_held -= bytes_.size();
+  if (kind_ != Kind::Borrowed) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+void Bytes::let_go() const noexcept {
+  if (kind_ != Kind::File) return;
+  ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
+}
+
+void Bytes::looked_at(std::uint64_t bytes) const noexcept {
+  if (looked_at_.fetch_add(bytes, std::memory_order_relaxed) + bytes < kLookedAt) return;
+  looked_at_.store(0, std::memory_order_relaxed);
+  let_go();
+}
+
+std::size_t Bytes::scratch_held() noexcept { return g_scratch_held; }
+
+}  // namespace tuckfold

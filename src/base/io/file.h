@@ -1,0 +1,53 @@
+// Files as the container needs them: mapped for reading, and written at the end. What the system
+// refuses is an Error of kind Io that names the path; interrupted and short writes go on.
+#pragma once
+
+#include <string>
+
+#include "base/io/bytes.h"
+#include "base/io/little_endian.h"
+
+namespace tuckfold {
+
+class MappedFile {
+ public:
+  // `verb` begins messages, as "[open] …".
+  explicit MappedFile(const std::string& path, std::string_view verb = "open")
+      : path_(path), map_(Bytes::map(path, verb)) {}
+
+  ByteSpan bytes() const { return map_->span(); }
+  const std::string& path() const { return path_; }
+
+  void looked_at(std::uint64_t bytes) const noexcept { map_->looked_at(bytes); }
+  void let_go() const noexcept { map_->let_go(); }
+
+ private:
+  std::string path_;
+  std::shared_ptr<const Bytes> map_;
+};
+
+// A file that one writer at a time holds, written from `size()` on.
+class OutFile {
+ public:
+  enum class Open { Truncate, Keep };
+  OutFile(const std::string& path, Open how);
+  ~OutFile();
+  OutFile(const OutFile&) = delete;
+  OutFile& operator=(const OutFile&) = delete;
+
+  std::uint64_t size() const { return size_; }
+  void write(ByteSpan bytes);
+  void truncate(std::uint64_t size);
+  // The same where it may fail: before an error is passed on.
+  void try_truncate(std::uint64_t size) noexcept;
+  void sync();
+  // Gives the file its name, in place of what has it.
+  void rename_to(const std::string& path, bool sync);
+
+ private:
+  std::string path_;
+  int file_;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace tuckfold

@@ -1,0 +1,42 @@
+// JSON: what a schema needs is read, and what is none is refused.
+#include "base/json.h"
+
+#include <gtest/gtest.h>
+
+#include "tuckfold/error.h"
+
+namespace tuckfold {
+namespace {
+
+TEST(JsonText, ValuesOfEveryKindAreRead) {
+  const std::string text =
+      R"( {"a": [1, -2.5e3, true, null], "b": {"c": "x\n\u00e9\ud83d\ude00"}} )";
+  const Json json = Json::parse(text);
+  ASSERT_EQ(json.kind, Json::Kind::Object);
+  const Json* a = json.find("a");
+  ASSERT_NE(a, nullptr);
+  ASSERT_EQ(a->items.size(), 4u);
+  EXPECT_EQ(a->items[0].whole(), 1);
+  EXPECT_EQ(a->items[1].whole(), -1);
+  EXPECT_EQ(a->items[1].text, "-2.5e3");
+  EXPECT_EQ(json.find("b")->text, R"({"c": "x\n\u00e9\ud83d\ude00"})");
+  EXPECT_EQ(json.find("b")->find("c")->string, "x\n\xc3\xa9\xf0\x9f\x98\x80");
+  EXPECT_EQ(json.find("d"), nullptr);
+}
+
+TEST(JsonText, WhatIsWrittenIsRead) {
+  const std::string text = "quote \" slash \\ newline \n null " + std::string(1, '\0') + " é";
+  EXPECT_EQ(Json::parse(json_string(text)).string, text);
+}
+
+TEST(JsonText, WhatIsNoJsonIsInvalid) {
+  for (const char* text : {"", "{", "[1,]", "{\"a\":1,}", "{\"a\" 1}", "01", "1.", "-", "tru", "\"",
+                           "\"\\x\"", "\"\\u12\"", "\"\\ud800\"", "\"\\ud800\\u0041\"", "[] []",
+                           "{\"a\":1,\"a\":2}", "\"\n\"", "{1:2}"}) {
+    EXPECT_THROW(Json::parse(text), Error) << text;
+  }
+  EXPECT_THROW(Json::parse(std::string(100000, '[')), Error);
+}
+
+}  // namespace
+}  // namespace tuckfold

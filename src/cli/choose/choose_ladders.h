@@ -1,0 +1,32 @@
+// What `choose` tries: one ladder of specs for each way of using a codec.
+#pragma once
+
+#include <vector>
+
+#include "cli/dataset/array.h"
+#include "tuckfold/codec.h"
+
+namespace tuckfold::cli {
+
+// What must be reached.
+struct Target {
+  enum class Kind { Psnr, Ratio, MaxError };
+  Kind kind = Kind::Psnr;
+  double value = 0;  // dB, times smaller than the array that is packed, or a difference of values
+};
+
+// What of an array's finite values decides between specs.
+struct Facts {
+  double low = 0, high = 0, mean = 0;
+  double zeros = 0;  // as a fraction of all values
+  double range() const noexcept { return high - low; }
+};
+Facts facts_of(const Array& array);
+
+// Specs of one codec or chain, from the fewest bytes and the largest error to the reverse.
+using Ladder = std::vector<CodecSpec>;
+
+// Ladders of codecs that this build does not have are left out.
+std::vector<Ladder> ladders_for(const Facts& facts, const Target& target);
+
+}  // namespace tuckfold::cli

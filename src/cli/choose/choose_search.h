@@ -1,0 +1,53 @@
+// Searches the codecs of this build for the spec that serves an array best.
+//
+//   const Array sample = sample_of(array, 4'000'000);
+//   const Choice choice = choose(sample, {Target::Kind::Psnr, 45}, {});
+//   choice.best.front().report.codec   // "dct_quant(rate=3.5, dc=4)"
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "cli/bench/report.h"
+#include "cli/choose/choose_ladders.h"
+
+namespace tuckfold::cli {
+
+// Which of those that reach the target. Where the target is a ratio, Smallest takes the one closest
+// to the original: none of them is larger than was asked for. Fastest takes what does not shrink
+// the array only where nothing else reaches the target.
+enum class Prefer { Smallest, Fastest };
+
+struct ChooseOptions {
+  Prefer prefer = Prefer::Smallest;
+  int threads = 1;
+  std::size_t finalists = 6;     // codecs, at least one, of which the speed is measured
+  double measure_seconds = 0.1;  // for each of them
+  std::function<void(std::string_view)> progress{};  // told of each spec before it is tried
+};
+
+struct Candidate {
+  CodecSpec spec;
+  Report report;
+  bool reaches = false;
+  double seconds = 0;  // of packing and unpacking; 0 where nobody asked
+};
+
+struct Choice {
+  std::vector<Candidate> best;   // the best spec of each codec or chain that reaches the target
+  std::vector<Candidate> tried;  // everything, those that reach the target first; both best first
+};
+
+// Throws InvalidArgument where the target is no number that can be reached.
+void check_target(const char* verb, const Target& target);
+
+// Throws InvalidArgument where nothing reaches the target, naming what comes closest. Specs that do
+// not suit the array, or whose library is missing, are passed over.
+Choice choose(const Array& sample, const Target& target, const ChooseOptions& options);
+
+// "a PSNR of 45 dB", "a ratio of 8", "a largest error of 0.001".
+std::string to_string(const Target& target);
+
+}  // namespace tuckfold::cli

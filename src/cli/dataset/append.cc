@@ -1,0 +1,59 @@
+#include "cli/dataset/append.h"
+
+#include <filesystem>
+
+#include "base/fail.h"
+#include "cli/dataset/dataset.h"
+#include "container/trailing_data.h"
+
+namespace tuckfold::cli {
+namespace {
+
+std::string describe(const std::vector<ArrayInfo>& arrays) {
+  std::string text;
+  for (const ArrayInfo& array : arrays) {
+    text += fmt::format("{}{} {} {} by {}", text.empty() ? "" : ", ", array.name,
+                        to_string(array.dtype), shape_text(array.shape), array.codec.print());
+  }
+  return text;
+}
+
+bool equal(const ArrayInfo& a, const ArrayInfo& b) {
+  return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.codec == b.codec;
+}
+
+}  // namespace
+
+std::vector<ArrayInfo> arrays_of(const std::string& path) {
+  std::error_code unreadable;
+  if (!std::filesystem::exists(path, unreadable)) {
+    fail(Errc::Io, "[pack] there is no '{}' to append to; leave out --append to begin it", path);
+  }
+  const FileReader reader(path);
+  for (const Behind& behind : look_behind(path)) {
+    if (!behind.trailer_broken) continue;
+    fail(Errc::CorruptData,
+         "[pack] the last trailer of '{}' is broken, and appending would drop what it speaks of; "
+         "save that with `tuckfold repair` first",
+         behind.path);
+  }
+  return {reader.arrays().begin(), reader.arrays().end()};
+}
+
+void check_append(const std::string& path, const std::vector<ArrayInfo>& has,
+                  const std::vector<ArrayInfo>& given) {
+  bool same = has.size() == given.size();
+  for (std::size_t i = 0; same && i < has.size(); ++i) same = equal(has[i], given[i]);
+  if (!same) {
+    invalid("[pack] '{}' holds {}, to which {} cannot be appended; pack that to another file", path,
+            describe(has), describe(given));
+  }
+  for (std::size_t i = 0; i < has.size(); ++i) {
+    const std::int64_t chunk = given[i].samples_per_chunk;
+    if (chunk == 0 || chunk == has[i].samples_per_chunk) continue;
+    invalid("[pack] '{}' has {} samples of {} in a chunk, got --samples-per-chunk {}; leave it out",
+            path, has[i].samples_per_chunk, has[i].name, chunk);
+  }
+}
+
+}  // namespace tuckfold::cli

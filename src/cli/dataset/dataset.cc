@@ -1,0 +1,201 @@
+#include "cli/dataset/dataset.h"
+
+#include <algorithm>
+#include <charconv>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+
+#include "base/fail.h"
+#include "base/parallel.h"
+#include "cli/terminal/stdio.h"
+
+namespace tuckfold::cli {
+namespace {
+
+Shape parse_shape(const char* verb, std::string_view text) {
+  std::vector<std::int64_t> axes;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find_first_of("x,", at), text.size());
+    std::int64_t axis = 0;
+    const auto [stop, error] = std::from_chars(text.data() + at, text.data() + end, axis);
+    if (error != std::errc{} || stop != text.data() + end || axis < 0) {
+      invalid("[{}] --shape must be lengths of a sample's axes as in 3x32x32, got {}", verb, text);
+    }
+    axes.push_back(axis);
+    at = end + 1;
+  }
+  return Shape(std::span<const std::int64_t>(axes));
+}
+
+}  // namespace
+
+void InputOptions::add_to(CLI::App& verb) {
+  verb.add_option("INPUT", files,
+                  "Files with samples, - for standard input; several of one kind are one dataset")
+      ->type_name("");
+  add_options_to(verb);
+}
+
+void InputOptions::add_options_to(CLI::App& verb) {
+  std::string known;
+  for (const SourceFormatInfo& row : list_source_formats()) {
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
+  }
+  verb.add_option("--format", format, "How to read them, else by their contents: " + known)
+      ->type_name("NAME");
+  verb.add_option("--select", arrays, "Only these arrays, as the inputs name them")
+      ->type_name("NAME");
+  verb.add_option("--rename", rename, "Give an array another name")->type_name("OLD=NEW");
+  verb.add_flag("--side-by-side", side_by_side, "Each input is an array, named as its file");
+  verb.add_option("--dtype", dtype, "Of raw inputs: f32, f16, bf16, f64, u8, i32 or i64")
+      ->type_name("T");
+  verb.add_option("--shape", shape, "Of raw inputs: the shape of one sample, as 3x32x32")
+      ->type_name("SHAPE");
+}
+
+std::map<std::string, std::string, std::less<>> InputOptions::renames(const char* verb) const {
+  std::map<std::string, std::string, std::less<>> names;
+  for (const std::string& pair : rename) {
+    const std::size_t at = pair.find('=');
+    if (at == pair.npos || at == 0 || at + 1 == pair.size()) {
+      invalid("[{}] --rename takes OLD=NEW, got {}", verb, pair);
+    }
+    if (!names.emplace(pair.substr(0, at), pair.substr(at + 1)).second) {
+      invalid("[{}] --rename takes one new name for an array, got two for '{}'", verb,
+              pair.substr(0, at));
+    }
+  }
+  return names;
+}
+
+std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
+  if (files.empty()) invalid("[{}] nothing to read; name a file or folder with samples", verb);
+  SourceOptions options{
+      .format = format, .arrays = arrays, .rename = renames(verb), .side_by_side = side_by_side};
+  if (!dtype.empty()) options.dtype = parse_dtype(dtype);
+  if (!shape.empty()) options.sample = parse_shape(verb, shape);
+  if (const auto times = std::count(files.begin(), files.end(), "-"); times > 1) {
+    invalid("[{}] - is standard input, which can be read once, and was given {} times", verb,
+            times);
+  }
+  std::vector<std::filesystem::path> paths;
+  for (const std::string& file : files) paths.emplace_back(input_path(verb, file, quiet));
+  return open_source(paths, options);
+}
+
+SampleRange parse_range(const char* verb, std::string_view text, std::int64_t samples) {
+  const auto number = [&](std::string_view part, std::int64_t otherwise) {
+    if (part.empty()) return otherwise;
+    std::int64_t value = 0;
+    const auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error != std::errc{} || stop != part.data() + part.size()) {
+      invalid("[{}] a range is FIRST:END, FIRST:, :END or one number, got {}", verb, text);
+    }
+    return value;
+  };
+  const std::size_t colon = text.find(':');
+  const std::int64_t first = number(text.substr(0, std::min(colon, text.size())), 0);
+  if (colon == text.npos && first >= 0 && first < samples) return {first, 1};
+  const std::int64_t end = colon == text.npos ? first : number(text.substr(colon + 1), samples);
+  if (colon == text.npos || first < 0 || end < first || end > samples) {
+    invalid("[{}] a range must lie in 0:{}, the samples of the file, got {}", verb, samples, text);
+  }
+  return {first, end - first};
+}
+
+std::string shape_text(const Shape& sample) {
+  return sample.rank() == 0 ? "scalar" : fmt::format("{}", fmt::join(sample, "x"));
+}
+
+std::string size_text(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1000 && unit + 1 < std::size(kUnits)) value /= 1000, ++unit;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+void check_absent(const char* verb, const std::string& path, bool force) {
+  std::error_code unreadable;
+  if (std::filesystem::is_directory(path, unreadable)) {
+    fail(Errc::Io, "[{}] '{}' is a folder; name a file in it", verb, path);
+  }
+  if (!force && std::filesystem::exists(path, unreadable)) {
+    invalid("[{}] '{}' exists; add --force to write over it, or name another file", verb, path);
+  }
+}
+
+std::uint64_t sample_bytes(const ArrayInfo& array) {
+  return static_cast<std::uint64_t>(array.shape.elems()) * size_bytes(array.dtype);
+}
+std::uint64_t sample_bytes(const SourceArray& array) { return array.sample_bytes(); }
+
+std::int64_t batch_samples(std::uint64_t bytes_of_sample, int threads) {
+  constexpr std::uint64_t kBytesOfThread = 8 << 20;
+  const std::uint64_t bytes = kBytesOfThread * static_cast<std::uint64_t>(threads);
+  return static_cast<std::int64_t>(
+      std::max<std::uint64_t>(1, bytes / std::max<std::uint64_t>(1, bytes_of_sample)));
+}
+
+Parts cut_at_chunks(const FileReader& reader, std::size_t array, const SampleRange& range) {
+  const std::int64_t last = range.first + range.samples;
+  const auto ends_behind = [](std::int64_t sample, const ChunkInfo& chunk) {
+    return sample < chunk.first + chunk.samples;
+  };
+  std::span<const ChunkInfo> chunks = reader.chunks(array);
+  const auto begin = std::upper_bound(chunks.begin(), chunks.end(), range.first, ends_behind);
+  auto end = begin;
+  Parts parts;
+  for (; end != chunks.end() && end->first < last; ++end) {
+    parts.most = std::max(parts.most, std::min(end->samples, range.samples));
+  }
+  chunks = {begin, end};
+  parts.count = std::ssize(chunks);
+  parts.at = [chunks, range, last](std::int64_t i) -> SampleRange {
+    const ChunkInfo& chunk = chunks[static_cast<std::size_t>(i)];
+    const std::int64_t first = std::max(range.first, chunk.first);
+    return {first, std::min(last, chunk.first + chunk.samples) - first};
+  };
+  return parts;
+}
+
+Array sample_of(const Source& source, std::size_t array, std::int64_t most) {
+  const SourceArray& info = source.arrays()[array];
+  const std::int64_t elems = std::max<std::int64_t>(1, info.sample.elems());
+  const std::int64_t count = std::min(source.samples(), std::max<std::int64_t>(1, most / elems));
+  std::vector<std::int64_t> axes = {count};
+  axes.insert(axes.end(), info.sample.begin(), info.sample.end());
+  Array result{.name = info.name,
+               .stored = std::string(to_string(info.dtype)),
+               .stored_bytes = static_cast<std::size_t>(count) * info.sample_bytes(),
+               .dtype = info.dtype,
+               .shape = Shape(std::span<const std::int64_t>(axes)),
+               .values = HugeBuffer(static_cast<std::size_t>(count) * info.sample_bytes())};
+  for (std::int64_t i = 0; i < count; ++i) {  // spread evenly
+    const std::int64_t at = count == 1 ? 0 : i * (source.samples() - 1) / (count - 1);
+    source.read(array, at, 1,
+                result.values.data() + static_cast<std::size_t>(i) * info.sample_bytes());
+  }
+  return result;
+}
+
+void read_samples(const Source& source, std::size_t array, std::int64_t first, std::int64_t count,
+                  std::byte* out, int threads) {
+  const std::size_t bytes = source.arrays()[array].sample_bytes();
+  const std::int64_t parts = std::min<std::int64_t>(count, 4 * std::int64_t{threads});
+  std::mutex lock;
+  std::exception_ptr thrown;
+  parallel_for(parts, threads, [&](std::int64_t begin, std::int64_t end) noexcept {
+    const std::int64_t from = begin * count / parts, to = end * count / parts;
+    try {
+      source.read(array, first + from, to - from, out + static_cast<std::size_t>(from) * bytes);
+    } catch (...) {
+      const std::lock_guard guard(lock);
+      thrown = std::current_exception();
+    }
+  });
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+}  // namespace tuckfold::cli

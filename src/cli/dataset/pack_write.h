@@ -1,0 +1,37 @@
+// The files that pack writes: one, or several shards and the manifest that lists them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "inputs/source.h"
+#include "tuckfold/container.h"
+
+namespace tuckfold::cli {
+
+struct PackOutput {
+  std::string path;  // of the file, or of the manifest
+  std::string metadata;
+  std::uint64_t seed = 0;
+  int threads = 1;
+  int shards = 0;  // 0: one file and no manifest
+  bool append = false, resume = false, quiet = false;
+  bool temporary = false;  // nobody can go on with it
+};
+
+struct PackTotal {
+  std::uint64_t bytes = 0, file_bytes = 0;
+  std::int64_t samples = 0;
+  double seconds = 0;
+};
+
+// Throws InvalidArgument where there are fewer samples than shards, or a shard is in the way.
+void check_shards(const PackOutput& output, std::int64_t samples, bool force);
+
+// Writes all samples. Where that ends early, says how to go on, or removes what nobody can go on
+// with.
+PackTotal write_samples(const PackOutput& output, const Source& source,
+                        const std::vector<ArrayInfo>& arrays);
+
+}  // namespace tuckfold::cli

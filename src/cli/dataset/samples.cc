@@ -1,0 +1,170 @@
+#include "cli/dataset/samples.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/fail.h"
+#include "base/io/file.h"
+#include "cli/verbs/verbs.h"
+#include "container/rewrite.h"
+#include "container/shards.h"
+
+namespace tuckfold::cli {
+namespace {
+
+std::vector<SourceArray> arrays_of(const FileReader& file) {
+  std::vector<SourceArray> arrays;
+  for (const ArrayInfo& array : file.arrays()) {
+    arrays.push_back({.name = array.name, .dtype = array.dtype, .sample = array.shape});
+  }
+  return arrays;
+}
+
+// Itself, or the files that a manifest names.
+std::vector<std::string> files_of(const std::string& path) {
+  std::vector<std::string> paths;
+  const MappedFile file(path);
+  if (!begins_with(file.bytes(), "{")) return {path};
+  const FileReader checked(path);  // shards that do not fit the manifest are refused here
+  for (const ManifestShard& shard : read_manifest(file.bytes(), path)) paths.push_back(shard.path);
+  return paths;
+}
+
+}  // namespace
+
+bool is_tuck(const std::string& path) {
+  if (path.ends_with(".tuck")) return true;
+  std::string head(4096, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), std::ssize(head));
+  head.resize(static_cast<std::size_t>(file.gcount()));
+  if (head.starts_with("TuckFile")) return true;
+  // Bare values may begin with any byte.
+  return head.starts_with("{") &&
+         (path.ends_with(".json") || head.find("tuckfold_manifest") != head.npos);
+}
+
+Samples::Samples(const char* verb, const InputOptions& inputs) {
+  if (!inputs.files.empty()) name_ = inputs.files.front();
+  if (inputs.files.size() > 1) name_ += fmt::format(" and {} more", inputs.files.size() - 1);
+  const auto packed = std::count_if(inputs.files.begin(), inputs.files.end(), is_tuck);
+  if (packed == 0) {
+    source_ = inputs.open(verb);
+    arrays_.assign(source_->arrays().begin(), source_->arrays().end());
+    samples_ = source_->samples();
+    return;
+  }
+  if (packed != std::ssize(inputs.files)) {
+    invalid("[{}] files of one dataset are of one kind, but only {} of {} are .tuck files; {}",
+            verb, packed, inputs.files.size(), "pack the others, or name them with --against");
+  }
+  open_files(verb, inputs);
+}
+
+void Samples::open_files(const char* verb, const InputOptions& inputs) {
+  if (!inputs.format.empty() || !inputs.dtype.empty() || !inputs.shape.empty()) {
+    invalid("[{}] '{}' says itself what it holds; leave out --format, --dtype and --shape", verb,
+            inputs.files.front());
+  }
+  std::vector<std::string> paths;
+  for (const std::string& input : inputs.files) {
+    for (std::string& path : files_of(input)) paths.push_back(std::move(path));
+  }
+  for (const std::string& path : paths) {
+    files_.emplace_back(path);
+    if (arrays_of(files_.back()) != arrays_of(files_.front())) {
+      invalid("[{}] '{}' has other arrays than '{}'; leave it out, or convert it first", verb, path,
+              inputs.files.front());
+    }
+    samples_ += files_.back().samples();
+  }
+  const std::vector<SourceArray> all = arrays_of(files_.front());
+  std::vector<std::string_view> names;
+  for (const SourceArray& array : all) names.push_back(array.name);
+  const auto number = [&](const char* option, const std::string& name) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) {
+      invalid("[{}] {} of '{}': {}", verb, option, name_, unknown_text("array", name, names));
+    }
+    return static_cast<std::size_t>(found - names.begin());
+  };
+  for (const std::string& name : inputs.arrays) {
+    columns_.push_back(number("--select", name));
+    if (std::count(columns_.begin(), columns_.end(), columns_.back()) > 1) {
+      invalid("[{}] --select names '{}' twice; drop one", verb, name);
+    }
+  }
+  for (std::size_t i = 0; inputs.arrays.empty() && i < all.size(); ++i) columns_.push_back(i);
+  const auto renames = inputs.renames(verb);
+  for (const auto& [from, to] : renames) number("--rename", from);
+  for (const std::size_t column : columns_) {
+    SourceArray array = all[column];
+    if (const auto to = renames.find(array.name); to != renames.end()) array.name = to->second;
+    if (std::ranges::count(arrays_, array.name, &SourceArray::name) > 0) {
+      invalid("[{}] two arrays would be called '{}'; rename them apart", verb, array.name);
+    }
+    arrays_.push_back(std::move(array));
+  }
+}
+
+std::size_t Samples::find(const char* verb, std::string_view name) const {
+  std::vector<std::string_view> names;
+  for (const SourceArray& array : arrays_) {
+    if (array.name == name) return names.size();
+    names.push_back(array.name);
+  }
+  invalid("[{}] '{}': {}", verb, name_, unknown_text("array", name, names));
+}
+
+void Samples::read(std::size_t array, std::int64_t first, std::int64_t count, std::byte* out,
+                   int threads) const {
+  if (source_) return read_samples(*source_, array, first, count, out, threads);
+  read_files(files_, columns_[array], first, count, out, threads);
+}
+
+Parts Samples::parts(std::size_t array) const {
+  struct OfFile {
+    std::int64_t first_part, first_sample;
+    Parts parts;
+  };
+  std::vector<OfFile> files;
+  Parts all;
+  std::int64_t samples = 0;
+  for (const FileReader& file : files_) {
+    files.push_back(
+        {all.count, samples, cut_at_chunks(file, columns_[array], {0, file.samples()})});
+    all.count += files.back().parts.count;
+    all.most = std::max(all.most, files.back().parts.most);
+    samples += file.samples();
+  }
+  all.at = [files = std::move(files)](std::int64_t i) {
+    const auto behind = std::ranges::upper_bound(files, i, {}, &OfFile::first_part);
+    const OfFile& file = *(behind - 1);
+    SampleRange part = file.parts.at(i - file.first_part);
+    part.first += file.first_sample;
+    return part;
+  };
+  return all;
+}
+
+std::int64_t Samples::batch(std::size_t array, int threads) const {
+  std::int64_t chunk = 1;
+  for (const FileReader& file : files_) {
+    for (const ChunkInfo& info : file.chunks(columns_[array])) {
+      chunk = std::max(chunk, info.samples);
+    }
+  }
+  const std::int64_t most = batch_samples(arrays_[array].sample_bytes(), threads);
+  return std::clamp<std::int64_t>((most + chunk - 1) / chunk * chunk, 1,
+                                  std::max<std::int64_t>(samples_, 1));
+}
+
+std::uint64_t Samples::packed_bytes(std::size_t array) const {
+  std::uint64_t bytes = 0;
+  for (const FileReader& file : files_) {
+    for (const ChunkInfo& chunk : file.chunks(columns_[array])) bytes += chunk.frame_bytes;
+  }
+  return bytes;
+}
+
+}  // namespace tuckfold::cli

@@ -1,0 +1,60 @@
+// Samples to read, whatever they lie in: .tuck files, manifests, or what pack reads.
+//
+//   const Samples samples("diff", inputs);
+//   samples.read(samples.find("diff", "image"), 1000, 64, batch.data(), threads);
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/dataset/dataset.h"
+
+namespace tuckfold::cli {
+
+// Whether it is a .tuck file or a manifest, by its name or its first bytes.
+bool is_tuck(const std::string& path);
+
+class Samples {
+ public:
+  // Files of one kind, one behind the other; --select and --rename of the inputs are heeded.
+  Samples(const char* verb, const InputOptions& inputs);
+
+  std::span<const SourceArray> arrays() const noexcept { return arrays_; }
+  std::int64_t samples() const noexcept { return samples_; }
+  const std::string& name() const noexcept { return name_; }  // "a.tuck", or "a.tuck and 2 more"
+
+  // The number of the array of that name. Throws InvalidArgument with the nearest one.
+  std::size_t find(const char* verb, std::string_view name) const;
+
+  // Samples first .. first + count, row-major.
+  void read(std::size_t array, std::int64_t first, std::int64_t count, std::byte* out,
+            int threads) const;
+
+  // How many samples of an array to hold at a time; whole chunks, so that few are unpacked twice.
+  std::int64_t batch(std::size_t array, int threads) const;
+
+  // All samples of .tuck files, chunk by chunk.
+  Parts parts(std::size_t array) const;
+
+  // The .tuck files, in order; empty where the samples come from elsewhere.
+  std::span<const FileReader> files() const noexcept { return files_; }
+  // Which array of the .tuck files this one is.
+  std::size_t column(std::size_t array) const noexcept { return columns_[array]; }
+  // Bytes of the array's chunks as they lie in the .tuck files.
+  std::uint64_t packed_bytes(std::size_t array) const;
+
+ private:
+  void open_files(const char* verb, const InputOptions& inputs);
+
+  std::string name_;
+  std::vector<SourceArray> arrays_;
+  std::int64_t samples_ = 0;
+  std::vector<FileReader> files_;
+  std::vector<std::size_t> columns_;
+  std::unique_ptr<Source> source_;
+};
+
+}  // namespace tuckfold::cli

@@ -1,0 +1,120 @@
+#include "cli/pictures/canvas.h"
+
+#include <png.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/fail.h"
+#include "cli/pictures/font.h"
+
+namespace tuckfold::cli {
+namespace {
+
+png_image header_of(const Canvas& canvas) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(canvas.width());
+  image.height = static_cast<png_uint_32>(canvas.height());
+  image.format = PNG_FORMAT_RGB;
+  static_assert(sizeof(Rgb) == 3);
+  return image;
+}
+
+}  // namespace
+
+Canvas::Canvas(std::int64_t width, std::int64_t height, Rgb paper)
+    : width_(width), height_(height) {
+  if (width < 1 || height < 1 || height > kMostPixels / width) {
+    invalid(
+        "[eval] a picture has at most {} pixels, got {} x {}; give fewer codecs or a smaller array",
+        kMostPixels, width, height);
+  }
+  pixels_.assign(static_cast<std::size_t>(width * height), paper);
+}
+
+void Canvas::draw(const Canvas& picture, std::int64_t left, std::int64_t top, std::int64_t scale) {
+  for (std::int64_t y = 0; y < picture.height() * scale; ++y) {
+    for (std::int64_t x = 0; x < picture.width() * scale; ++x) {
+      at(left + x, top + y) = picture.at(x / scale, y / scale);
+    }
+  }
+}
+
+void Canvas::write(std::string_view text, std::int64_t left, std::int64_t top, std::int64_t scale) {
+  for (const char letter : text) {
+    const Glyph glyph = glyph_of(letter);
+    for (std::int64_t y = 0; y < kGlyphHeight * scale; ++y) {
+      for (std::int64_t x = 0; x < kGlyphWidth * scale; ++x) {
+        const int bit = kGlyphWidth - 1 - static_cast<int>(x / scale);
+        const bool ink = (glyph.rows[static_cast<std::size_t>(y / scale)] >> bit & 1) != 0;
+        if (ink && left + x < width_ && top + y < height_) at(left + x, top + y) = kInk;
+      }
+    }
+    left += kLetterWidth * scale;
+  }
+}
+
+Canvas Canvas::reduced(std::int64_t factor) const {
+  Canvas small((width_ + factor - 1) / factor, (height_ + factor - 1) / factor);
+  for (std::int64_t y = 0; y < small.height(); ++y) {
+    for (std::int64_t x = 0; x < small.width(); ++x) {
+      const std::int64_t right = std::min((x + 1) * factor, width_);
+      const std::int64_t bottom = std::min((y + 1) * factor, height_);
+      std::int64_t red = 0, green = 0, blue = 0, count = 0;
+      for (std::int64_t v = y * factor; v < bottom; ++v) {
+        for (std::int64_t u = x * factor; u < right; ++u, ++count) {
+          red += at(u, v).red;
+          green += at(u, v).green;
+          blue += at(u, v).blue;
+        }
+      }
+      const auto mean = [&](std::int64_t sum) {
+        return static_cast<std::uint8_t>((sum + count / 2) / count);
+      };
+      small.at(x, y) = {mean(red), mean(green), mean(blue)};
+    }
+  }
+  return small;
+}
+
+std::string Canvas::png() const {
+  png_image image = header_of(*this);
+  png_alloc_size_t size = 0;
+  std::string bytes;
+  // The first call says how many bytes there are.
+  while (png_image_write_to_memory(&image, bytes.empty() ? nullptr : bytes.data(), &size, 0,
+                                   pixels_.data(), 0, nullptr) != 0) {
+    if (!bytes.empty()) return bytes;
+    bytes.resize(size);
+    image = header_of(*this);
+  }
+  fail(Errc::Internal, "[png] cannot be made: {}", image.message);
+}
+
+void Canvas::save_png(const std::string& path) const {
+  png_image image = header_of(*this);
+  errno = 0;
+  if (png_image_write_to_file(&image, path.c_str(), 0, pixels_.data(), 0, nullptr) == 0) {
+    fail(Errc::Io, "[eval] cannot write '{}': {}", path,
+         errno != 0 ? std::strerror(errno) : image.message);
+  }
+}
+
+std::vector<std::string> wrap(std::string_view text, std::size_t letters) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    std::size_t end = std::min(letters, text.size());
+    if (end < text.size()) {
+      const std::size_t space = text.rfind(' ', end);
+      if (space != text.npos && space > 0) end = space;
+    }
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end);
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  }
+  return lines;
+}
+
+}  // namespace tuckfold::cli

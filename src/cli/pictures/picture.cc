@@ -1,0 +1,195 @@
+#include "cli/pictures/picture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/fail.h"
+#include "cli/quality/quality.h"
+
+namespace tuckfold::cli {
+namespace {
+
+constexpr std::int64_t kTileSide = 256;  // small pictures are enlarged to about this
+constexpr std::int64_t kMargin = 12;
+constexpr Rgb kNotFinite = {200, 30, 90};
+
+std::uint8_t shade(double unit) {
+  return static_cast<std::uint8_t>(std::lround(255 * std::clamp(unit, 0.0, 1.0)));
+}
+
+// Colours of H x W x channels values; `unit` maps a value to 0..1.
+template <class Unit>
+Canvas paint(const Frame& frame, std::size_t values, Unit&& unit) {
+  Canvas canvas(frame.width, frame.height);
+  const auto channels = static_cast<std::size_t>(frame.channels);
+  for (std::size_t i = 0; i < values; i += channels) {
+    Rgb colour = kNotFinite;
+    const double red = unit(i), green = unit(i + channels / 2), blue = unit(i + channels - 1);
+    if (std::isfinite(red + green + blue)) colour = {shade(red), shade(green), shade(blue)};
+    const auto pixel = static_cast<std::int64_t>(i / channels);
+    canvas.at(pixel % frame.width, pixel / frame.width) = colour;
+  }
+  return canvas;
+}
+
+}  // namespace
+
+Frame frame_of(const Shape& shape, std::int64_t index) {
+  const std::size_t rank = shape.rank();
+  if (rank < 2) {
+    invalid("[eval] a picture needs two axes, got {}; leave out --png", to_string(shape));
+  }
+  const auto from_end = [&](std::size_t axis) { return shape[rank - axis]; };
+  Frame frame{};
+  if (rank >= 3 && from_end(3) != 3 && (from_end(1) == 3 || from_end(1) == 1)) {  // H x W x C
+    frame = {.height = from_end(3),
+             .width = from_end(2),
+             .channels = from_end(1),
+             .row_step = from_end(2) * from_end(1),
+             .col_step = from_end(1),
+             .channel_step = 1,
+             .count = 0,
+             .offset = 0};
+  } else {
+    const bool colour = rank >= 3 && from_end(3) == 3;  // C x H x W
+    frame = {.height = from_end(2),
+             .width = from_end(1),
+             .channels = colour ? 3 : 1,
+             .row_step = from_end(1),
+             .col_step = 1,
+             .channel_step = from_end(2) * from_end(1),
+             .count = 0,
+             .offset = 0};
+  }
+  const std::int64_t size = frame.height * frame.width * frame.channels;
+  frame.count = shape.elems() / size;
+  if (index < 0 || index >= frame.count) {
+    invalid("[eval] --index must be 0..{} for {}, got {}", frame.count - 1, to_string(shape),
+            index);
+  }
+  frame.offset = index * size;
+  return frame;
+}
+
+std::vector<double> picture_of(DType dtype, const void* values, const Frame& frame) {
+  std::vector<double> picture;
+  picture.reserve(static_cast<std::size_t>(frame.height * frame.width * frame.channels));
+  for (std::int64_t y = 0; y < frame.height; ++y) {
+    for (std::int64_t x = 0; x < frame.width; ++x) {
+      for (std::int64_t c = 0; c < frame.channels; ++c) {
+        picture.push_back(value_at(
+            dtype, values,
+            frame.offset + y * frame.row_step + x * frame.col_step + c * frame.channel_step));
+      }
+    }
+  }
+  return picture;
+}
+
+Canvas paint_values(const Frame& frame, const std::vector<double>& values, double black,
+                    double white) {
+  return paint(frame, values.size(),
+               [&](std::size_t i) { return (values[i] - black) / (white - black); });
+}
+
+Canvas paint_errors(const Frame& frame, const std::vector<double>& values,
+                    const std::vector<double>& original, double white, std::int64_t gain) {
+  const auto times = static_cast<double>(gain);
+  return paint(frame, values.size(),
+               [&](std::size_t i) { return 0.5 + times * (values[i] - original[i]) / white; });
+}
+
+std::int64_t error_gain(double root_mean_square, double range) {
+  if (!(root_mean_square > 0)) return 1;
+  // Three standard deviations reach from grey to black or white.
+  const double wish = range / 2 / (3 * root_mean_square);
+  return std::int64_t{1} << static_cast<int>(std::clamp(std::floor(std::log2(wish)), 0.0, 20.0));
+}
+
+SideBySide::SideBySide(const Array& array, const Frame& frame)
+    : frame_(frame),
+      type_(fmt::format("{}x{} {}", frame.width, frame.height, array.stored)),
+      original_(picture_of(array.dtype, array.values.data(), frame)) {
+  if (array.stored == "u8") return;  // black is 0 and white 255
+  std::vector<double> finite;
+  std::copy_if(original_.begin(), original_.end(), std::back_inserter(finite),
+               [](double value) { return std::isfinite(value); });
+  if (finite.empty()) return;
+  const auto [least, most] = std::minmax_element(finite.begin(), finite.end());
+  low_ = *least;
+  high_ = *most > *least ? *most : *least + 1;
+}
+
+void SideBySide::add(Column column) { columns_.push_back(std::move(column)); }
+
+std::int64_t SideBySide::gain() const {
+  double worst = 0;
+  for (const Column& column : columns_) {
+    double squares = 0;
+    for (std::size_t i = 0; i < original_.size(); ++i) {
+      const double error = column.values[i] - original_[i];
+      if (std::isfinite(error)) squares += error * error;
+    }
+    worst = std::max(worst, std::sqrt(squares / static_cast<double>(original_.size())));
+  }
+  return error_gain(worst, high_ - low_);
+}
+
+Canvas SideBySide::show(const std::vector<double>& values) const {
+  return paint_values(frame_, values, low_, high_);
+}
+
+Canvas SideBySide::show_error(const std::vector<double>& values) const {
+  return paint_errors(frame_, values, original_, high_ - low_, gain());
+}
+
+Canvas SideBySide::draw() const {
+  struct Tile {
+    std::string label, figures;
+    Canvas picture;
+    std::size_t column, row;
+  };
+  const std::string gain_text = fmt::format("shown x{}", gain());
+  std::vector<Tile> tiles = {{"original", type_, show(original_), 0, 0}};
+  const bool one = columns_.size() == 1;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const Column& column = columns_[i];
+    tiles.push_back({column.label, column.figures, show(column.values), i + 1, 0});
+    tiles.push_back(
+        {"error", gain_text, show_error(column.values), one ? 2 : i + 1, one ? 0u : 1u});
+  }
+  const std::int64_t scale =
+      std::max<std::int64_t>(1, kTileSide / std::max(frame_.width, frame_.height));
+  const std::int64_t text_scale = frame_.width * scale >= 2 * kTileSide ? 2 : 1;
+  const std::int64_t tile_width = std::max(frame_.width * scale, kTileSide / 2 * text_scale);
+  const auto letters = static_cast<std::size_t>(tile_width / (kLetterWidth * text_scale));
+
+  std::size_t lines = 0, columns = 0, rows = 0;
+  for (const Tile& tile : tiles) {
+    lines = std::max(lines, wrap(tile.label, letters).size() + 1);
+    columns = std::max(columns, tile.column + 1);
+    rows = std::max(rows, tile.row + 1);
+  }
+  const std::int64_t text_height = static_cast<std::int64_t>(lines) * kLineHeight * text_scale;
+  const std::int64_t step_x = tile_width + kMargin;
+  const std::int64_t step_y = text_height + frame_.height * scale + kMargin;
+  Canvas canvas(static_cast<std::int64_t>(columns) * step_x + kMargin,
+                static_cast<std::int64_t>(rows) * step_y + kMargin);
+  for (Tile& tile : tiles) {
+    const std::int64_t left = kMargin + static_cast<std::int64_t>(tile.column) * step_x;
+    std::int64_t top = kMargin + static_cast<std::int64_t>(tile.row) * step_y;
+    canvas.draw(tile.picture, left, top + text_height, scale);
+    std::vector<std::string> text = wrap(tile.label, letters);
+    text.push_back(tile.figures);
+    // The last line stands just above the picture.
+    top += text_height - static_cast<std::int64_t>(text.size()) * kLineHeight * text_scale;
+    for (const std::string& line : text) {
+      canvas.write(line, left, top, text_scale);
+      top += kLineHeight * text_scale;
+    }
+  }
+  return canvas;
+}
+
+}  // namespace tuckfold::cli

@@ -1,0 +1,65 @@
+// One picture out of an array, and several of them side by side with what packing did to them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/dataset/array.h"
+#include "cli/pictures/canvas.h"
+
+namespace tuckfold::cli {
+
+// Where a picture lies in row-major values: H x W, H x W x 3 or 3 x H x W, the last axes of any
+// number of others.
+struct Frame {
+  std::int64_t height, width, channels;
+  std::int64_t row_step, col_step, channel_step;
+  std::int64_t count;   // pictures in the array
+  std::int64_t offset;  // of the chosen one
+};
+Frame frame_of(const Shape& shape, std::int64_t index);
+
+// H x W x channels values of one picture.
+std::vector<double> picture_of(DType dtype, const void* values, const Frame& frame);
+
+// Such values from black to white; what is not finite has a colour of its own.
+Canvas paint_values(const Frame& frame, const std::vector<double>& values, double black,
+                    double white);
+// What they are away from the original, around grey; `white` times `gain` away is white.
+Canvas paint_errors(const Frame& frame, const std::vector<double>& values,
+                    const std::vector<double>& original, double white, std::int64_t gain);
+// How many times errors of this root mean square are shown larger than they are, where values
+// reach over `range`: a power of two that makes them seen.
+std::int64_t error_gain(double root_mean_square, double range);
+
+struct Column {
+  std::string label, figures;  // "dct_chop(keep=4)", "4.00x 27.80 dB"
+  std::vector<double> values;
+};
+
+class SideBySide {
+ public:
+  SideBySide(const Array& array, const Frame& frame);
+  const Frame& frame() const noexcept { return frame_; }
+  void add(Column column);
+
+  // One codec: original, result and error in a row. Several: results in a row, errors below them.
+  Canvas draw() const;
+
+  // How many times errors are shown larger than they are: a power of two that suits the worst
+  // column, so that columns compare.
+  std::int64_t gain() const;
+
+ private:
+  Canvas show(const std::vector<double>& values) const;
+  Canvas show_error(const std::vector<double>& values) const;
+
+  Frame frame_;
+  std::string type_;
+  double low_ = 0, high_ = 255;
+  std::vector<double> original_;
+  std::vector<Column> columns_;
+};
+
+}  // namespace tuckfold::cli

@@ -1,0 +1,47 @@
+// A few samples of an array, held in memory to be shown.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cli/pictures/picture.h"
+#include "cli/pictures/sheet.h"
+#include "cli/quality/difference.h"
+
+namespace tuckfold::cli {
+
+// Where the picture lies in a sample. `channel` picks one of the planes that are no colours
+// together, or one colour; without, it is the first plane, or all three colours.
+Frame frame_in(const Shape& sample, std::optional<std::int64_t> channel);
+
+// The array of an original that belongs to one of the inputs. Throws InvalidArgument where its
+// samples have another shape.
+std::size_t original_of(const SourceArray& array, const Samples& inputs, const Samples& original);
+
+struct Shown {
+  SourceArray array;
+  HugeBuffer values;
+
+  Shown(const Samples& samples, std::size_t number, const std::vector<std::int64_t>& numbers);
+  Shown copy() const;
+
+  std::int64_t count() const noexcept { return count_; }
+  const std::byte* sample(std::int64_t i) const {
+    return values.data() + static_cast<std::size_t>(i) * array.sample_bytes();
+  }
+  std::vector<double> picture(std::int64_t i, const Frame& frame) const {
+    return picture_of(array.dtype, sample(i), frame);
+  }
+  // The values shown as black and white: 0 and 255 of u8, else the least and largest of all.
+  std::pair<double, double> tones(const Frame& frame) const;
+  // What packing them together and unpacking leaves, and the ratio.
+  std::pair<Shown, double> through(const CodecSpec& spec, int threads) const;
+
+ private:
+  Shown(SourceArray info, std::int64_t count);
+  std::int64_t count_;
+};
+
+}  // namespace tuckfold::cli

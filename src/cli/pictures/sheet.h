@@ -1,0 +1,47 @@
+// A contact sheet: samples beside each other, and below each what was made of it. As a picture, and
+// as a page that needs nothing else.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/pictures/canvas.h"
+
+namespace tuckfold::cli {
+
+struct Tile {
+  Canvas picture;
+  std::string caption;  // below it: "31.20 dB"
+};
+
+// The same of every sample: originals, results of a codec, or errors.
+struct SheetRow {
+  std::string name, figures;  // "dct_chop(keep=4)", "4.00x, 27.80 dB"; empty where it is alone
+  std::vector<Tile> tiles;
+
+  std::string heading() const { return figures.empty() ? name : name + ": " + figures; }
+};
+
+// A row of the page's table.
+struct SheetFigures {
+  std::string name, ratio, psnr, max_error;
+};
+
+struct Sheet {
+  std::vector<std::string> title;  // lines above everything
+  std::vector<SheetRow> rows;      // of equally many tiles, whose pictures have one size
+  std::vector<SheetFigures> figures;
+  std::int64_t columns = 1;  // samples beside each other; further ones go below
+
+  Canvas draw() const;
+  std::string html() const;
+
+  // How a picture of that size is shown: pixels enlarged to squares, or squares made one.
+  struct Scale {
+    std::int64_t enlarge = 1, reduce = 1;
+    static Scale of(std::int64_t width, std::int64_t height);
+  };
+};
+
+}  // namespace tuckfold::cli

@@ -1,0 +1,220 @@
+#include "cli/quality/difference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/parallel.h"
+
+namespace tuckfold::cli {
+namespace {
+
+constexpr std::int64_t kBlock = 1024;  // values taken at a time, to stay in the first cache
+constexpr std::int64_t kMostSamples = 1 << 16;  // at a time: sums of a label are larger than it
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// i64 values that differ may be one and the same double.
+void whole_distances(const std::int64_t* a, const std::int64_t* b, std::int64_t count,
+                     double* out) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto wide = static_cast<std::uint64_t>(a[i]) - static_cast<std::uint64_t>(b[i]);
+    out[i] = static_cast<double>(a[i] >= b[i] ? wide : 0 - wide);
+  }
+}
+
+bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+bool has_ssim(const ArrayRef& original) {
+  return original.info().sample.rank() >= 2 && original.info().sample.elems() > 0;
+}
+bool needs_range(const ArrayRef& original) {
+  return has_ssim(original) && original.info().dtype != DType::U8;
+}
+
+// Samples of an array, read in turn to the same memory.
+class Batches {
+ public:
+  Batches(const ArrayRef& ref, std::int64_t most)
+      : ref_(ref), room_(static_cast<std::size_t>(most) * ref.info().sample_bytes()) {}
+  void read(std::int64_t first, std::int64_t count, int threads) {
+    ref_.samples.read(ref_.array, first, count, room_.data(), threads);
+  }
+  const std::byte* sample(std::int64_t number) const {
+    return room_.data() + static_cast<std::size_t>(number) * ref_.info().sample_bytes();
+  }
+  DType dtype() const { return ref_.info().dtype; }
+
+ private:
+  ArrayRef ref_;
+  HugeBuffer room_;
+};
+
+std::vector<Sums> compare_samples(const Batches& original, const Batches& result,
+                                  std::int64_t elems, std::int64_t samples, int threads) {
+  std::vector<Sums> each(static_cast<std::size_t>(samples));
+  parallel_for(samples, threads, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      each[static_cast<std::size_t>(i)] = compare_values(original.dtype(), original.sample(i),
+                                                         result.dtype(), result.sample(i), elems);
+    }
+  });
+  return each;
+}
+
+// SSIM of every plane of a batch; results stand in order, so that sums do not depend on threads.
+std::vector<SsimSum> ssim_of_planes(const Batches& original, const Batches& result,
+                                    const Planes& planes, const SsimScale& scale,
+                                    std::int64_t samples, int threads) {
+  std::vector<SsimSum> sums(static_cast<std::size_t>(samples * planes.count));
+  parallel_for(std::ssize(sums), threads, [&](std::int64_t begin, std::int64_t end) {
+    Ssim ssim(planes.height, planes.width, scale);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t sample = i / planes.count, from = planes.offset(i % planes.count);
+      const auto load = [&](std::int64_t y, double* wants, double* gots) {
+        const std::int64_t first = from + y * planes.frame.row_step;
+        const std::int64_t step = planes.frame.col_step;
+        values_at(original.dtype(), original.sample(sample), first, step, planes.width, wants);
+        values_at(result.dtype(), result.sample(sample), first, step, planes.width, gots);
+      };
+      sums[static_cast<std::size_t>(i)] = ssim.run(load);
+    }
+  });
+  return sums;
+}
+
+// The finite range of the original, sample by sample compared with itself.
+SsimScale scale_of(const ArrayRef& original, const SampleRange& range, std::int64_t batch,
+                   int threads, Meter& meter) {
+  if (!needs_range(original)) return {};
+  const SourceArray& info = original.info();
+  Batches values(original, batch);
+  Sums all;
+  for (std::int64_t at = 0; at < range.samples; at += batch) {
+    const std::int64_t count = std::min(batch, range.samples - at);
+    values.read(range.first + at, count, threads);
+    for (const Sums& one : compare_samples(values, values, info.sample.elems(), count, threads)) {
+      all.add(one);
+    }
+    meter.add(static_cast<std::uint64_t>(count) * info.sample_bytes());
+  }
+  return {.low = all.low, .range = all.high - all.low};
+}
+
+double badness(const Sums& sums) { return sums.lost > 0 ? kInfinity : sums.mean_square(); }
+
+void take(Difference& all, const Sums& sums, std::int64_t sample) {
+  all.sums.add(sums);
+  const bool differs = sums.max_error > 0 || sums.lost > 0;
+  if (!differs || (all.worst >= 0 && badness(sums) <= badness(all.worst_sums))) return;
+  all.worst = sample;
+  all.worst_sums = sums;
+}
+
+void settle(Difference& all) {
+  const Sums& sums = all.sums;
+  all.quality = {.psnr_db = sums.psnr_db(sums.range()),
+                 .max_error = sums.lost > 0 ? kInfinity : sums.max_error,
+                 .range = sums.range(),
+                 .lost = sums.lost};
+}
+
+}  // namespace
+
+void Sums::add(const Sums& other) {
+  low = std::min(low, other.low);
+  high = std::max(high, other.high);
+  squares += other.squares;
+  max_error = std::max(max_error, other.max_error);
+  finite += other.finite;
+  lost += other.lost;
+  changed += other.changed;
+}
+
+double Sums::range() const { return finite == 0 ? 0 : high - low; }
+
+double Sums::mean_square() const { return finite == 0 ? 0 : squares / static_cast<double>(finite); }
+
+double Sums::psnr_db(double peak) const {
+  if (lost > 0) return std::numeric_limits<double>::quiet_NaN();
+  if (max_error == 0) return kInfinity;
+  return 20 * std::log10(peak) - 10 * std::log10(mean_square());
+}
+
+Sums compare_values(DType original_type, const void* original, DType result_type,
+                    const void* result, std::int64_t elems) {
+  const bool whole = original_type == DType::I64 && result_type == DType::I64;
+  Sums sums;
+  double want[kBlock], got[kBlock], apart[kBlock];
+  for (std::int64_t at = 0; at < elems; at += kBlock) {
+    const std::int64_t count = std::min(kBlock, elems - at);
+    values_at(original_type, original, at, 1, count, want);
+    values_at(result_type, result, at, 1, count, got);
+    for (std::int64_t i = 0; i < count; ++i) apart[i] = std::abs(want[i] - got[i]);
+    if (whole) {
+      whole_distances(static_cast<const std::int64_t*>(original) + at,
+                      static_cast<const std::int64_t*>(result) + at, count, apart);
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (!std::isfinite(want[i])) {
+        sums.changed += same(want[i], got[i]) ? 0 : 1;
+        continue;
+      }
+      ++sums.finite;
+      sums.low = std::min(sums.low, want[i]);
+      sums.high = std::max(sums.high, want[i]);
+      if (!std::isfinite(got[i])) {
+        ++sums.lost;
+        continue;
+      }
+      sums.max_error = std::max(sums.max_error, apart[i]);
+      sums.squares += apart[i] * apart[i];
+    }
+  }
+  return sums;
+}
+
+std::uint64_t compared_bytes(const ArrayRef& result, const ArrayRef& original,
+                             std::int64_t samples) {
+  const std::uint64_t passes = needs_range(original) ? 2 : 1;
+  return static_cast<std::uint64_t>(samples) *
+         (passes * original.info().sample_bytes() + result.info().sample_bytes());
+}
+
+Difference compare_arrays(const ArrayRef& result, const ArrayRef& original,
+                          const SampleRange& range, int threads, Meter& meter) {
+  const SourceArray& info = original.info();
+  const std::int64_t batch = std::clamp<std::int64_t>(
+      std::min(range.samples, std::max(result.samples.batch(result.array, threads),
+                                       original.samples.batch(original.array, threads))),
+      1, kMostSamples);
+  const SsimScale scale = scale_of(original, range, batch, threads, meter);
+  // A constant original has no scale to judge by.
+  const bool judge = has_ssim(original) && std::isfinite(scale.range) && scale.range > 0;
+  const Planes planes = judge ? Planes::of(info.sample) : Planes{};
+  Batches wants(original, batch), gots(result, batch);
+  Difference all{.samples = range.samples};
+  double ssim = 0;
+  std::int64_t judged = 0;
+  for (std::int64_t at = 0; at < range.samples; at += batch) {
+    const std::int64_t count = std::min(batch, range.samples - at);
+    wants.read(range.first + at, count, threads);
+    gots.read(range.first + at, count, threads);
+    const std::int64_t first = range.first + at;
+    const auto each = compare_samples(wants, gots, info.sample.elems(), count, threads);
+    for (std::int64_t i = 0; i < count; ++i)
+      take(all, each[static_cast<std::size_t>(i)], first + i);
+    if (judge) {
+      for (const SsimSum& sum : ssim_of_planes(wants, gots, planes, scale, count, threads)) {
+        if (const std::optional<double> mean = sum.mean()) ssim += *mean, ++judged;
+      }
+    }
+    meter.add(static_cast<std::uint64_t>(count) *
+              (info.sample_bytes() + result.info().sample_bytes()));
+  }
+  settle(all);
+  if (judged > 0 && all.sums.lost == 0) all.ssim = ssim / static_cast<double>(judged);
+  if (has_ssim(original) && !judge && all.exact() && all.sums.finite > 0) all.ssim = 1;
+  return all;
+}
+
+}  // namespace tuckfold::cli

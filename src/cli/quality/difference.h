@@ -1,0 +1,63 @@
+// How far the samples of one array are from those of another, a batch at a time.
+//
+//   Difference all = compare_arrays({file, 0}, {original, 0}, {0, 1000}, threads, meter);
+//   all.quality.psnr_db;   // the peak is the range of the original, over the samples compared
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "cli/dataset/samples.h"
+#include "cli/quality/quality.h"
+#include "cli/quality/ssim.h"
+#include "cli/terminal/progress_bar.h"
+
+namespace tuckfold::cli {
+
+// Sums over values: of a sample, or of many.
+struct Sums {
+  double low = std::numeric_limits<double>::infinity(), high = -low;  // of the original
+  double squares = 0, max_error = 0;
+  std::int64_t finite = 0;   // values of the original that are
+  std::int64_t lost = 0;     // of these, NaN or infinite in the result
+  std::int64_t changed = 0;  // values of the original that are NaN or infinite, and something else
+                             // in the result
+
+  void add(const Sums& other);
+  double range() const;
+  double mean_square() const;
+  double psnr_db(double peak) const;  // NaN where a value is lost, infinite where nothing differs
+};
+
+// Of row-major values, in double precision; i64 beside i64 differs by what it differs, exactly.
+Sums compare_values(DType original_type, const void* original, DType result_type,
+                    const void* result, std::int64_t elems);
+
+struct Difference {
+  Quality quality;
+  Sums sums;
+  std::optional<double> ssim;  // of samples with two axes or more; the mean over planes
+  std::int64_t samples = 0;
+  std::int64_t worst = -1;  // the sample with the largest mean square error; -1: all are equal
+  Sums worst_sums;
+
+  double worst_psnr_db() const { return worst_sums.psnr_db(quality.range); }
+  bool exact() const noexcept { return quality.exact() && sums.changed == 0; }
+};
+
+struct ArrayRef {
+  const Samples& samples;
+  std::size_t array;
+  const SourceArray& info() const { return samples.arrays()[array]; }
+};
+
+// Bytes that compare_arrays reads, for a Meter: the original is read twice where its range must be
+// known before.
+std::uint64_t compared_bytes(const ArrayRef& result, const ArrayRef& original,
+                             std::int64_t samples);
+
+// Both have samples of one shape, and the range. What is found does not depend on threads.
+Difference compare_arrays(const ArrayRef& result, const ArrayRef& original,
+                          const SampleRange& range, int threads, Meter& meter);
+
+}  // namespace tuckfold::cli

@@ -1,0 +1,66 @@
+#include "cli/terminal/table.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/fail.h"
+
+namespace tuckfold::cli {
+namespace {
+
+// Letters of UTF-8: each has one byte that is no continuation.
+std::size_t columns(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char letter) {
+    return (static_cast<unsigned char>(letter) & 0xc0) != 0x80;
+  }));
+}
+
+}  // namespace
+
+Table::Table(std::vector<std::string> titles) {
+  for (std::string& title : titles) {
+    left_.push_back(title.starts_with('<'));
+    if (left_.back()) title.erase(0, 1);
+  }
+  rows_.push_back(std::move(titles));
+}
+
+void Table::add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) {
+    // Names come from files; what moves the cursor would let one write over the others.
+    for (char& letter : cell) {
+      if (static_cast<unsigned char>(letter) < ' ' || letter == '\x7f') letter = '?';
+    }
+  }
+  rows_.push_back(std::move(cells));
+}
+
+std::string Table::print(std::string_view indent) const {
+  std::vector<std::size_t> widths(left_.size());
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows_) {
+    std::string line(indent);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += i == 0 ? "" : "  ";
+      const std::string space(widths[i] - columns(row[i]), ' ');
+      line += left_[i] ? row[i] + space : space + row[i];
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+void print_out(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!written || std::fflush(stdout) != 0) {
+    fail(Errc::Io, "[print] cannot write to standard output: {}", std::strerror(errno));
+  }
+}
+
+}  // namespace tuckfold::cli

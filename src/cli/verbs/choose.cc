@@ -1,0 +1,192 @@
+// tuckfold choose: tries the codecs on a sample of an array, and names the best spec for a target.
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/fail.h"
+#include "base/parallel.h"
+#include "cli/choose/choose_search.h"
+#include "cli/choose/trial_part.h"
+#include "cli/terminal/status_line.h"
+#include "cli/terminal/table.h"
+#include "cli/verbs/verbs.h"
+#include "tuckfold/version.h"
+
+namespace tuckfold::cli {
+namespace {
+
+constexpr const char* kFooter =
+    R"_(Give one target. Of the specs that reach it, the smallest is chosen, or with --fastest the one that
+packs and unpacks soonest; where the target is a ratio, the one closest to the original. PSNR takes the
+range of the data as peak. Ratios are against the type that is packed; "ratio stored" is against the
+type in the file.
+
+The array is sampled: whole planes of its last two axes, spread over the others, or bands of rows of
+a large matrix. Figures are those of the sample. Errors of the rest may be larger, but for codecs that
+bound them: bounded, zfp(accuracy=..), and what is exact.
+
+Examples:
+  tuckfold choose images.npy --target-psnr 45
+  tuckfold choose images.npy --target-ratio 8 --threads 1
+  tuckfold choose field.npy --max-error 1e-3 --fastest --json)_";
+
+struct Options {
+  std::string file, read_as;
+  std::optional<double> psnr, ratio, max_error;
+  bool fastest = false, smallest = false, json = false;
+  int threads = 0;
+  std::int64_t sample = 4'000'000;
+};
+
+Target target_of(const Options& options) {
+  std::vector<Target> given;
+  if (options.psnr) given.push_back({Target::Kind::Psnr, *options.psnr});
+  if (options.ratio) given.push_back({Target::Kind::Ratio, *options.ratio});
+  if (options.max_error) given.push_back({Target::Kind::MaxError, *options.max_error});
+  if (given.size() != 1) {
+    invalid("[choose] give one of --target-psnr, --target-ratio and --max-error, got {}",
+            given.empty() ? "none" : fmt::format("{}", given.size()));
+  }
+  check_target("choose", given.front());
+  return given.front();
+}
+
+// Codecs that keep to a bound, or lose nothing, whatever the values.
+constexpr std::string_view kFaithful[] = {"bounded", "bytes_of", "mask", "bits", "zstd", "raw"};
+
+// Whether the largest error of a sample holds for the rest too.
+bool promises_error(const CodecSpec& spec) {
+  return std::all_of(spec.stages().begin(), spec.stages().end(), [](const Stage& stage) {
+    const std::string_view name = stage.codec->name;
+    if (name == "zfp") return stage["accuracy"] != 0;
+    return std::find(std::begin(kFaithful), std::end(kFaithful), name) != std::end(kFaithful);
+  });
+}
+
+std::string to_table(const Choice& choice) {
+  Table table(
+      {"<", "<codec", "ratio", "ratio stored", "PSNR dB", "max error", "pack GB/s", "unpack GB/s"});
+  for (const Candidate& one : choice.best) {
+    const Report& report = one.report;
+    table.add({&one == &choice.best.front() ? "*" : "", report.codec,
+               fmt::format("{:.2f}", report.ratio), fmt::format("{:.2f}", report.ratio_stored),
+               psnr_text(report.quality), fmt::format("{:.3g}", report.quality.max_error),
+               fmt::format("{:.2f}", report.speed->pack.best),
+               fmt::format("{:.2f}", report.speed->unpack.best)});
+  }
+  return table.print();
+}
+
+void print_text(const Array& array, const Array& sample, const Target& target, const Choice& choice,
+                const ChooseOptions& options) {
+  std::size_t reaching = 0;
+  for (const Candidate& one : choice.tried) reaching += one.reaches;
+  const bool whole = sample.shape.elems() == array.shape.elems();
+  const CodecSpec& best = choice.best.front().spec;
+  std::string text = fmt::format(
+      "{}, {} on {}\n", describe(array),
+      options.threads == 1 ? "1 thread" : fmt::format("{} threads", options.threads), cpu_target());
+  text +=
+      fmt::format("{} of {} specs reach {} on {}; the best of each codec, {} first:\n", reaching,
+                  choice.tried.size(), to_string(target),
+                  whole ? "all values"
+                        : fmt::format("{} of {} values", sample.shape.elems(), array.shape.elems()),
+                  options.prefer == Prefer::Fastest    ? "fastest"
+                  : target.kind == Target::Kind::Ratio ? "closest"
+                                                       : "smallest");
+  text += to_table(choice) + notes_on(array);
+  if (!whole && target.kind == Target::Kind::MaxError && !promises_error(best)) {
+    text += "note: the error was measured on the sample; the rest may have a larger one\n";
+  }
+  print_out(fmt::format("{}use: {}\n", text, best.print()));
+}
+
+// A report without what is the same for all of them.
+Json to_json(const Candidate& one, const Array& sample, int threads) {
+  Json json = to_json(one.report, sample, threads);
+  for (const char* same : {"peer", "file", "shape", "dtype", "stored", "threads", "cpu_target"}) {
+    json.erase(same);
+  }
+  json["reaches_target"] = one.reaches;
+  return json;
+}
+
+void print_object(const Array& array, const Array& sample, const Target& target,
+                  const Choice& choice, const ChooseOptions& options) {
+  constexpr const char* kKinds[] = {"psnr_db", "ratio", "max_error"};
+  Json tried = Json::array();
+  for (const Candidate& one : choice.tried) tried.push_back(to_json(one, sample, options.threads));
+  const Json head = {{"file", array.name},
+                     {"shape", std::vector<std::int64_t>(array.shape.begin(), array.shape.end())},
+                     {"dtype", to_string(array.dtype)},
+                     {"stored", array.stored},
+                     {"threads", options.threads},
+                     {"cpu_target", cpu_target()},
+                     {"target",
+                      {{kKinds[static_cast<int>(target.kind)], target.value},
+                       {"prefer", options.prefer == Prefer::Fastest ? "fastest" : "smallest"}}},
+                     {"sampled", {{"values", sample.shape.elems()}, {"of", array.shape.elems()}}},
+                     {"best", to_json(choice.best.front(), sample, options.threads)}};
+  std::string text = "{\n";
+  for (const auto& [key, value] : head.items()) {
+    text += fmt::format("\"{}\": {},\n", key,
+                        value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  print_out(fmt::format("{}\"tried\": {}}}\n", text, print_json(tried)));
+}
+
+void run(const Options& options) {
+  if (options.file.empty()) invalid("[choose] nothing to pack; name a .npy file");
+  if (options.fastest && options.smallest) {
+    invalid("[choose] --fastest and --smallest exclude each other; drop one");
+  }
+  const Target target = target_of(options);
+  static_cast<void>(cpu_target());  // a bad TUCKFOLD_CPU fails here, not on a thread of the pool
+  const Array array = load_array(options.file, options.read_as == "f32"      ? ReadAs::F32
+                                               : options.read_as == "stored" ? ReadAs::Stored
+                                                                             : ReadAs::Default);
+  const Array sample = sample_of(array, options.sample);
+  Progress progress;
+  const ChooseOptions how{.prefer = options.fastest ? Prefer::Fastest : Prefer::Smallest,
+                          .threads = thread_count(options.threads),
+                          .progress = [&](std::string_view text) { progress.show(text); }};
+  const Choice choice = choose(sample, target, how);
+  progress.show("");
+  (options.json ? print_object : print_text)(array, sample, target, choice, how);
+}
+
+}  // namespace
+
+void add_choose(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("choose", "Find the codec for a quality, ratio or error");
+  verb->add_option("FILE", options->file, "Array to pack, .npy, or - for standard input")
+      ->type_name("");
+  verb->add_option("--target-psnr", options->psnr, "PSNR to reach")->type_name("DB");
+  verb->add_option("--target-ratio", options->ratio, "How many times smaller to become")
+      ->type_name("R");
+  verb->add_option("--max-error", options->max_error,
+                   "Largest error of a value; 0 asks for exact codecs")
+      ->type_name("E");
+  verb->add_flag("--smallest", options->smallest, "The smallest that reaches the target; default");
+  verb->add_flag("--fastest", options->fastest, "The fastest that reaches the target");
+  verb->add_option("--sample", options->sample, "Values to try on, default 4000000")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62).description(""));
+  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
+      ->type_name("N")
+      ->check(CLI::Range(0, 255).description(""));
+  verb->add_option("--as", options->read_as,
+                   "What to pack; default: integers as f32, floats as stored")
+      ->type_name("f32|stored")
+      ->check(CLI::IsMember({"f32", "stored"}).description(""));
+  verb->add_flag("--json", options->json, "Print a JSON object");
+  verb->footer(kFooter);
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace tuckfold::cli

@@ -1,0 +1,95 @@
+// tuckfold eval: what a codec does to an array, in figures and as a picture.
+#include <memory>
+#include <vector>
+
+#include "base/fail.h"
+#include "base/parallel.h"
+#include "cli/bench/report.h"
+#include "cli/pictures/picture.h"
+#include "cli/terminal/table.h"
+#include "cli/verbs/verbs.h"
+
+namespace tuckfold::cli {
+namespace {
+
+constexpr const char* kFooter =
+    R"_(The picture shows the original, each result, and each error around grey, enlarged as printed. Arrays
+are taken as H x W, H x W x 3 or 3 x H x W pictures in their last axes; --index picks one.
+
+Examples:
+  tuckfold eval images.npy --codec "dct_chop(keep=4)"
+  tuckfold eval images.npy --codec "dct_chop(keep=2)" "dct_chop(keep=6)" --png out.png --index 7)_";
+
+struct Options {
+  std::vector<std::string> files, codecs;
+  std::string png;
+  std::int64_t index = 0;
+  int threads = 0;
+  bool json = false;
+};
+
+void run(Options& options) {
+  take_files(options.codecs, options.files);
+  if (options.files.size() != 1) {
+    invalid("[eval] give one .npy file, got {}; bench takes several", options.files.size());
+  }
+  if (options.codecs.empty()) {
+    invalid("[eval] nothing to pack with; give --codec \"dct_chop(keep=4)\"");
+  }
+  std::vector<CodecSpec> specs;
+  for (const std::string& text : options.codecs) specs.push_back(CodecSpec::parse(text));
+  const Array array = load_array(options.files[0], ReadAs::Default);
+  const HugeBuffer out(array.bytes());
+  const int threads = thread_count(options.threads);
+
+  std::optional<SideBySide> picture;
+  if (!options.png.empty()) picture.emplace(array, frame_of(array.shape, options.index));
+  std::vector<Report> reports;
+  for (const CodecSpec& spec : specs) {
+    const std::unique_ptr<Subject> subject = codec_subject(spec, array, out, threads);
+    const Report& report = reports.emplace_back(checked_report(*subject, array, out));
+    if (!picture) continue;
+    const std::string psnr = psnr_text(report.quality);
+    picture->add({report.codec,
+                  fmt::format("{:.2f}x  {}{}", report.ratio, psnr, psnr == "exact" ? "" : " dB"),
+                  picture_of(array.dtype, out.data(), picture->frame())});
+  }
+  if (picture) picture->draw().save_png(options.png);
+
+  if (options.json) {
+    Json all = Json::array();
+    for (const Report& report : reports) {
+      all.push_back(to_json(report, array, threads));
+      if (picture) all.back().update(Json{{"png", options.png}, {"error_gain", picture->gain()}});
+    }
+    return print_out(print_json(all));
+  }
+  std::string text = describe(array) + '\n' + to_table(reports) + notes_on(array);
+  if (picture) {
+    text += fmt::format("{}: picture {} of {}, errors shown x{}\n", options.png, options.index,
+                        picture->frame().count, picture->gain());
+  }
+  print_out(text);
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("eval", "See what codecs do to an array, as a picture too");
+  verb->add_option("FILE", options->files, "Array to pack, .npy, or - for standard input")
+      ->type_name("");
+  verb->add_option("--codec", options->codecs, "Codecs to try; see 'tuckfold codecs'")
+      ->type_name("SPEC");
+  verb->add_option("--png", options->png, "Write original, results and errors side by side")
+      ->type_name("OUT.png");
+  verb->add_option("--index", options->index, "Which picture of the array, from 0")->type_name("I");
+  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
+      ->type_name("N")
+      ->check(CLI::Range(0, 255).description(""));
+  verb->add_flag("--json", options->json, "Print a JSON array of objects");
+  verb->footer(kFooter);
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace tuckfold::cli

@@ -1,0 +1,363 @@
+// tuckfold pack: samples from files of many kinds into one .tuck file.
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "base/fail.h"
+#include "base/io/bytes.h"
+#include "base/parallel.h"
+#include "cli/bench/bench_target.h"
+#include "cli/choose/choose_search.h"
+#include "cli/dataset/append.h"
+#include "cli/dataset/dataset.h"
+#include "cli/dataset/estimate.h"
+#include "cli/dataset/pack_write.h"
+#include "cli/terminal/status_line.h"
+#include "cli/terminal/stdio.h"
+#include "cli/terminal/table.h"
+#include "cli/verbs/verbs.h"
+
+namespace tuckfold::cli {
+namespace {
+
+constexpr const char* kFooter =
+    R"_(Without --codec or a target nothing is lost: every array gets zstd. --codec and targets are for arrays
+whose samples have two axes or more; others, such as labels, get zstd unless --array names a codec.
+With a target a codec is looked for on a sample of each array, and printed. Ratios are against the type
+in the input.
+
+The file appears under its name when it is whole. A writer that was stopped leaves OUT.tuck.partial;
+--resume goes on with it. --append adds samples to a file, which stays readable meanwhile, with the
+codecs that it has. Every verb takes the file that lists shards as it takes a file with samples.
+
+- is standard input or output; either is kept in a file of the temporary folder (TMPDIR), and what is
+printed goes to standard error where the data go to standard output.
+
+Examples:
+  tuckfold pack images.npy -o images.tuck --codec "dct_quant(rate=4)"
+  tuckfold pack train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz -o train.tuck
+  tuckfold pack data.npz -o data.tuck --target-psnr 45 --array mask="bits(width=1)"
+  tuckfold pack field.bin --dtype f32 --shape 1x256x256 -o field.tuck --max-error 1e-3 --dry-run
+  gunzip -c images.npy.gz | tuckfold pack - -o - | tuckfold verify -)_";
+
+struct Options {
+  InputOptions inputs;
+  std::string out, codec, metadata;
+  std::vector<std::string> array_codecs;
+  std::optional<double> psnr, ratio, max_error;
+  int threads = 0, shards = 0;
+  std::int64_t samples_per_chunk = 0, sample = 4'000'000;
+  std::uint64_t seed = 0;
+  bool force = false, append = false, resume = false, dry_run = false, quiet = false, json = false;
+};
+
+std::optional<Target> target_of(const Options& options) {
+  std::vector<Target> given;
+  if (options.psnr) given.push_back({Target::Kind::Psnr, *options.psnr});
+  if (options.ratio) given.push_back({Target::Kind::Ratio, *options.ratio});
+  if (options.max_error) given.push_back({Target::Kind::MaxError, *options.max_error});
+  if (given.size() + (options.codec.empty() ? 0 : 1) > 1) {
+    invalid(
+        "[pack] --codec, --target-psnr, --target-ratio and --max-error exclude each other; "
+        "give one");
+  }
+  if (!given.empty()) check_target("pack", given.front());
+  if (options.append && !given.empty()) {
+    invalid("[pack] --append packs with the codecs of the file; drop the target");
+  }
+  return given.empty() ? std::nullopt : std::optional(given.front());
+}
+
+struct Chosen {
+  ArrayInfo array;
+  std::optional<Report> report;  // of the sample, where one was tried
+};
+
+// NAME=SPEC of --array, by name.
+std::optional<std::string> codec_for(const Options& options, const std::string& name) {
+  std::optional<std::string> found;
+  for (const std::string& pair : options.array_codecs) {
+    const std::size_t at = pair.find('=');
+    if (pair.substr(0, at) == name) found = pair.substr(at + 1);
+  }
+  return found;
+}
+
+void check_names(const Options& options, const Source& source) {
+  std::vector<std::string_view> names;
+  std::set<std::string> named;
+  for (const SourceArray& array : source.arrays()) names.push_back(array.name);
+  for (const std::string& pair : options.array_codecs) {
+    const std::string name = pair.substr(0, pair.find('='));
+    if (name.empty() || name.size() == pair.size()) {
+      invalid("[pack] --array takes NAME=SPEC, got {}", pair);
+    }
+    if (!named.insert(name).second) {
+      invalid("[pack] --array takes one codec for an array, got two for '{}'", name);
+    }
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      invalid("[pack] --array: {}", unknown_text("array", name, names));
+    }
+  }
+}
+
+Report report_on(const Array& sample, const CodecSpec& spec, int threads) {
+  const HugeBuffer out(sample.bytes());
+  const std::unique_ptr<Subject> subject = codec_subject(spec, sample, out, threads);
+  return checked_report(*subject, sample, out);
+}
+
+// The codec that a file has for the array, when appending to it.
+const CodecSpec* codec_in(const std::vector<ArrayInfo>& file, const std::string& name) {
+  for (const ArrayInfo& array : file) {
+    if (array.name == name) return &array.codec;
+  }
+  return nullptr;
+}
+
+Chosen choose_for(const Options& options, const Source& source, std::size_t number,
+                  const std::optional<Target>& target, const std::vector<ArrayInfo>& file,
+                  int threads) {
+  const SourceArray& array = source.arrays()[number];
+  Chosen chosen{.array = {.name = array.name, .dtype = array.dtype, .shape = array.sample}};
+  chosen.array.samples_per_chunk = options.samples_per_chunk;
+  const bool is_field = array.sample.rank() >= 2;
+  const std::optional<std::string> named = codec_for(options, array.name);
+  if (named) {
+    chosen.array.codec = CodecSpec::parse(*named);
+  } else if (is_field && target && source.samples() > 0) {
+    Progress progress;
+    const Array sample = sample_of(source, number, options.sample);
+    const Choice choice =
+        choose(sample, *target, {.threads = threads, .progress = [&](std::string_view text) {
+                                   if (!options.quiet) progress.show(text);
+                                 }});
+    chosen.array.codec = choice.best.front().spec;
+    chosen.report = choice.best.front().report;
+    return chosen;
+  } else if (const CodecSpec* codec = codec_in(file, array.name);
+             codec != nullptr && (options.codec.empty() || !is_field)) {
+    chosen.array.codec = *codec;
+  } else {
+    chosen.array.codec =
+        CodecSpec::parse(is_field && !options.codec.empty() ? options.codec : "zstd");
+  }
+  if (options.dry_run && source.samples() > 0) {
+    chosen.report =
+        report_on(sample_of(source, number, options.sample), chosen.array.codec, threads);
+  }
+  return chosen;
+}
+
+std::string metadata_of(const Options& options) {
+  if (!options.metadata.starts_with('@')) return options.metadata;
+  const std::string path = options.metadata.substr(1);
+  const std::shared_ptr<const Bytes> file = Bytes::map(path, "pack");
+  if (file->span().empty()) {
+    invalid("[pack] --metadata takes a JSON object, and '{}' is empty", path);
+  }
+  return {reinterpret_cast<const char*>(file->span().data()), file->span().size()};
+}
+
+Json to_json(const Chosen& one) {
+  Json json = {{"name", one.array.name},
+               {"dtype", to_string(one.array.dtype)},
+               {"shape", std::vector<std::int64_t>(one.array.shape.begin(), one.array.shape.end())},
+               {"codec", one.array.codec.print()}};
+  if (one.report) {
+    json["ratio"] = one.report->ratio;
+    json["psnr_db"] = one.report->quality.psnr_db;
+    json["max_error"] = one.report->quality.max_error;
+  }
+  return json;
+}
+
+std::string to_table(const std::vector<Chosen>& chosen) {
+  Table table({"<array", "<dtype", "<sample", "<codec", "ratio", "PSNR dB", "max error"});
+  for (const Chosen& one : chosen) {
+    const bool tried = one.report.has_value();
+    table.add({one.array.name, std::string(to_string(one.array.dtype)), shape_text(one.array.shape),
+               one.array.codec.print(), tried ? fmt::format("{:.2f}", one.report->ratio) : "",
+               tried ? psnr_text(one.report->quality) : "",
+               tried ? fmt::format("{:.3g}", one.report->quality.max_error) : ""});
+  }
+  return table.print();
+}
+
+// "about 0.1 s", "about 3 min": an estimate has no more digits.
+std::string time_text(double seconds) {
+  if (seconds < 0.1) return "less than 0.1 s";
+  if (seconds < 10) return fmt::format("about {:.1f} s", seconds);
+  if (seconds < 120) return fmt::format("about {:.0f} s", seconds);
+  if (seconds < 7200) return fmt::format("about {:.0f} min", seconds / 60);
+  return fmt::format("about {:.0f} h", seconds / 3600);
+}
+
+void dry_run(const Options& options, const Source& source, const std::vector<Chosen>& chosen,
+             double search_seconds, int threads) {
+  std::vector<ArrayInfo> arrays;
+  for (const Chosen& one : chosen) arrays.push_back(one.array);
+  Estimate all = estimate_packing(source, arrays, options.sample, search_seconds > 0, threads);
+  all.seconds += search_seconds;
+  if (options.json) {
+    Json rows = Json::array();
+    for (const Chosen& one : chosen) rows.push_back(to_json(one));
+    return print_out(print_json(Json::array({{{"samples", source.samples()},
+                                              {"bytes", all.bytes},
+                                              {"packed_bytes_about", all.packed_bytes},
+                                              {"seconds_about", all.seconds},
+                                              {"memory_bytes_about", all.memory_bytes},
+                                              {"arrays", rows}}})));
+  }
+  print_out(to_table(chosen) +
+            fmt::format("{} samples, {} -> about {} ({:.2f}x)\n{} to read and pack with {}, and "
+                        "what the disk takes; about {} of memory\nnothing was written\n",
+                        source.samples(), size_text(all.bytes), size_text(all.packed_bytes),
+                        all.packed_bytes == 0 ? 1.0
+                                              : static_cast<double>(all.bytes) /
+                                                    static_cast<double>(all.packed_bytes),
+                        time_text(all.seconds),
+                        threads == 1 ? "1 thread" : fmt::format("{} threads", threads),
+                        size_text(all.memory_bytes)));
+}
+
+std::string summary(const Options& options, const std::vector<Chosen>& chosen,
+                    const PackTotal& total) {
+  if (options.json) {
+    Json arrays = Json::array();
+    for (const Chosen& one : chosen) arrays.push_back(to_json(one));
+    return print_json(Json::array({{{"file", options.out},
+                                    {"samples", total.samples},
+                                    {"bytes", total.bytes},
+                                    {"file_bytes", total.file_bytes},
+                                    {"seconds", total.seconds},
+                                    {"arrays", arrays}}}));
+  }
+  if (options.quiet) return "";
+  const bool tried = std::any_of(chosen.begin(), chosen.end(),
+                                 [](const Chosen& one) { return one.report.has_value(); });
+  return (tried ? to_table(chosen) : "") +
+         fmt::format("{}: {} samples, {} -> {} ({:.2f}x)\n", options.out, total.samples,
+                     size_text(total.bytes), size_text(total.file_bytes),
+                     static_cast<double>(total.bytes) / static_cast<double>(total.file_bytes));
+}
+
+void check(const Options& options) {
+  if (options.out.empty() && !options.dry_run) {
+    invalid("[pack] give the file to write: -o OUT.tuck");
+  }
+  if (options.append && options.resume) {
+    invalid("[pack] --append and --resume exclude each other; drop one");
+  }
+  if (options.append && options.shards > 0) {
+    invalid("[pack] --append and --shards exclude each other; append to one of the shards");
+  }
+  if (options.dry_run) return;
+  if (options.out == "-") {
+    if (options.shards > 0) invalid("[pack] --shards writes several files, got -o -; name one");
+    if (options.append || options.resume) {
+      invalid("[pack] --append and --resume go on with a file, got -o -; name it with -o");
+    }
+    return check_stdout("pack", options.force);
+  }
+  if (!options.append) check_absent("pack", options.out, options.force);
+}
+
+void run(const Options& options) {
+  const std::optional<Target> target = target_of(options);
+  check(options);
+  const int threads = thread_count(options.threads);
+  const std::unique_ptr<Source> source = options.inputs.open("pack", options.quiet);
+  PackOutput output{.path = options.out,
+                    .metadata = metadata_of(options),
+                    .seed = options.seed,
+                    .threads = threads,
+                    .shards = options.shards,
+                    .append = options.append,
+                    .resume = options.resume,
+                    .quiet = options.quiet,
+                    .temporary = options.out == "-"};
+  if (!options.dry_run) check_shards(output, source->samples(), options.force);
+  check_names(options, *source);
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<ArrayInfo> file =
+      options.append && !options.out.empty() ? arrays_of(options.out) : std::vector<ArrayInfo>();
+  std::vector<Chosen> chosen;
+  std::vector<ArrayInfo> arrays;
+  for (std::size_t a = 0; a < source->arrays().size(); ++a) {
+    chosen.push_back(choose_for(options, *source, a, target, file, threads));
+    arrays.push_back(chosen.back().array);
+  }
+  if (!file.empty()) check_append(options.out, file, arrays);
+  if (options.dry_run) {
+    const std::chrono::duration<double> searched = std::chrono::steady_clock::now() - start;
+    return dry_run(options, *source, chosen, target ? searched.count() : 0, threads);
+  }
+  OutPath out("pack", options.out);
+  output.path = out.path();
+  const PackTotal total = write_samples(output, *source, arrays);
+  out.finish();
+  const std::string text = summary(options, chosen, total);
+  if (output.temporary) return fmt::print(stderr, "{}", text);
+  print_out(text);
+}
+
+}  // namespace
+
+void add_pack(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("pack", "Pack samples from files into a .tuck file");
+  options->inputs.add_to(*verb);
+  verb->add_option("-o,--out", options->out, "The file to write, or - for standard output")
+      ->type_name("OUT.tuck");
+  verb->add_option("--codec", options->codec, "For arrays of samples with two axes or more")
+      ->type_name("SPEC");
+  verb->add_option("--array", options->array_codecs, "The codec of one array")
+      ->type_name("NAME=SPEC");
+  verb->add_option("--target-psnr", options->psnr, "Look for a codec with this PSNR")
+      ->type_name("DB");
+  verb->add_option("--target-ratio", options->ratio, "Look for a codec so many times smaller")
+      ->type_name("R");
+  verb->add_option("--max-error", options->max_error, "Look for a codec with no larger error")
+      ->type_name("E");
+  verb->add_option("--sample", options->sample, "Values to try codecs on, default 4000000")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62).description(""));
+  verb->add_option(
+          "--samples-per-chunk", options->samples_per_chunk,
+          "Samples packed together; default: what lets one be read in tens of microseconds")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31).description(""));
+  verb->add_option("--shards", options->shards,
+                   "Write so many files, NAME-00000-of-0000N.tuck, and OUT.tuck that lists them")
+      ->type_name("N")
+      ->check(CLI::Range(1, 99999).description(""));
+  verb->add_option("--metadata", options->metadata, "A JSON object for the file, or @FILE with one")
+      ->type_name("JSON");
+  verb->add_option("--seed", options->seed, "For stochastic rounding")
+      ->type_name("N")
+      ->check([](const std::string& text) {  // the parser wraps around, or stops at the largest
+        std::uint64_t value = 0;
+        const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool whole = error == std::errc{} && stop == text.data() + text.size();
+        return whole ? std::string() : "must be 0..2^64-1, got " + text;
+      });
+  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
+      ->type_name("N")
+      ->check(CLI::Range(0, 255).description(""));
+  verb->add_flag("--append", options->append, "Add samples to the file");
+  verb->add_flag("--resume", options->resume, "Go on where a stopped writer was");
+  verb->add_flag("-f,--force", options->force, "Write over a file that exists, or to a terminal");
+  verb->add_flag("--dry-run", options->dry_run,
+                 "Print codecs, sizes, quality, time and memory; write nothing");
+  verb->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
+  verb->add_flag("--json", options->json, "Print a JSON array with one object");
+  verb->footer(kFooter);
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace tuckfold::cli

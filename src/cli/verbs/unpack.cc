@@ -1,0 +1,164 @@
+// tuckfold unpack, slice and cat: samples of a .tuck file as .npy files, or as bytes.
+#include <chrono>
+#include <memory>
+
+#include "base/fail.h"
+#include "base/parallel.h"
+#include "cli/bench/report.h"
+#include "cli/dataset/npy_out.h"
+#include "cli/terminal/stdio.h"
+#include "cli/terminal/table.h"
+#include "cli/verbs/verbs.h"
+#include "container/format.h"
+
+namespace tuckfold::cli {
+namespace {
+
+struct Options {
+  std::string file, out, range;
+  std::vector<std::string> arrays;
+  int threads = 0;
+  bool force = false, quiet = false, json = false;
+};
+
+std::vector<std::size_t> chosen(const FileReader& reader, const std::vector<std::string>& names) {
+  std::vector<std::size_t> arrays;
+  for (const std::string& name : names) arrays.push_back(reader.find(name));
+  for (std::size_t a = 0; names.empty() && a < reader.arrays().size(); ++a) arrays.push_back(a);
+  return arrays;
+}
+
+void run(const char* verb, const Options& options, bool header) {
+  if (options.file.empty()) invalid("[{}] name a .tuck file", verb);
+  if (options.out.empty()) invalid("[{}] give the place to write to: -o", verb);
+  if (options.out == "-") {
+    if (options.json) {
+      invalid("[{}] --json and -o - both need standard output; give a file or a folder", verb);
+    }
+    check_stdout(verb, options.force);
+  }
+  const FileReader reader(input_path(verb, options.file, options.quiet));
+  const SampleRange range = options.range.empty()
+                                ? SampleRange{0, reader.samples()}
+                                : parse_range(verb, options.range, reader.samples());
+  const std::vector<std::size_t> arrays = chosen(reader, options.arrays);
+  const bool one_file = options.out == "-" || options.out.ends_with(".npy") || !header;
+  if (one_file && arrays.size() != 1) {
+    invalid("[{}] the file has {} arrays; choose one with --array, or give a folder with -o", verb,
+            arrays.size());
+  }
+  std::vector<SourceArray> written;
+  for (const std::size_t array : arrays) {
+    const ArrayInfo& info = reader.arrays()[array];
+    written.push_back({.name = info.name, .dtype = info.dtype, .sample = info.shape});
+  }
+  const int threads = thread_count(options.threads);
+  const NpyOut out{.verb = verb,
+                   .out = options.out,
+                   .header = header,
+                   .force = options.force,
+                   .threads = threads};
+  const auto start = std::chrono::steady_clock::now();
+  out.write(
+      written, range, options.quiet,
+      [&](std::size_t i) { return cut_at_chunks(reader, arrays[i], range); },
+      [&](std::size_t i, const SampleRange& part, std::byte* to, int threads_of_each) {
+        reader.read(arrays[i], part.first, part.samples,
+                    TensorView(to, written[i].dtype, with_samples(part.samples, written[i].sample)),
+                    threads_of_each);
+      });
+  if (!options.json) return;
+  Json rows = Json::array();
+  for (const SourceArray& array : written) {
+    const Shape shape = with_samples(range.samples, array.sample);
+    const DType dtype = out.dtype_of(array);
+    rows.push_back({{"name", array.name},
+                    {"dtype", to_string(dtype)},
+                    {"shape", std::vector<std::int64_t>(shape.begin(), shape.end())},
+                    {"file", out.path_of(array)},
+                    {"bytes", static_cast<std::size_t>(shape.elems()) * size_bytes(dtype)}});
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  print_out(print_json(Json::array({{{"file", options.file},
+                                     {"first", range.first},
+                                     {"samples", range.samples},
+                                     {"arrays", rows},
+                                     {"seconds", took.count()}}})));
+}
+
+CLI::App* add_verb(CLI::App& app, const char* name, const char* summary, const char* arrays,
+                   const std::shared_ptr<Options>& options) {
+  CLI::App* verb = app.add_subcommand(name, summary);
+  verb->add_option("FILE", options->file,
+                   "A .tuck file, a manifest of several, or - for standard input")
+      ->type_name("");
+  verb->add_option("--array", options->arrays, arrays)->type_name("NAME");
+  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
+      ->type_name("N")
+      ->check(CLI::Range(0, 255).description(""));
+  return verb;
+}
+
+// Of the verbs that write .npy files.
+void add_output(CLI::App& verb, const std::shared_ptr<Options>& options) {
+  verb.add_option("-o,--out", options->out,
+                  "A folder for NAME.npy of each array, OUT.npy for one, - for standard output")
+      ->type_name("OUT");
+  verb.add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
+  verb.add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
+  verb.add_flag("--json", options->json, "Print a JSON array with one object: what was written");
+}
+
+}  // namespace
+
+void add_unpack(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb =
+      add_verb(app, "unpack", "Unpack a .tuck file to .npy files", "Only these arrays", options);
+  add_output(*verb, options);
+  verb->footer(R"_(bf16 becomes f32, since numpy has no bf16.
+
+Examples:
+  tuckfold unpack train.tuck -o train
+  tuckfold unpack train.tuck --array image -o images.npy
+  tuckfold unpack - --array label -o - <train.tuck >labels.npy)_");
+  verb->callback([options] { run("unpack", *options, true); });
+}
+
+void add_slice(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb =
+      add_verb(app, "slice", "Unpack some samples of a .tuck file", "Only these arrays", options);
+  verb->add_option("RANGE", options->range, "FIRST:END, FIRST:, :END or one number")->type_name("");
+  add_output(*verb, options);
+  verb->footer(R"_(Samples are counted from 0; END is not among them.
+
+Examples:
+  tuckfold slice train.tuck 100:200 --array image -o some.npy
+  tuckfold slice train.tuck 7 -o seventh)_");
+  verb->callback([options] {
+    if (options->range.empty()) invalid("[slice] which samples? give a range, as 100:200");
+    run("slice", *options, true);
+  });
+}
+
+void add_cat(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  options->out = "-";
+  CLI::App* verb = add_verb(app, "cat", "Write the values of one array to standard output",
+                            "Which, where the file has several", options);
+  verb->add_option("--range", options->range,
+                   "Samples: FIRST:END, FIRST:, :END or one number; default: all")
+      ->type_name("RANGE");
+  verb->add_flag("-f,--force", options->force, "Write to a terminal, too");
+  verb->footer(R"_(Values are row-major and little-endian, without a header; unpack -o - has one.
+
+Example:
+  tuckfold cat train.tuck --array label --range :100 | od -td8)_");
+  verb->callback([options] {
+    options->quiet = true;
+    run("cat", *options, false);
+  });
+}
+
+}  // namespace tuckfold::cli

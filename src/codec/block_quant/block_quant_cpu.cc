@@ -1,0 +1,275 @@
+// block_quant on the CPU. Groups are taken in batches that stay in the first cache: first all their
+// ranges and headers, then all their codes.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/block_quant/block_quant_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "codec/block_quant/block_quant.h"
+#include "codec/block_quant/block_quant_block.h"
+#include "codec/blocks/bit_packing_cpu-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tuckfold::block_quant::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using tuckfold::HWY_NAMESPACE::spread_codes;
+using tuckfold::HWY_NAMESPACE::squeeze_codes;
+using tuckfold::HWY_NAMESPACE::with_bits;
+
+constexpr std::int64_t kBatch = 1024;  // values worked on at a time, a multiple of 8
+
+using DF = hn::ScalableTag<float>;
+using DI = hn::Repartition<std::int32_t, DF>;
+using DU = hn::Repartition<std::uint32_t, DF>;
+using VF = hn::Vec<DF>;
+
+// ---- range --------------------------------------------------------------------------------------
+
+struct Range {
+  float low = float_of(kInfBits);
+  float high = -float_of(kInfBits);
+  bool finite = true;
+};
+
+HWY_ATTR void widen_range(const float* values, std::int64_t count, Range& range) {
+  const DF d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  VF low = hn::Set(d, range.low), high = hn::Set(d, range.high);
+  VF low2 = low, high2 = high;
+  VF nothing = hn::Zero(d), nothing2 = nothing;  // x - x: NaN unless x is finite, and NaN stays
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    const VF a = hn::LoadU(d, values + i), b = hn::LoadU(d, values + i + lanes);
+    low = hn::Min(low, a);
+    high = hn::Max(high, a);
+    low2 = hn::Min(low2, b);
+    high2 = hn::Max(high2, b);
+    nothing = hn::Add(nothing, hn::Sub(a, a));
+    nothing2 = hn::Add(nothing2, hn::Sub(b, b));
+  }
+  range.low = hn::GetLane(hn::MinOfLanes(d, hn::Min(low, low2)));
+  range.high = hn::GetLane(hn::MaxOfLanes(d, hn::Max(high, high2)));
+  nothing = hn::Add(nothing, nothing2);
+  range.finite &= hn::AllTrue(d, hn::Eq(nothing, nothing));
+  for (; i < count; ++i) {
+    range.low = std::min(range.low, values[i]);
+    range.high = std::max(range.high, values[i]);
+    range.finite &= (bits_of(values[i]) & ~kSignBit) < kInfBits;
+  }
+}
+
+// ---- values and codes ---------------------------------------------------------------------------
+
+template <bool kAboutZero, bool kStochastic>
+HWY_ATTR void quantize(const float* values, std::int64_t count, const Group& group, int levels,
+                       std::uint32_t key, std::int64_t place, std::uint8_t* codes) {
+  const DF d;
+  const DI di;
+  const DU du;
+  const hn::Rebind<std::uint8_t, DF> d8;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const float inverse = 1.0f / group.scale, most = static_cast<float>(levels);
+  const VF minimum = hn::Set(d, group.minimum), factor = hn::Set(d, inverse);
+  auto places = hn::Iota(du, static_cast<std::uint32_t>(place));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    // While this batch is in cache memory would idle: fetch the next.
+    __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kBatch * 4, 0, 2);
+    const VF v = hn::LoadU(d, values + i);
+    VF scaled =
+        kAboutZero ? hn::Add(hn::Mul(v, factor), minimum) : hn::Mul(hn::Sub(v, minimum), factor);
+    if constexpr (kStochastic) {
+      auto x = hn::Xor(hn::Set(du, key), hn::Mul(places, hn::Set(du, kPlace)));
+      x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(du, kMix1));
+      x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(du, kMix2));
+      const VF whole = hn::ConvertTo(d, hn::BitCast(di, hn::ShiftRight<17>(x)));
+      const VF nudge = hn::Add(hn::Mul(whole, hn::Set(d, kNudgeStep)), hn::Set(d, kNudgeFirst));
+      scaled = hn::Add(scaled, nudge);
+      places = hn::Add(places, hn::Set(du, static_cast<std::uint32_t>(lanes)));
+    }
+    scaled = hn::Min(hn::Max(scaled, hn::Zero(d)), hn::Set(d, most));
+    const auto bits = hn::BitCast(du, hn::Add(scaled, hn::Set(d, kToInteger)));
+    hn::StoreU(hn::TruncateTo(d8, bits), d8, codes + i);
+  }
+  for (; i < count; ++i) {
+    const float nudge =
+        kStochastic ? random_nudge(key, static_cast<std::uint32_t>(place + i)) : 0.0f;
+    codes[i] = static_cast<std::uint8_t>(code_of(values[i], group, inverse, nudge, most));
+  }
+}
+
+template <bool kStream>
+HWY_ATTR void dequantize(const std::uint8_t* codes, std::int64_t count, const Group& group,
+                         float* out) {
+  const DF d;
+  const DI di;
+  const hn::Rebind<std::uint8_t, DF> d8;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const VF minimum = hn::Set(d, group.minimum), scale = hn::Set(d, group.scale);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const VF code = hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, codes + i)));
+    const VF v = group.about_zero ? hn::Mul(hn::Sub(code, minimum), scale)
+                                  : hn::Add(minimum, hn::Mul(code, scale));
+    if constexpr (kStream) {
+      hn::Stream(v, d, out + i);
+    } else {
+      hn::StoreU(v, d, out + i);
+    }
+  }
+  for (; i < count; ++i) out[i] = value_of(codes[i], group);
+}
+
+// ---- groups -------------------------------------------------------------------------------------
+
+// Values [begin, begin + count) as they lie in memory, or gathered.
+const float* values_at(const FlatReader& in, std::int64_t begin, std::int64_t count,
+                       float* gathered) {
+  const void* dense = in.dtype() == DType::F32 ? in.dense(begin, count) : nullptr;
+  if (dense != nullptr) return static_cast<const float*>(dense);
+  in.gather(begin, count, gathered);
+  return gathered;
+}
+
+// Groups [g, …) of a batch; a group longer than a batch is one, and read twice.
+template <int B>
+void pack_batch(const PackJob& job, std::int64_t g, std::int64_t count, std::byte* out) {
+  const Params& p = job.params;
+  constexpr int kLevels = (1 << B) - 1;
+  alignas(64) float gathered[kBatch];
+  alignas(64) std::uint8_t codes[kBatch];
+  const std::int64_t first = g * p.group;
+  const float* values = nullptr;
+  const auto load = [&](std::int64_t at, std::int64_t some) {
+    values = values_at(*job.in, first + at, some, gathered);
+  };
+  const auto write_header = [&](std::int64_t group, const Range& range) {
+    const Header header =
+        range.finite ? header_of(range.low, range.high, B, p.exact_zero) : kNotFinite;
+    std::memcpy(job.headers + group * 4, &header, 4);
+  };
+  const auto write_codes = [&](std::int64_t group_index, std::int64_t at, std::int64_t some,
+                               const float* from, std::uint8_t* to) {
+    Header header;
+    std::memcpy(&header, job.headers + group_index * 4, 4);
+    const Group group = group_of(header);
+    if (!(group.scale < float_of(kInfBits))) {
+      std::memset(to, 0, static_cast<std::size_t>(some));
+      return;
+    }
+    const std::uint32_t key = group_key(job.seed, static_cast<std::uint64_t>(group_index));
+    const auto run = p.stochastic
+                         ? (group.about_zero ? quantize<true, true> : quantize<false, true>)
+                         : (group.about_zero ? quantize<true, false> : quantize<false, false>);
+    run(from, some, group, kLevels, key, at, to);
+  };
+  if (p.group <= kBatch) {
+    load(0, count);
+    for (std::int64_t at = 0; at < count; at += p.group) {
+      Range range;
+      widen_range(values + at, std::min(p.group, count - at), range);
+      write_header(g + at / p.group, range);
+    }
+    for (std::int64_t at = 0; at < count; at += p.group) {
+      write_codes(g + at / p.group, 0, std::min(p.group, count - at), values + at, codes + at);
+    }
+    squeeze_codes<B>(codes, count, out);
+    return;
+  }
+  Range range;
+  for (std::int64_t at = 0; at < count; at += kBatch) {
+    const std::int64_t some = std::min(kBatch, count - at);
+    load(at, some);
+    widen_range(values, some, range);
+  }
+  write_header(g, range);
+  for (std::int64_t at = 0; at < count; at += kBatch) {
+    const std::int64_t some = std::min(kBatch, count - at);
+    load(at, some);
+    write_codes(g, at, some, values, codes);
+    squeeze_codes<B>(codes, some, out + at * B / 8);
+  }
+}
+
+template <int B>
+void unpack_batch(const UnpackJob& job, std::int64_t g, std::int64_t count, const std::byte* in) {
+  const Params& p = job.params;
+  alignas(64) std::uint8_t codes[kBatch];
+  alignas(64) float buffer[kBatch];
+  for (std::int64_t at = 0; at < count; at += kBatch) {
+    const std::int64_t some = std::min(kBatch, count - at);
+    const std::int64_t first = g * p.group + at;
+    spread_codes<B>(in + at * B / 8, some, codes);
+    void* dense = job.out->dtype() == DType::F32 ? job.out->dense(first, some) : nullptr;
+    float* values = dense == nullptr ? buffer : static_cast<float*>(dense);
+    // Groups start at cache lines if the tensor does and they are multiples of one.
+    const bool stream = dense != nullptr && job.stream && p.group % 16 == 0 &&
+                        reinterpret_cast<std::uintptr_t>(dense) % 64 == 0;
+    for (std::int64_t i = 0; i < some;) {
+      const std::int64_t index = (first + i) / p.group;
+      const std::int64_t end = std::min((index + 1) * p.group - first, some);
+      Header header;
+      std::memcpy(&header, job.headers + index * 4, 4);
+      (stream ? dequantize<true> : dequantize<false>)(codes + i, end - i, group_of(header),
+                                                      values + i);
+      i = end;
+    }
+    if (dense == nullptr) job.out->scatter(first, some, buffer);
+  }
+}
+
+// Calls run(first group, values, offset of its codes) for batches of groups [begin, end).
+template <class Run>
+void for_each_batch(const Params& p, std::int64_t elems, std::int64_t begin, std::int64_t end,
+                    Run&& run) {
+  const std::int64_t together = std::max<std::int64_t>(kBatch / p.group, 1);
+  for (std::int64_t g = begin; g < end; g += together) {
+    const std::int64_t last = std::min(g + together, end);
+    run(g, std::min(last * p.group, elems) - g * p.group, g * p.code_bytes(p.group));
+  }
+}
+
+void pack_groups_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  with_bits<1, 8>(job.params.bits, [&]<int B>() {
+    for_each_batch(job.params, job.in->elems(), begin, end,
+                   [&](std::int64_t g, std::int64_t count, std::int64_t at) {
+                     pack_batch<B>(job, g, count, job.codes + at);
+                   });
+  });
+}
+
+void unpack_groups_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  with_bits<1, 8>(job.params.bits, [&]<int B>() {
+    for_each_batch(job.params, job.out->elems(), begin, end,
+                   [&](std::int64_t g, std::int64_t count, std::int64_t at) {
+                     unpack_batch<B>(job, g, count, job.codes + at);
+                   });
+  });
+}
+
+}  // namespace tuckfold::block_quant::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "base/stream.h"
+
+namespace tuckfold::block_quant {
+
+HWY_EXPORT(pack_groups_target);
+HWY_EXPORT(unpack_groups_target);
+
+void pack_groups(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(pack_groups_target)(job, begin, end);
+}
+
+void unpack_groups(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(unpack_groups_target)(job, begin, end);
+  if (job.stream) stream_fence();
+}
+
+}  // namespace tuckfold::block_quant
+#endif  // HWY_ONCE

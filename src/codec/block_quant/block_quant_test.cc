@@ -1,0 +1,218 @@
+// block_quant against its definition; what every codec must keep is in contract_test.cc.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "base/half.h"
+#include "base/tensor_fixture.h"
+#include "codec/block_quant/block_quant_block.h"
+#include "codec/block_quant/block_quant_ref.h"
+#include "tuckfold/codec.h"
+#include "tuckfold/error.h"
+
+namespace tuckfold {
+namespace {
+
+using ref::random_values;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kMax = std::numeric_limits<float>::max();
+
+std::string spec_text(int bits, int group, const char* more = "") {
+  return "block_quant(bits=" + std::to_string(bits) + ", group=" + std::to_string(group) + more +
+         ")";
+}
+
+struct Packed {
+  CodecSpec spec;
+  std::int64_t count;
+  std::vector<std::byte> bytes;
+
+  std::vector<float> unpack() const {
+    std::vector<float> out(static_cast<std::size_t>(count), -77.0f);
+    tuckfold::unpack(spec, bytes, TensorView(out.data(), DType::F32, {count}));
+    return out;
+  }
+  const unsigned char* codes() const {
+    return reinterpret_cast<const unsigned char*>(bytes.data());
+  }
+  block_quant::Header header(std::int64_t group, std::int64_t groups) const {
+    block_quant::Header header;
+    std::memcpy(&header, bytes.data() + bytes.size() - 4 * static_cast<std::size_t>(groups - group),
+                4);
+    return header;
+  }
+};
+
+Packed pack_values(const std::string& text, const std::vector<float>& values,
+                   std::uint64_t seed = 0) {
+  Packed packed{CodecSpec::parse(text), static_cast<std::int64_t>(values.size()), {}};
+  packed.bytes.resize(layout(packed.spec, DType::F32, {packed.count}).max_bytes);
+  pack(packed.spec, ConstTensorView(values.data(), DType::F32, {packed.count}), packed.bytes,
+       {.seed = seed});
+  return packed;
+}
+
+TEST(BlockQuant, CodesAndHeadersAreThoseOfTheDefinition) {
+  for (int bits = 1; bits <= 8; ++bits) {
+    const std::vector<float> values = random_values(96, -3.0f, 5.0f, static_cast<unsigned>(bits));
+    const Packed packed = pack_values(spec_text(bits, 32), values);
+    for (std::int64_t g = 0; g < 3; ++g) {
+      const std::vector<float> part(values.begin() + g * 32, values.begin() + (g + 1) * 32);
+      const block_quant_ref::Group expected = block_quant_ref::quantize(part, bits);
+      const block_quant::Header header = packed.header(g, 3);
+      EXPECT_EQ(to_float(BF16{header.scale}), expected.scale);
+      EXPECT_EQ(to_float(BF16{header.minimum}), expected.minimum);
+      int different = 0;  // where double and float round to different sides of a tie
+      for (std::int64_t i = 0; i < 32; ++i) {
+        const std::int64_t code = block_quant_ref::code_at(packed.codes() + g * 4 * bits, i, bits);
+        const std::int64_t wanted = expected.codes[static_cast<std::size_t>(i)];
+        EXPECT_LE(std::abs(code - wanted), 1);
+        different += code != wanted;
+      }
+      EXPECT_LE(different, 1) << "bits " << bits;
+    }
+  }
+}
+
+TEST(BlockQuant, ErrorIsAtMostHalfAScaleAndReachesIt) {
+  for (int bits = 1; bits <= 8; ++bits) {
+    for (const char* more : {"", ", zero=exact"}) {
+      const bool exact = *more != '\0';
+      if (exact && bits == 1) continue;  // one step cannot reach both sides of zero
+      const std::vector<float> values = random_values(4096, -1.0f, 2.0f);
+      const Packed packed = pack_values(spec_text(bits, 256, more), values);
+      const std::vector<float> back = packed.unpack();
+      double worst = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const block_quant::Group group =
+            block_quant::group_of(packed.header(static_cast<std::int64_t>(i) / 256, 16));
+        worst = std::max(worst, std::abs(double{values[i]} - back[i]) / group.scale);
+      }
+      EXPECT_LE(worst, 0.5 + 1e-4) << spec_text(bits, 256, more);
+      EXPECT_GE(worst, 0.45) << spec_text(bits, 256, more);
+    }
+  }
+}
+
+TEST(BlockQuant, StochasticRoundingIsUnbiasedAndFollowsItsSeed) {
+  const std::vector<float> values = random_values(256, -1.0f, 1.0f);
+  const std::string text = spec_text(2, 64, ", round=stochastic");
+  std::vector<double> sum(values.size());
+  constexpr int kTrials = 4000;
+  double scale = 0;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const Packed packed = pack_values(text, values, static_cast<std::uint64_t>(trial));
+    scale = block_quant::group_of(packed.header(0, 4)).scale;
+    const std::vector<float> back = packed.unpack();
+    for (std::size_t i = 0; i < values.size(); ++i) sum[i] += back[i];
+  }
+  // Each mean has a deviation of at most scale / 2 / sqrt(trials); their mean 16 times less.
+  double bias = 0, worst = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double off = sum[i] / kTrials - values[i];
+    bias += off / static_cast<double>(values.size());
+    worst = std::max(worst, std::abs(off));
+  }
+  const double deviation = scale / 2 / std::sqrt(double{kTrials});
+  EXPECT_LT(worst, 5 * deviation);
+  EXPECT_LT(std::abs(bias), 5 * deviation / 16);
+  EXPECT_EQ(pack_values(text, values, 7).bytes, pack_values(text, values, 7).bytes);
+  EXPECT_NE(pack_values(text, values, 7).bytes, pack_values(text, values, 8).bytes);
+}
+
+TEST(BlockQuant, StochasticRoundingKeepsExactZerosAndWholeCodes) {
+  std::vector<float> values = random_values(512, -1.0f, 1.0f);
+  for (std::size_t i = 0; i < values.size(); i += 3) values[i] = i % 2 == 0 ? 0.0f : -0.0f;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const std::vector<float> back =
+        pack_values(spec_text(8, 64, ", round=stochastic, zero=exact"), values, seed).unpack();
+    for (std::size_t i = 0; i < values.size(); i += 3) ASSERT_EQ(back[i], 0.0f);
+  }
+}
+
+TEST(BlockQuant, ExactZeroKeepsZerosOfEveryGroup) {
+  for (const auto& [low, high] :
+       {std::pair{0.0f, 3.0f}, {-2.0f, 0.0f}, {-0.01f, 5.0f}, {-1.0f, 1e-3f}}) {
+    for (int bits = 1; bits <= 8; ++bits) {
+      std::vector<float> values = random_values(256, low, high);
+      for (std::size_t i = 0; i < values.size(); i += 5) values[i] = 0.0f;
+      const std::vector<float> back =
+          pack_values(spec_text(bits, 64, ", zero=exact"), values).unpack();
+      for (std::size_t i = 0; i < values.size(); i += 5) ASSERT_EQ(back[i], 0.0f);
+    }
+  }
+}
+
+TEST(BlockQuant, AllEqualValuesComeBackWithinBf16) {
+  for (const float value : {0.0f, 1.0f, -1.0f, 3.14159f, 1e-20f, -65504.0f}) {
+    const std::vector<float> back =
+        pack_values("block_quant", std::vector<float>(300, value)).unpack();
+    for (const float got : back) EXPECT_NEAR(got, value, std::abs(value) * 0x1p-15f);
+  }
+}
+
+TEST(BlockQuant, AGroupThatIsNotFiniteComesBackNanAndLeavesOthersAlone) {
+  for (const float bad : {std::nanf(""), -std::nanf(""), kInf, -kInf}) {
+    for (const std::size_t at : {std::size_t{0}, std::size_t{37}, std::size_t{63}}) {
+      std::vector<float> values = random_values(192, 0.0f, 1.0f);
+      values[64 + at] = bad;
+      const std::vector<float> back = pack_values(spec_text(8, 64), values).unpack();
+      for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(std::isnan(back[i]), i / 64 == 1);
+    }
+  }
+}
+
+TEST(BlockQuant, ASpanThatF32CannotHoldComesBackNan) {
+  std::vector<float> values(64, 0.0f);
+  values[1] = kMax;
+  values[2] = -kMax;
+  for (const float got : pack_values(spec_text(8, 64), values).unpack())
+    EXPECT_TRUE(std::isnan(got));
+  values[2] = 0.0f;
+  const std::vector<float> back = pack_values(spec_text(8, 64), values).unpack();
+  EXPECT_NEAR(back[1] / kMax, 1.0f, 0.01f);
+}
+
+TEST(BlockQuant, SubnormalsComeBackWithinTheSmallestScale) {
+  std::vector<float> values(64, 0.0f);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) * 1e-42f;
+  for (const float got : pack_values(spec_text(8, 64), values).unpack()) {
+    EXPECT_LE(std::abs(got), block_quant::kMinScale);
+  }
+}
+
+TEST(BlockQuant, ALastGroupThatIsShortTakesOnlyItsBytes) {
+  const CodecSpec spec = CodecSpec::parse(spec_text(3, 64));
+  EXPECT_EQ(layout(spec, DType::F32, {64 + 11}).max_bytes, 64u * 3 / 8 + (11 * 3 + 7) / 8 + 2 * 4);
+  const std::vector<float> values = random_values(64 + 11, -1.0f, 1.0f);
+  const std::vector<float> back = pack_values(spec_text(3, 64), values).unpack();
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(back[i], values[i], 0.15f);
+}
+
+TEST(BlockQuant, GroupsLongerThanABatchAreOneGroup) {
+  const std::vector<float> values = random_values(65536 + 5000, -1.0f, 1.0f);
+  const Packed packed = pack_values(spec_text(8, 65536), values);
+  EXPECT_EQ(packed.bytes.size(), values.size() + 8);
+  const std::vector<float> back = packed.unpack();
+  for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(back[i], values[i], 0.0045f);
+}
+
+TEST(BlockQuant, AGroupThatIsNoMultipleOf8IsRefusedWithACaret) {
+  try {
+    CodecSpec::parse("block_quant(bits=4, group=100)");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::InvalidArgument);
+    EXPECT_STREQ(error.what(),
+                 "[codec] group must be a multiple of 8, got 100\n"
+                 "  block_quant(bits=4, group=100)\n"
+                 "                            ^^^");
+  }
+}
+
+}  // namespace
+}  // namespace tuckfold

@@ -1,0 +1,299 @@
+// Values of any dtype to codes and back, with the arithmetic of bounded_block.h.
+#if defined(TUCKFOLD_CODEC_BOUNDED_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TUCKFOLD_CODEC_BOUNDED_INL_H
+#undef TUCKFOLD_CODEC_BOUNDED_INL_H
+#else
+#define TUCKFOLD_CODEC_BOUNDED_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "codec/bounded/bounded.h"
+#include "codec/bounded/bounded_block.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tuckfold::bounded::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// ---- elements as numbers ------------------------------------------------------------------------
+
+inline float widened(F16 value) { return to_float(value); }
+inline float widened(BF16 value) { return to_float(value); }
+inline float widened(std::uint8_t value) { return static_cast<float>(value); }
+
+template <class Element>
+void widen_elements(const void* bits, std::int64_t count, float* __restrict out) {
+  const auto* from = static_cast<const Element*>(bits);
+  for (std::int64_t i = 0; i < count; ++i) out[i] = widened(from[i]);
+}
+
+inline F16 narrowed(float value, F16) { return to_f16(value); }
+inline BF16 narrowed(float value, BF16) { return to_bf16(value); }
+inline std::uint8_t narrowed(float value, std::uint8_t) {
+  return static_cast<std::uint8_t>(static_cast<std::int32_t>(as_u8(value)));
+}
+
+// The elements themselves where they are numbers of the wanted type, else `buffer`.
+inline const float* as_reals(DType dtype, const void* bits, std::int64_t count, float* buffer) {
+  switch (dtype) {
+    case DType::F16: widen_elements<F16>(bits, count, buffer); return buffer;
+    case DType::BF16: widen_elements<BF16>(bits, count, buffer); return buffer;
+    case DType::U8: widen_elements<std::uint8_t>(bits, count, buffer); return buffer;
+    default: return static_cast<const float*>(bits);
+  }
+}
+inline const double* as_reals(DType, const void* bits, std::int64_t, double*) {
+  return static_cast<const double*>(bits);
+}
+
+template <class Real>
+HWY_ATTR void widen(const Real* values, std::int64_t count, Range& range) {
+  const hn::ScalableTag<Real> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr Real kInf = std::numeric_limits<Real>::infinity();
+  constexpr Real kMost = std::numeric_limits<Real>::max();
+  const auto above = hn::Set(d, kInf), below = hn::Set(d, -kInf), most = hn::Set(d, kMost);
+  auto low = above, high = below;
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto v = hn::LoadU(d, values + i);
+    const auto finite = hn::Le(hn::Abs(v), most);
+    low = hn::Min(low, hn::IfThenElse(finite, v, above));
+    high = hn::Max(high, hn::IfThenElse(finite, v, below));
+  }
+  range.low = std::min(range.low, static_cast<double>(hn::GetLane(hn::MinOfLanes(d, low))));
+  range.high = std::max(range.high, static_cast<double>(hn::GetLane(hn::MaxOfLanes(d, high))));
+  for (; i < count; ++i) {
+    if (!(std::abs(values[i]) <= kMost)) continue;
+    range.low = std::min(range.low, static_cast<double>(values[i]));
+    range.high = std::max(range.high, static_cast<double>(values[i]));
+  }
+}
+
+// The largest magnitude; infinity or NaN where there is one.
+template <class Real>
+Real largest_of(const Real* values, std::int64_t count) {
+  constexpr Bits<Real> kMagnitude = std::numeric_limits<Bits<Real>>::max() >> 1;
+  Bits<Real> most = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Bits<Real> magnitude = std::bit_cast<Bits<Real>>(values[i]) & kMagnitude;
+    most = magnitude > most ? magnitude : most;
+  }
+  return std::bit_cast<Real>(most);
+}
+
+// ---- values to codes ----------------------------------------------------------------------------
+
+// What the dtype makes of a value: one, and a vector of them.
+template <class Real>
+Real rounded(DType dtype, Real value) {
+  if constexpr (std::is_same_v<Real, float>) {
+    if (dtype == DType::F16) return as_f16(value);
+    if (dtype == DType::BF16) return as_bf16(value);
+    if (dtype == DType::U8) return as_u8(value);
+  }
+  return value;
+}
+template <class D, class V>
+HWY_ATTR HWY_INLINE V rounded(DType dtype, D d, V value) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
+    const hn::RebindToUnsigned<D> du;
+    const auto bits = hn::BitCast(du, value);
+    const auto one = hn::Set(du, 1u);
+    if (dtype == DType::BF16) {
+      const auto odd = hn::And(hn::ShiftRight<16>(bits), one);
+      const auto sum = hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
+      return hn::BitCast(d, hn::And(sum, hn::Set(du, 0xffff0000u)));
+    }
+    if (dtype == DType::F16) {
+      const auto magnitude = hn::Abs(value), middle = hn::Set(d, 0.5f);
+      const auto own = hn::BitCast(du, magnitude);
+      const auto odd = hn::And(hn::ShiftRight<13>(own), one);
+      const auto sum = hn::Add(hn::Add(own, hn::Set(du, 0xfffu)), odd);
+      const auto normal = hn::BitCast(d, hn::And(sum, hn::Set(du, 0xffffe000u)));
+      const auto subnormal = hn::Sub(hn::Add(magnitude, middle), middle);
+      const auto small = hn::Lt(magnitude, hn::Set(d, 0x1p-14f));
+      const auto finite = hn::IfThenElse(small, subnormal, normal);
+      const auto fits = hn::Lt(finite, hn::Set(d, 0x1p16f));
+      return hn::CopySign(hn::IfThenElse(fits, finite, hn::Set(d, float_of(kInfBits))), value);
+    }
+    if (dtype == DType::U8) {
+      const auto most = hn::Set(d, 255.0f), to_integer = hn::Set(d, 0x1p23f);
+      const auto inside = hn::Min(hn::Max(value, hn::Zero(d)), most);
+      return hn::Sub(hn::Add(inside, to_integer), to_integer);
+    }
+  }
+  return value;
+}
+
+// Whole numbers nearest to scaled ones, i32, and i32 as Real.
+template <class D>
+HWY_ATTR HWY_INLINE auto nearest_of(D d, hn::Vec<D> scaled) {
+  using Real = hn::TFromD<D>;
+  const hn::RebindToUnsigned<D> du;
+  const auto to_integer = hn::Set(d, kToInteger<Real>);
+  const auto whole =
+      hn::Sub(hn::BitCast(du, hn::Add(scaled, to_integer)), hn::BitCast(du, to_integer));
+  if constexpr (std::is_same_v<Real, float>) {
+    return hn::BitCast(hn::RebindToSigned<D>(), whole);
+  } else {
+    const hn::Rebind<std::int32_t, D> di;
+    return hn::BitCast(di, hn::TruncateTo(hn::Rebind<std::uint32_t, D>(), whole));
+  }
+}
+template <class D, class V>
+HWY_ATTR HWY_INLINE auto real_of(D d, V whole) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
+    return hn::ConvertTo(d, whole);
+  } else {
+    return hn::PromoteTo(d, whole);
+  }
+}
+
+// A mask of Real as i32: all bits where it is true, else none.
+template <class D, class M>
+HWY_ATTR HWY_INLINE auto bits_where(D d, M mask) {
+  const hn::Rebind<std::int32_t, D> di;
+  if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
+    return hn::VecFromMask(di, hn::RebindMask(di, mask));
+  } else {
+    return nearest_of(d, hn::IfThenElseZero(mask, hn::Set(d, -1.0)));
+  }
+}
+
+// Codes of values, and whether all of them hold; codes are of no use where not.
+template <class Real, bool kExactZero>
+HWY_ATTR bool quantize_lanes(DType dtype, const Real* values, std::int64_t count,
+                             const Grid<Real>& grid, std::int32_t* codes) {
+  constexpr std::int64_t kStretch = 128;  // values between two looks at whether all hold
+  const hn::ScalableTag<Real> d;
+  const hn::Rebind<std::int32_t, decltype(d)> di;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto inverse = hn::Set(d, grid.inverse), half = hn::Set(d, grid.half);
+  const auto bound = hn::Set(d, grid.bound), zero = hn::Zero(d);
+  const auto one = hn::Set(di, 1);
+  std::int64_t i = 0;
+  while (i + lanes <= count) {
+    auto good = hn::Eq(zero, zero);
+    const std::int64_t end = std::min(i + kStretch, count);
+    for (; i + lanes <= end; i += lanes) {
+      // While this chunk is in cache memory would idle: fetch the next.
+      __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kChunk * sizeof(Real), 0, 2);
+      const auto v = hn::LoadU(d, values + i);
+      if constexpr (kExactZero) {
+        const auto scaled = hn::Mul(hn::Abs(v), inverse);
+        const auto is_zero = hn::Eq(v, zero);
+        auto code = nearest_of(d, scaled);
+        // One more where that is below, at least 1, and then the sign of the value or 0.
+        code = hn::Sub(code, bits_where(d, hn::Lt(real_of(d, code), scaled)));
+        code = hn::Max(code, one);
+        auto back = hn::Mul(real_of(d, hn::Sub(hn::Add(code, code), one)), half);
+        back = rounded(dtype, d, hn::IfThenZeroElse(is_zero, hn::CopySign(back, v)));
+        const auto negative = bits_where(d, hn::Lt(v, zero));
+        code = hn::Sub(hn::Xor(code, negative), negative);
+        hn::StoreU(hn::AndNot(bits_where(d, is_zero), code), di, codes + i);
+        good = hn::AndNot(hn::Xor(is_zero, hn::Eq(back, zero)), good);
+        good = hn::And(good, hn::Le(hn::Abs(hn::Sub(v, back)), bound));
+      } else {
+        const auto code = nearest_of(d, hn::Mul(v, inverse));
+        const auto back = rounded(dtype, d, hn::Mul(real_of(d, hn::Add(code, code)), half));
+        hn::StoreU(code, di, codes + i);
+        good = hn::And(good, hn::Le(hn::Abs(hn::Sub(v, back)), bound));
+      }
+    }
+    if (!hn::AllTrue(d, good)) return false;
+  }
+  for (; i < count; ++i) {
+    codes[i] = code_of(values[i], grid);
+    if (!holds(values[i], rounded(dtype, value_of(codes[i], grid)), grid)) return false;
+  }
+  return true;
+}
+
+template <class Real>
+bool quantize_all(DType dtype, const Real* values, std::int64_t count, const Grid<Real>& grid,
+                  std::int32_t* codes) {
+  return grid.exact_zero ? quantize_lanes<Real, true>(dtype, values, count, grid, codes)
+                         : quantize_lanes<Real, false>(dtype, values, count, grid, codes);
+}
+
+// Codes on the first grid on which all values hold, and its number; -1 where there is none.
+template <class Real>
+int quantize(const Job& job, const Real* values, std::int64_t count, std::int32_t* codes) {
+  const Real largest = largest_of(values, count);
+  if (!(largest <= std::numeric_limits<Real>::max())) return -1;
+  Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, 0);
+  for (int number = first_grid(job.dtype, largest, grid); number < kGrids; ++number) {
+    grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, number);
+    if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return -1;
+    if (quantize_all(job.dtype, values, count, grid, codes)) return number;
+  }
+  return -1;
+}
+
+// ---- codes to values ----------------------------------------------------------------------------
+
+template <bool kStream>
+HWY_ATTR void store_f32(const Grid<float>& grid, const std::uint32_t* codes, std::int64_t count,
+                        float* out) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto half = hn::Set(d, grid.half);
+  const auto zero = hn::Zero(di);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto code = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(codes) + i);
+    auto twice = hn::Add(code, code);
+    if (grid.exact_zero) {
+      twice = hn::Add(twice, hn::VecFromMask(di, hn::Gt(code, zero)));
+      twice = hn::Sub(twice, hn::VecFromMask(di, hn::Lt(code, zero)));
+    }
+    const auto v = hn::Mul(hn::ConvertTo(d, twice), half);
+    if constexpr (kStream) {
+      hn::Stream(v, d, out + i);
+    } else {
+      hn::StoreU(v, d, out + i);
+    }
+  }
+  for (; i < count; ++i) out[i] = value_of(static_cast<std::int32_t>(codes[i]), grid);
+}
+
+template <class Element>
+void store_elements(const Grid<float>& asked, const std::uint32_t* codes, std::int64_t count,
+                    void* bits) {
+  const Grid<float> grid = asked;  // bytes that are written might be the caller's
+  auto* __restrict out = static_cast<Element*>(bits);
+  for (std::int64_t i = 0; i < count; ++i) {
+    out[i] = narrowed(value_of(static_cast<std::int32_t>(codes[i]), grid), Element{});
+  }
+}
+
+// Values of codes as elements; `stream` needs `bits` at the start of a cache line.
+inline void store_values(DType dtype, const Grid<float>& grid, const std::uint32_t* codes,
+                         std::int64_t count, bool stream, void* bits) {
+  switch (dtype) {
+    case DType::F16: return store_elements<F16>(grid, codes, count, bits);
+    case DType::BF16: return store_elements<BF16>(grid, codes, count, bits);
+    case DType::U8: return store_elements<std::uint8_t>(grid, codes, count, bits);
+    default: break;
+  }
+  (stream ? store_f32<true> : store_f32<false>)(grid, codes, count, static_cast<float*>(bits));
+}
+inline void store_values(DType, const Grid<double>& grid, const std::uint32_t* codes,
+                         std::int64_t count, bool, void* bits) {
+  auto* out = static_cast<double*>(bits);
+  for (std::int64_t i = 0; i < count; ++i) {
+    out[i] = value_of(static_cast<std::int32_t>(codes[i]), grid);
+  }
+}
+
+}  // namespace tuckfold::bounded::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

@@ -1,0 +1,277 @@
+// bounded on CUDA, codes=bits. How many bytes there are is known on the device alone: pack and
+// unpack wait for one number, unless they are told where to leave it.
+#include <algorithm>
+
+#include "base/cuda/runtime.h"
+#include "base/cuda/view.cuh"
+#include "codec/bounded/bounded_pack_cuda.cuh"
+#include "codec/bounded/bounded_range_cuda.cuh"
+#include "codec/bounded/bounded_unpack_cuda.cuh"
+#include "codec/cuda_rows.h"
+
+namespace tuckfold::bounded {
+namespace {
+
+constexpr int kBeginThreads = 256, kCopyThreads = 256;
+
+// For kernels that go through the tensor in strides.
+std::int64_t few_blocks(std::int64_t work, std::int64_t each, int on_each_sm = 8) {
+  return std::min<std::int64_t>(cuda::blocks_for(work, each), cuda::device().sms * on_each_sm);
+}
+
+// ---- before chunks: the grids, and nothing told yet
+
+struct BeginArgs {
+  DType dtype;
+  double absolute, relative;
+  bool exact_zero;
+  const double* stored;  // the bound among packed bytes, for unpack with rel
+  double* kept;          // the same, for pack
+  Control* control;
+  std::uint64_t* verdict;
+  std::uint64_t* states;
+  std::int64_t states_count;
+};
+
+template <class Real>
+__global__ void begin_kernel(const __grid_constant__ BeginArgs args) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBeginThreads + threadIdx.x;
+  if (i < args.states_count) args.states[i] = 0;
+  if (i != 0) return;
+  Control& control = *args.control;
+  double bound = args.absolute;
+  if (args.relative != 0) {
+    bound = args.stored != nullptr ? *args.stored
+            : control.highest == 0
+                ? 0
+                : bound_of(args.relative, of_key(~control.lowest), of_key(control.highest));
+  }
+  control.hopeless = !(bound >= 0 && bound <= std::numeric_limits<double>::max());
+  if (control.hopeless) bound = 0;
+  if (args.kept != nullptr) *args.kept = bound;
+  for (int number = 0; number < kGrids; ++number) {
+    reinterpret_cast<Grid<Real>*>(control.grids)[number] =
+        grid_of<Real>(args.dtype, bound, args.exact_zero, number);
+  }
+  control.tickets = 0;
+  *args.verdict = control.hopeless ? kRefused : 0;
+}
+
+// ---- a tensor that is stored as it is
+
+// To packed bytes and back. With `size` only if that says that packed bytes are the tensor's own;
+// `verdict` is told it.
+struct CopyArgs {
+  View view;
+  std::byte* packed;
+  std::uint64_t packed_bytes;
+  const std::uint64_t* size;
+  std::uint64_t* verdict;
+};
+
+template <class Word, bool kPack>
+__global__ void copy_kernel(const __grid_constant__ CopyArgs args) {
+  const std::int64_t self = static_cast<std::int64_t>(blockIdx.x) * kCopyThreads + threadIdx.x;
+  if (args.size != nullptr) {
+    const std::uint64_t size = *args.size;
+    if (self == 0) *args.verdict = size;
+    if (size != args.packed_bytes) return;
+  } else if (self == 0 && args.verdict != nullptr) {
+    *args.verdict = kPack ? args.packed_bytes : 0;
+  }
+  auto* packed = reinterpret_cast<Word*>(args.packed);
+  auto* data = reinterpret_cast<Word*>(args.view.data);
+  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * kCopyThreads;
+#pragma unroll 4
+  for (std::int64_t i = self; i < args.view.elems; i += threads) {
+    Word& element = data[args.view.offset(i)];
+    if constexpr (kPack) {
+      packed[i] = element;
+    } else {
+      element = packed[i];
+    }
+  }
+}
+
+template <bool kPack>
+void copy_all(const CopyArgs& args, cuda::Stream stream) {
+  with_word(args.view.dtype, [&](auto word) {
+    cuda::launch(copy_kernel<decltype(word), kPack>,
+                 {.blocks = few_blocks(args.view.elems, 4 * kCopyThreads), .threads = kCopyThreads},
+                 stream, args);
+  });
+}
+
+// ---- both ways
+
+void check_codes(const Params& params) {
+  if (!params.bytes) return;
+  cuda::raise(Errc::Unsupported, "bounded",
+              "codes=bytes runs on the CPU alone; use codes=bits, or copy the tensor there first");
+}
+
+// What follows from the tensor and the spec.
+struct Sizes {
+  std::int64_t chunks, parts;
+  std::uint64_t bound_bytes, front_bytes;
+
+  Sizes(const Params& params, std::int64_t elems)
+      : chunks(chunks_of(elems)),
+        parts((chunks + kTogether - 1) / kTogether),
+        bound_bytes(params.relative != 0 ? kBoundBytes : 0),
+        front_bytes(bound_bytes + static_cast<std::uint64_t>(chunks) * kHeaderBytes) {}
+};
+
+void begin(const BeginArgs& args, cuda::Stream stream) {
+  cuda::launch(
+      args.dtype == DType::F64 ? begin_kernel<double> : begin_kernel<float>,
+      {.blocks = cuda::blocks_for(args.states_count, kBeginThreads), .threads = kBeginThreads},
+      stream, args);
+}
+
+// What the device has left at `from`; waits.
+std::uint64_t fetch(const std::uint64_t* from, cuda::Stream stream) {
+  std::uint64_t value = 0;
+  cuda::copy(&value, from, sizeof(value), stream);
+  cuda::synchronize(stream);
+  return value;
+}
+
+Control* control_of(const CudaContext& run) {
+  return reinterpret_cast<Control*>(run.workspace.data());
+}
+std::uint64_t* words_of(const CudaContext& run) {
+  return reinterpret_cast<std::uint64_t*>(run.workspace.data() + kCudaControlBytes);
+}
+
+}  // namespace
+
+std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<std::byte> out,
+                      CudaContext run) {
+  const Params params = Params::of(stage);
+  check_codes(params);
+  const View view = View::of(in);
+  if (view.elems == 0) {
+    if (run.outcome != nullptr) cuda::fill(run.outcome, 0, sizeof(*run.outcome), run.stream);
+    return 0;
+  }
+  const Sizes sizes(params, view.elems);
+  CopyArgs as_it_is{view, out.data(), out.size(), nullptr, run.outcome};
+  if (sizes.front_bytes >= out.size()) {
+    copy_all<true>(as_it_is, run.stream);
+    return out.size();
+  }
+  Control* control = control_of(run);
+  std::uint64_t* verdict = run.outcome != nullptr ? run.outcome : &control->verdict;
+  const cuda::DeviceLimits device = cuda::device();
+  PackArgs args{.in = view,
+                .chunks = sizes.chunks,
+                .tiles = 0,
+                .out = out.data(),
+                .out_bytes = out.size(),
+                .front_bytes = sizes.front_bytes,
+                .bound_bytes = sizes.bound_bytes,
+                .control = control,
+                .states = words_of(run),
+                .warps = 0,
+                .vectors = view.dense(16)};
+  cuda::with_element(view.dtype, [&](auto element) {
+    using Element = decltype(element);
+    const std::size_t room = Room<Element>::kBytes;
+    args.warps = std::min(kPackWarps<Element>,
+                          static_cast<int>((device.shared_bytes - sizeof(Exchange)) / room));
+    args.tiles = cuda::blocks_for(sizes.chunks, args.warps);
+    if (params.relative != 0) {
+      cuda::fill(control, 0, sizeof(*control), run.stream);
+      const std::int64_t each = kRangeThreads * kRangeVectors * Stage16<Element>::kTogetherValues;
+      cuda::launch(range_kernel<Element>,
+                   {.blocks = few_blocks(view.elems, each, kRangeBlocks), .threads = kRangeThreads},
+                   run.stream, args);
+    }
+    begin({.dtype = view.dtype,
+           .absolute = params.absolute,
+           .relative = params.relative,
+           .exact_zero = params.exact_zero,
+           .stored = nullptr,
+           .kept = params.relative != 0 ? reinterpret_cast<double*>(out.data()) : nullptr,
+           .control = control,
+           .verdict = verdict,
+           .states = args.states,
+           .states_count = args.tiles},
+          run.stream);
+    cuda::launch(params.exact_zero ? pack_kernel<Element, true> : pack_kernel<Element, false>,
+                 {.blocks = std::min<std::int64_t>(args.tiles, device.sms),
+                  .threads = (args.warps + 1) * kWarp,
+                  .shared_bytes = static_cast<std::size_t>(args.warps) * room},
+                 run.stream, args);
+  });
+  as_it_is.size = &control->size;
+  as_it_is.verdict = verdict;
+  copy_all<true>(as_it_is, run.stream);
+  if (run.outcome != nullptr || cuda::is_capturing(run.stream)) return out.size();
+  return fetch(verdict, run.stream);
+}
+
+void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const TensorView& out,
+                 CudaContext run) {
+  const Params params = Params::of(stage);
+  check_codes(params);
+  const View view = View::of(out);
+  const auto corrupt = [](const char* what) { cuda::raise(Errc::CorruptData, "bounded", what); };
+  const std::size_t tensor_bytes = static_cast<std::size_t>(view.elems) * size_bytes(view.dtype);
+  if (view.elems == 0) {
+    if (!packed.empty()) corrupt("an empty tensor has no bytes");
+    if (run.outcome != nullptr) cuda::fill(run.outcome, 0, sizeof(*run.outcome), run.stream);
+    return;
+  }
+  if (packed.size() == tensor_bytes) {
+    if (view.dense()) {
+      if (run.outcome != nullptr) cuda::fill(run.outcome, 0, sizeof(*run.outcome), run.stream);
+      return cuda::copy(view.data, packed.data(), packed.size(), run.stream);
+    }
+    return copy_all<false>(
+        {view, const_cast<std::byte*>(packed.data()), packed.size(), nullptr, run.outcome},
+        run.stream);
+  }
+  const Sizes sizes(params, view.elems);
+  if (packed.size() < sizes.front_bytes) corrupt("there are fewer bytes than its headers take");
+  Control* control = control_of(run);
+  const UnpackArgs args{.out = view,
+                        .chunks = sizes.chunks,
+                        .packed = packed.data(),
+                        .packed_bytes = packed.size(),
+                        .front_bytes = sizes.front_bytes,
+                        .bound_bytes = sizes.bound_bytes,
+                        .control = control,
+                        .verdict = run.outcome != nullptr ? run.outcome : &control->verdict,
+                        .before = words_of(run),
+                        .states = words_of(run) + sizes.parts,
+                        .vectors = view.dense(16)};
+  const std::int64_t scans = cuda::blocks_for(sizes.parts, kScanThreads);
+  begin({.dtype = view.dtype,
+         .absolute = params.absolute,
+         .relative = params.relative,
+         .exact_zero = params.exact_zero,
+         .stored = params.relative != 0 ? reinterpret_cast<const double*>(packed.data()) : nullptr,
+         .kept = nullptr,
+         .control = control,
+         .verdict = args.verdict,
+         .states = args.states,
+         .states_count = scans},
+        run.stream);
+  cuda::launch(scan_kernel, {.blocks = scans, .threads = kScanThreads}, run.stream, args);
+  cuda::with_element(view.dtype, [&](auto element) {
+    using Element = decltype(element);
+    cuda::launch(unpack_kernel<Element>,
+                 {.blocks = cuda::blocks_for(sizes.chunks, kUnpackWarps),
+                  .threads = kUnpackWarps * kWarp,
+                  .shared_bytes = kUnpackWarps * Stage16<Element>::kBytes},
+                 run.stream, args);
+  });
+  if (run.outcome != nullptr || cuda::is_capturing(run.stream)) return;
+  if (fetch(args.verdict, run.stream) != 0) {
+    corrupt("a header or a payload contradicts itself; the bytes are damaged or of another tensor");
+  }
+}
+
+}  // namespace tuckfold::bounded

@@ -1,0 +1,301 @@
+// bounded's unpack kernels: where payloads begin, from headers alone; then chunks, a warp each,
+// without a word between warps.
+#pragma once
+
+#include "codec/bounded/bounded_cuda.cuh"
+
+namespace tuckfold::bounded {
+
+inline constexpr int kUnpackWarps = 8;    // of a block
+inline constexpr int kUnpackBlocks = 4;   // on one SM
+inline constexpr int kScanThreads = 128;  // each sums a part's headers
+
+struct UnpackArgs {
+  View out;
+  std::int64_t chunks;
+  const std::byte* packed;
+  std::uint64_t packed_bytes, front_bytes, bound_bytes;
+  Control* control;
+  std::uint64_t* verdict;
+  std::uint64_t* before;  // for each part the words in front of it
+  std::uint64_t* states;
+  bool vectors;  // the tensor is dense, from a multiple of 16 bytes on
+};
+
+// Kind and words of a chunk.
+__device__ TUCKFOLD_INLINE unsigned kind_and_words(const UnpackArgs& args, std::int64_t chunk) {
+  const std::byte* header = args.packed + args.bound_bytes + chunk * static_cast<int>(kHeaderBytes);
+  return reinterpret_cast<const std::uint16_t*>(header)[2];
+}
+
+__global__ void scan_kernel(const __grid_constant__ UnpackArgs args) {
+  constexpr int kScanWarps = kScanThreads / kWarp;
+  __shared__ std::int64_t shared_tile;
+  __shared__ std::uint64_t shared_before;
+  __shared__ int sums[kScanWarps];
+  if (threadIdx.x == 0) shared_tile = cuda::take_ticket(&args.control->tickets);
+  __syncthreads();
+  const int lane = lane_of(), warp = static_cast<int>(threadIdx.x) / kWarp;
+  const std::int64_t tile = shared_tile, part = tile * kScanThreads + threadIdx.x;
+  int words = 0;
+#pragma unroll
+  for (int i = 0; i < kTogether; ++i) {
+    const std::int64_t chunk = part * kTogether + i;
+    if (chunk < args.chunks) words += static_cast<int>(kind_and_words(args, chunk) >> 3);
+  }
+  const int sum = sum_of_lanes(words);
+  if (lane == kWarp - 1) sums[warp] = sum;
+  __syncthreads();
+  int inside = sum - words, all = 0;
+#pragma unroll
+  for (int i = 0; i < kScanWarps; ++i) {
+    if (i < warp) inside += sums[i];
+    all += sums[i];
+  }
+  if (warp == 0) {
+    if (lane == 0) cuda::publish_own(args.states, tile, static_cast<std::uint64_t>(all));
+    const std::uint64_t before = cuda::look_back(args.states, tile);
+    if (lane == 0) {
+      const std::uint64_t with_own = before + static_cast<std::uint64_t>(all);
+      cuda::publish_all(args.states, tile, with_own);
+      shared_before = before;
+      const bool last = (tile + 1) * kScanThreads * kTogether >= args.chunks;
+      if (last && args.front_bytes + 2 * with_own != args.packed_bytes) *args.verdict = kRefused;
+    }
+  }
+  __syncthreads();
+  if (part * kTogether < args.chunks) {
+    args.before[part] = shared_before + static_cast<std::uint64_t>(inside);
+  }
+}
+
+// ---- a payload ----------------------------------------------------------------------------------
+
+// Brings bytes [begin, begin + count) of the packed ones to the stage, and what lies beside them up
+// to multiples of 16. Returns where they begin there. Nothing behind the end is read.
+__device__ TUCKFOLD_INLINE const unsigned char* stage_payload(const UnpackArgs& args,
+                                                              std::uint64_t begin, int count,
+                                                              unsigned char* stage) {
+  constexpr int kAtOnce = 4;
+  const int ahead = static_cast<int>(begin % 16);
+  const std::byte* from = args.packed + (begin - static_cast<unsigned>(ahead));
+  const int vectors = (ahead + count + 15) / 16;
+  const std::uint64_t room = (args.packed_bytes - (begin - static_cast<unsigned>(ahead))) / 16;
+  const int whole = room < static_cast<unsigned>(vectors) ? static_cast<int>(room) : vectors;
+  for (int v = lane_of(); v < whole; v += kAtOnce * kWarp) {
+    uint4 some[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      if (v + k * kWarp < whole) some[k] = reinterpret_cast<const uint4*>(from)[v + k * kWarp];
+    }
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      if (v + k * kWarp < whole) reinterpret_cast<uint4*>(stage)[v + k * kWarp] = some[k];
+    }
+  }
+  const int half = 8 * whole + lane_of();
+  if (whole < vectors && 2 * half < ahead + count) {
+    reinterpret_cast<std::uint16_t*>(stage)[half] =
+        reinterpret_cast<const std::uint16_t*>(from)[half];
+  }
+  __syncwarp();
+  return stage + ahead;
+}
+
+// A row's numbers from its planes. As many planes are read as the chunk's widest row may have, and
+// those that are none of the row's then masked.
+__device__ TUCKFOLD_INLINE void load_row(const std::uint16_t* from, int width, int widest,
+                                         std::uint32_t* numbers) {
+  std::uint32_t words[8];
+  const std::uint32_t mask = width < 32 ? (1u << width) - 1 : ~0u;
+  if (widest <= 8) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) words[j] = __byte_perm(from[j], from[j + 4], 0x5410u);
+    return narrow_numbers_of(words, mask, numbers);
+  }
+  const auto load = [&](int first) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      words[j] = __byte_perm(from[first + j], from[first + j + 8], 0x5410u);
+    }
+  };
+  load(0);
+  numbers_of<0>(words, numbers);
+  if (widest > 16) {
+    load(16);
+    numbers_of<1>(words, numbers);
+  }
+#pragma unroll
+  for (int i = 0; i < kRowValues; ++i) numbers[i] &= mask;
+}
+
+// A lane's codes from a payload, times 2 if kTwice; false if it contradicts itself.
+template <bool kTwice>
+__device__ TUCKFOLD_INLINE bool load_codes(const unsigned char* payload, int words,
+                                           std::uint32_t base, std::uint32_t* codes) {
+  const int least = payload[0], what = payload[1], beyond = payload[2 + lane_of()];
+  const int first = least + (beyond & 15), second = least + (beyond >> 4);
+  const int sum = sum_of_lanes(first + second);
+  const int widest = __reduce_max_sync(kAllLanes, first > second ? first : second);
+  if (widest > 32 || what > 1 || __shfl_sync(kAllLanes, sum, kWarp - 1) != words - kWidthWords) {
+    return false;
+  }
+  const auto* rows = reinterpret_cast<const std::uint16_t*>(payload) + kWidthWords + sum - second;
+  load_row(rows - first, first, widest, codes);
+  load_row(rows, second, widest, codes + kRowValues);
+  constexpr std::uint32_t kTimes = kTwice ? 2 : 1;
+  if (what == 1) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) codes[i] = (codes[i] + base) * kTimes;
+    return true;
+  }
+  // Twice a difference is its number where that is even, else the number's complement.
+  const auto difference = [](std::uint32_t number) {
+    return kTwice ? number ^ (0u - (number & 1u)) : unzigzag(number);
+  };
+  codes[0] = difference(codes[0]);
+#pragma unroll
+  for (int i = 1; i < kEach; ++i) codes[i] = codes[i - 1] + difference(codes[i]);
+  const std::uint32_t own = codes[kEach - 1];
+  const std::uint32_t before =
+      base * kTimes + static_cast<std::uint32_t>(sum_of_lanes(static_cast<int>(own))) - own;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) codes[i] += before;
+  return true;
+}
+
+// ---- values -------------------------------------------------------------------------------------
+
+// Writes a chunk's values from their bits, which bits_at(i) gives.
+template <class Element, class BitsAt>
+__device__ TUCKFOLD_INLINE void scatter(const UnpackArgs& args, std::int64_t chunk, int count,
+                                        BitsAt&& bits_at) {
+  auto* data = reinterpret_cast<Element*>(args.out.data);
+  for (int i = lane_of(); i < count; i += kWarp) {
+    data[args.out.offset(chunk * kChunk + i)] = bits_at(i);
+  }
+}
+
+template <class Element, bool kTwice>
+__device__ TUCKFOLD_INLINE void store_values(const UnpackArgs& args, std::int64_t chunk, int count,
+                                             const Grid<RealOf<Element>>& grid,
+                                             const std::uint32_t* codes, unsigned char* stage) {
+  using S = Stage16<Element>;
+  __syncwarp();  // every lane has read what it needs of the payload
+#pragma unroll
+  for (int v = 0; v < S::kVectors; ++v) {
+    Sixteen<Element> some;
+#pragma unroll
+    for (int i = 0; i < S::kTogetherValues; ++i) {
+      const auto code = static_cast<std::int32_t>(codes[v * S::kTogetherValues + i]);
+      some.elements[i] = element_of<Element>(kTwice ? static_cast<RealOf<Element>>(code) * grid.half
+                                                    : value_of(code, grid));
+    }
+    *reinterpret_cast<uint4*>(stage + lane_of() * S::kStride + 16 * v) = std::bit_cast<uint4>(some);
+  }
+  __syncwarp();
+  if (args.vectors && count == kChunk) {
+    auto* to = reinterpret_cast<uint4*>(args.out.data) + chunk * (S::kVectors * kWarp) + lane_of();
+#pragma unroll
+    for (int k = 0; k < S::kVectors; ++k) {
+      cuda::store_away(to + k * kWarp, *reinterpret_cast<const uint4*>(stage + S::place(k)));
+    }
+  } else {
+    scatter<Element>(args, chunk, count, [&](int i) {
+      return *reinterpret_cast<const Element*>(stage + S::value_place(i));
+    });
+  }
+}
+
+// An element whose bits lie at any even byte, or at any if it is a byte.
+template <class Element>
+__device__ TUCKFOLD_INLINE Element element_at(const unsigned char* from) {
+  if constexpr (sizeof(Element) == 1) {
+    return *from;
+  } else {
+    using Word =
+        std::conditional_t<sizeof(Element) == 8, std::uint64_t,
+                           std::conditional_t<sizeof(Element) == 4, std::uint32_t, std::uint16_t>>;
+    const auto* halves = reinterpret_cast<const std::uint16_t*>(from);
+    Word word = 0;
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(Element)) / 2; ++i) {
+      word = static_cast<Word>(word | static_cast<Word>(halves[i]) << (16 * i));
+    }
+    return std::bit_cast<Element>(word);
+  }
+}
+
+template <class Element>
+__device__ inline Element no_value() {
+  if constexpr (std::is_same_v<Element, std::uint8_t>) {
+    return 0;
+  } else {
+    return element_of<Element>(std::numeric_limits<RealOf<Element>>::quiet_NaN());
+  }
+}
+
+// A chunk of codes. kTwice: codes are held twofold, which saves two instructions a value, but not
+// the sign that zero=exact looks at when bytes are damaged.
+template <class Element, bool kTwice>
+__device__ TUCKFOLD_INLINE bool unpack_codes(const UnpackArgs& args, std::int64_t chunk, int count,
+                                             const ChunkHeader& header,
+                                             const Grid<RealOf<Element>>& grid,
+                                             const unsigned char* payload, unsigned char* stage) {
+  std::uint32_t codes[kEach];
+  const auto base = static_cast<std::uint32_t>(header.base);
+  if (header.words == 0) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) codes[i] = kTwice ? 2 * base : base;
+  } else if (!load_codes<kTwice>(payload, header.words, base, codes)) {
+    return false;
+  }
+  store_values<Element, kTwice>(args, chunk, count, grid, codes, stage);
+  return true;
+}
+
+template <class Element>
+__global__ void __launch_bounds__(kUnpackWarps* kWarp, sizeof(Element) == 8 ? 1 : kUnpackBlocks)
+    unpack_kernel(const __grid_constant__ UnpackArgs args) {
+  using S = Stage16<Element>;
+  const int lane = lane_of(), warp = static_cast<int>(threadIdx.x) / kWarp;
+  const std::int64_t chunk = static_cast<std::int64_t>(blockIdx.x) * kUnpackWarps + warp;
+  if (chunk >= args.chunks) return;
+  unsigned char* stage = cuda::shared_memory() + warp * S::kBytes;
+
+  // Headers of the part up to this chunk, a lane each.
+  const int in_part = static_cast<int>(chunk % kTogether);
+  const std::int64_t part = chunk / kTogether;
+  const auto* header = reinterpret_cast<const std::uint16_t*>(
+      args.packed + args.bound_bytes + chunk * static_cast<int>(kHeaderBytes));
+  const unsigned mine = lane <= in_part ? kind_and_words(args, part * kTogether + lane) : 0;
+  const std::uint32_t base = header[0] | static_cast<std::uint32_t>(header[1]) << 16;
+  const std::uint64_t before = args.before[part];
+  const unsigned both = __shfl_sync(kAllLanes, mine, in_part);
+  const ChunkHeader of{.base = static_cast<std::int32_t>(base),
+                       .kind = static_cast<int>(both & 7u),
+                       .words = static_cast<int>(both >> 3)};
+  const int inside = __reduce_add_sync(kAllLanes, lane < in_part ? static_cast<int>(mine >> 3) : 0);
+  const std::uint64_t begin = args.front_bytes + 2 * (before + static_cast<unsigned>(inside));
+  const int count = static_cast<int>(chunk_elems(args.out.elems, chunk));
+  if (!args.control->hopeless && well_formed(of, S::kSize, count) &&
+      begin + 2 * static_cast<unsigned>(of.words) <= args.packed_bytes) {
+    const auto grid = grid_at<RealOf<Element>>(args.control, of.kind < kGrids ? of.kind : 0);
+    const unsigned char* payload = stage;
+    if (of.words > 0) payload = stage_payload(args, begin, 2 * of.words, stage);
+    if (of.kind >= kSame) {
+      const int step = of.kind == kSame ? 0 : S::kSize;
+      return scatter<Element>(args, chunk, count,
+                              [&](int i) { return element_at<Element>(payload + i * step); });
+    }
+    if (grid.exact_zero
+            ? unpack_codes<Element, false>(args, chunk, count, of, grid, payload, stage)
+            : unpack_codes<Element, true>(args, chunk, count, of, grid, payload, stage)) {
+      return;
+    }
+  }
+  if (lane == 0) *args.verdict = kRefused;
+  scatter<Element>(args, chunk, count, [](int) { return no_value<Element>(); });
+}
+
+}  // namespace tuckfold::bounded

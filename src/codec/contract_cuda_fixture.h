@@ -1,0 +1,60 @@
+// The CPU and a CUDA device side by side, for tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/cuda/device_fixture.h"
+#include "codec/contract_fixture.h"
+
+namespace tuckfold::ref {
+
+// Packs and unpacks on both: where bytes, values or what lies beside them differ, or nothing. The
+// device has its tensors `past` elements behind an address that suits every kernel, and unpacks to
+// one of the given order.
+inline std::string difference_from_cpu(const CodecSpec& spec, const Tensor& in,
+                                       std::int64_t past = 0, Order order = Order::RowMajor) {
+  constexpr RunOptions kOptions{.seed = 7};
+  const auto says = [&](const std::string& what) {
+    return what.empty() ? what
+                        : fmt::format("{} of {} {} past {} order {}: {}", spec.print(),
+                                      to_string(in.dtype()), to_string(in.shape()), past,
+                                      static_cast<int>(order), what);
+  };
+  const Layout fit = layout(spec, in.dtype(), in.shape());
+  std::vector<std::byte> wanted(fit.max_bytes);
+  wanted.resize(pack(spec, in.view(), wanted, kOptions));
+
+  const DeviceTensor from(in, past);
+  const DeviceBytes out(fit.max_bytes);
+  const std::size_t written = pack(spec, from.view(), out.span(), kOptions);
+  std::vector<std::byte> got = out.fetch();
+  got.resize(written);
+  const DType packed_as = fit.fixed ? fit.dtype : DType::U8;
+  if (const std::string what = first_difference(packed_as, got, wanted); !what.empty()) {
+    return says("packed " + what);
+  }
+  if (!out.guards_untouched()) return says("bytes beside the packed ones were written");
+
+  const Tensor expected(in.dtype(), in.shape()), back(in.dtype(), in.shape(), order);
+  unpack(spec, wanted, expected.view(), kOptions);
+  const DeviceBytes packed(wanted);
+  const DeviceTensor to(back, past);
+  unpack(spec, packed.span(), to.view(), kOptions);
+  to.fetch();
+  if (!back.gaps_untouched() || !to.guards_untouched()) {
+    return says("elements beside the tensor's were written");
+  }
+  return says(first_difference(in.dtype(), back.bytes(), expected.bytes()));
+}
+
+// For a tensor of random values that lie side by side, if the codec takes it.
+inline void expect_cpu_bytes(const std::string& spec, DType dtype, const Shape& shape) {
+  const CodecSpec parsed = CodecSpec::parse(spec);
+  if (!suits(parsed, dtype, shape)) return;
+  ASSERT_EQ(difference_from_cpu(parsed, input_for(parsed, dtype, shape, Pattern::Random)), "");
+}
+
+}  // namespace tuckfold::ref

@@ -1,0 +1,42 @@
+// dct_chop: keep the low frequencies of every block ("A Portable, Fast, DCT-based Compressor for AI
+// Accelerators", HPDC 2024). Parameters, geometry, sizes; the arithmetic is in dct_chop_block.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/strided.h"
+#include "codec/blocks/block_rows.h"
+#include "codec/registry.h"
+
+namespace tuckfold::dct_chop {
+
+enum class Transform : unsigned char { Dct, Zfp };
+
+struct Params {
+  int block;
+  int keep;
+  bool triangle;
+  DType coef;
+  Transform transform;
+  int serialize;
+  bool planes;  // whether equal frequencies of all blocks lie together
+
+  static Params of(const Stage& stage);
+  int values_per_block() const { return triangle ? keep * (keep + 1) / 2 : keep * keep; }
+};
+
+// The shape's blocks; throws InvalidArgument where it has none, or `serialize` does not fit them.
+Blocks blocks_of(const Params& params, const Shape& shape);
+
+// The kernels, over strips [begin, end). They never throw.
+using PackJob = PackStrips<Params>;
+using UnpackJob = UnpackStrips<Params>;
+void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end);
+void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end);
+
+// On CUDA, tensors of up to so many blocks for each multiprocessor are small: a kernel of their own
+// takes them, several at once. Larger ones keep a thread for each block busy.
+inline constexpr std::int64_t kSmallBlocks = 512;
+
+}  // namespace tuckfold::dct_chop

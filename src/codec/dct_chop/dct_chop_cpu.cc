@@ -1,0 +1,469 @@
+// dct_chop on the CPU. Strips are transformed into a buffer in the first-level cache, which then
+// goes out in whole cache lines: stores that straddle lines, or fetch them first, would cost more
+// than the arithmetic does.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/dct_chop/dct_chop_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/half.h"
+#include "base/stream_cpu-inl.h"
+#include "codec/dct_chop/dct_chop.h"
+#include "codec/dct_chop/dct_chop_block.h"
+#include "codec/dct_chop/dct_chop_cpu-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tuckfold::dct_chop::HWY_NAMESPACE {
+
+constexpr std::int64_t kFlushFloats = 2048;  // packed values collected before they go out
+constexpr std::int64_t kSlack = 16;          // a vector may write junk this far past the end
+constexpr int kMaxBlock = 16;
+
+// ---- one strip of blocks, f32 to f32 ------------------------------------------------------------
+
+// `block` rows, cols wide, to and from `keep` packed rows; those of `forward` lie side by side.
+using ForwardFn = void (*)(int keep, const float* const* rows, std::int64_t cols, float* out);
+using InverseFn = void (*)(int keep, const float* in, std::int64_t in_row, std::int64_t cols,
+                           std::int64_t strips, float* const* rows, std::int64_t strip_step);
+// Strips that lie one behind the other in memory straight to a stored f32 output at a cache line.
+using FastFn = void (*)(const float* in, std::int64_t cols, std::int64_t strips, float* out,
+                        bool stream);
+
+template <int N, bool kZfp>
+constexpr const Table<N>& forward_table() {
+  if constexpr (kZfp) {
+    return kZfpForward;
+  } else {
+    return kDct<N>;
+  }
+}
+template <int N, bool kZfp>
+constexpr const Table<N>& inverse_table() {
+  if constexpr (kZfp) {
+    return kZfpInverse;
+  } else {
+    return kDct<N>;
+  }
+}
+
+// Any block, by the normative function.
+template <int N, bool kZfp = false>
+void forward_plain(int keep, const float* const* rows, std::int64_t cols, float* out) {
+  float x[N * N], coefs[N * N];
+  for (std::int64_t b = 0; b < cols / N; ++b) {
+    for (int r = 0; r < N; ++r) std::memcpy(x + r * N, rows[r] + b * N, N * sizeof(float));
+    forward_block<N>(forward_table<N, kZfp>(), keep, x, N, coefs);
+    for (int u = 0; u < keep; ++u) {
+      std::copy_n(coefs + u * keep, keep, out + (u * (cols / N) + b) * keep);
+    }
+  }
+}
+
+template <int N, bool kZfp = false>
+void inverse_plain(int keep, const float* in, std::int64_t in_row, std::int64_t cols,
+                   std::int64_t strips, float* const* rows, std::int64_t strip_step) {
+  float x[N * N], coefs[N * N];
+  for (std::int64_t strip = 0; strip < strips; ++strip, in += keep * in_row) {
+    for (std::int64_t b = 0; b < cols / N; ++b) {
+      for (int u = 0; u < keep; ++u)
+        std::copy_n(in + u * in_row + b * keep, keep, coefs + u * keep);
+      inverse_block<N>(inverse_table<N, kZfp>(), keep, coefs, x, N);
+      for (int r = 0; r < N; ++r) {
+        std::memcpy(rows[r] + strip * strip_step + b * N, x + r * N, N * sizeof(float));
+      }
+    }
+  }
+}
+
+#if HWY_CAP_GE256
+// 8 x 8 in vectors, where they hold a block's row.
+template <int K>
+void forward_8(int, const float* const* rows, std::int64_t cols, float* out) {
+  forward_strip<K>(rows, cols, out);
+}
+template <int K, bool kStream>
+void inverse_8(int, const float* in, std::int64_t in_row, std::int64_t cols, std::int64_t strips,
+               float* const* rows, std::int64_t strip_step) {
+  inverse_strips<K, kStream>(in, in_row, cols, strips, rows, strip_step);
+}
+#endif
+
+#if TUCKFOLD_DCT_CHOP_SLOTS
+// Two buffers of slots take turns: one fills while the other drains. Slots that make no whole group
+// of lines move on to the next turn.
+template <int K>
+HWY_ATTR void fast_8(const float* in, std::int64_t cols, std::int64_t strips, float* out,
+                     bool stream) {
+  using Out = Drain<K>;
+  const std::int64_t row_slots = cols / 8 / kSlotBlocks<K>;
+  if (row_slots % Out::kSlots == 0) {
+    forward_rows<K>(in, cols, strips, out, stream);
+    return;
+  }
+  const std::int64_t at_a_time = HWY_MAX(kFlushFloats / 16 / (K * row_slots), 1);
+  alignas(64) float buffers[2][kFlushFloats + kStripFloats + Out::kSlots * 16];
+  Out drain{.to = out, .to_step = Out::kLines * 16, .stream = stream};
+  std::int64_t waiting = 0;  // slots at the front of the buffer to fill
+  for (int turn = 0; strips > 0; turn ^= 1) {
+    const std::int64_t count = HWY_MIN(at_a_time, strips);
+    float* buffer = buffers[turn];
+    forward_slots<K>(in, cols, count, buffer + waiting * 16, drain);
+    drain.step(drain.groups);
+    const std::int64_t filled = waiting + count * K * row_slots;
+    drain.slots = buffer;
+    drain.groups = filled / Out::kSlots;
+    waiting = filled % Out::kSlots;
+    std::memcpy(buffers[turn ^ 1], buffer + drain.groups * Out::kSlots * 16,
+                static_cast<std::size_t>(waiting) * 64);
+    strips -= count;
+    in += count * 8 * cols;
+    if (strips == 0) {
+      drain.step(drain.groups);
+      for (std::int64_t i = 0; i < waiting; ++i, drain.to += Out::kValues) {
+        const float* slot = buffers[turn ^ 1] + i * 16;
+        for (int j = 0; j < Out::kValues; ++j) drain.to[j] = slot[slot_lane<K>(j)];
+      }
+    }
+  }
+}
+#endif
+
+struct Kernels {
+  ForwardFn forward;
+  InverseFn inverse;
+  InverseFn inverse_streaming = nullptr;  // rows start at cache lines and are whole lines
+  FastFn fast = nullptr;
+  std::int64_t fast_cols = 1;  // whose multiples `fast` takes
+};
+
+Kernels kernels_of(const Params& p) {
+  if (p.transform == Transform::Zfp) return {forward_plain<4, true>, inverse_plain<4, true>};
+  if (p.block == 4) return {forward_plain<4>, inverse_plain<4>};
+  if (p.block == 16) return {forward_plain<16>, inverse_plain<16>};
+#if TUCKFOLD_DCT_CHOP_SLOTS
+  return [&]<int... K>(std::integer_sequence<int, K...>) {
+    constexpr std::array kTable = {Kernels{forward_8<K + 1>, inverse_8<K + 1, false>,
+                                           inverse_8<K + 1, true>, fast_8<K + 1>,
+                                           8 * kSlotBlocks<K + 1>}...};
+    return kTable[static_cast<std::size_t>(p.keep - 1)];
+  }
+  (std::make_integer_sequence<int, 8>());
+#elif HWY_CAP_GE256
+  return [&]<int... K>(std::integer_sequence<int, K...>) {
+    constexpr std::array kTable = {
+        Kernels{forward_8<K + 1>, inverse_8<K + 1, false>, inverse_8<K + 1, true>}...};
+    return kTable[static_cast<std::size_t>(p.keep - 1)];
+  }
+  (std::make_integer_sequence<int, 8>());
+#else
+  return {forward_plain<8>, inverse_plain<8>};
+#endif
+}
+
+// ---- coefficients as they are stored ------------------------------------------------------------
+
+inline void narrow(DType coef, const float* in, std::int64_t count, std::uint16_t* out) {
+  if (coef == DType::F16) {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = to_f16(in[i]).bits;
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = to_bf16(in[i]).bits;
+  }
+}
+
+// `in` may be at any address.
+inline void widen(DType coef, const std::byte* in, std::int64_t count, float* out) {
+  if (coef == DType::F32) {
+    std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(float));
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint16_t bits;
+    std::memcpy(&bits, in + 2 * i, 2);
+    out[i] = coef == DType::F16 ? to_float(F16{bits}) : to_float(BF16{bits});
+  }
+}
+
+// Packed values on their way out, in order, in pieces that end where cache lines do.
+class PackedWriter {
+ public:
+  PackedWriter(DType coef, std::byte* to, bool stream)
+      : coef_(coef),
+        width_(static_cast<std::int64_t>(size_bytes(coef))),
+        to_(to),
+        stream_(stream) {}
+
+  float* room() { return values_ + count_; }  // for one part of a strip
+  void commit(std::int64_t count) {
+    count_ += count;
+    if (count_ >= kFlushFloats) flush(false);
+  }
+  void finish() { flush(true); }
+
+ private:
+  HWY_ATTR void flush(bool all) {
+    const auto end =
+        reinterpret_cast<std::uintptr_t>(to_) + static_cast<std::uintptr_t>(count_ * width_);
+    const std::int64_t rest = all ? 0 : static_cast<std::int64_t>(end % 64) / width_;
+    const std::int64_t count = count_ - rest;
+    const void* from = values_;
+    if (coef_ != DType::F32) {
+      narrow(coef_, values_, count, narrow_);
+      from = narrow_;
+    }
+    const auto bytes = static_cast<std::size_t>(count * width_);
+    if (stream_) {
+      tuckfold::HWY_NAMESPACE::stream_lines(reinterpret_cast<char*>(to_),
+                                            static_cast<const char*>(from), bytes);
+    } else {
+      std::memcpy(to_, from, bytes);
+    }
+    to_ += bytes;
+    count_ = rest;
+    std::memmove(values_, values_ + count, static_cast<std::size_t>(rest) * sizeof(float));
+  }
+
+  DType coef_;
+  std::int64_t width_;
+  std::byte* to_;
+  bool stream_;
+  std::int64_t count_ = 0;
+  alignas(64) float values_[kFlushFloats + kStripFloats + kSlack];
+  alignas(64) std::uint16_t narrow_[kFlushFloats + kStripFloats];
+};
+
+// Square coefficients of a strip's part to triangles, block by block, and back with zeros. Rows of
+// up to eight are copied as eight: what is too much is overwritten by the next row.
+void square_to_triangle(int keep, const float* square, std::int64_t row, std::int64_t blocks,
+                        float* out) {
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    for (int u = 0; u < keep; ++u) {
+      const float* from = square + u * row + b * keep;
+      if (keep <= 8) {
+        std::memcpy(out, from, 8 * sizeof(float));
+      } else {
+        std::copy_n(from, keep - u, out);
+      }
+      out += keep - u;
+    }
+  }
+}
+void triangle_to_square(int keep, const float* in, std::int64_t blocks, float* square,
+                        std::int64_t row) {
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    for (int u = 0; u < keep; in += keep - u, ++u) {
+      float* to = square + u * row + b * keep;
+      if (keep <= 8) {
+        std::memcpy(to, in, 8 * sizeof(float));
+        std::memset(to + keep - u, 0, 8 * sizeof(float));
+      } else {
+        std::fill(std::copy_n(in, keep - u, to), to + keep, 0.0f);
+      }
+    }
+  }
+}
+
+// ---- planes -------------------------------------------------------------------------------------
+
+// Calls visit(place in a square's rows, place in the packed values) for each frequency.
+template <class Visit>
+void for_each_frequency(const Params& p, std::int64_t square_row, Visit&& visit) {
+  int count = 0;
+  for (int u = 0; u < p.keep; ++u) {
+    for (int v = 0; v < (p.triangle ? p.keep - u : p.keep); ++v) visit(u * square_row + v, count++);
+  }
+}
+
+// Square coefficients of a part to `blocks` values of each plane, which are plane_values long.
+void write_planes(const Params& p, const float* square, std::int64_t square_row,
+                  std::int64_t blocks, std::byte* out, std::int64_t plane_values) {
+  const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
+  float line[kStripFloats / 4];
+  std::uint16_t narrow_line[kStripFloats / 4];
+  for_each_frequency(p, square_row, [&](std::int64_t from, int frequency) {
+    for (std::int64_t b = 0; b < blocks; ++b) line[b] = square[from + b * p.keep];
+    const void* values = line;
+    if (p.coef != DType::F32) {
+      narrow(p.coef, line, blocks, narrow_line);
+      values = narrow_line;
+    }
+    std::memcpy(out + frequency * plane_values * width, values,
+                static_cast<std::size_t>(blocks * width));
+  });
+}
+
+// And back; what is not kept becomes zero.
+void read_planes(const Params& p, const std::byte* in, std::int64_t plane_values,
+                 std::int64_t blocks, float* square, std::int64_t square_row) {
+  const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
+  float line[kStripFloats / 4];
+  if (p.triangle) std::fill_n(square, p.keep * square_row, 0.0f);
+  for_each_frequency(p, square_row, [&](std::int64_t to, int frequency) {
+    widen(p.coef, in + frequency * plane_values * width, blocks, line);
+    for (std::int64_t b = 0; b < blocks; ++b) square[to + b * p.keep] = line[b];
+  });
+}
+
+// ---- strips of a tensor -------------------------------------------------------------------------
+
+// Packs all strips at once where everything suits the fast kernel.
+bool pack_fast(const PackJob& job, const Kernels& kernels, std::int64_t begin, std::int64_t end) {
+  const Params& p = job.params;
+  const Blocks& b = job.blocks;
+  const std::int64_t strip_elems = p.block * b.cols;
+  std::byte* out = job.out + begin * b.block_cols * p.values_per_block() * 4;
+  const bool suits = kernels.fast != nullptr && !p.triangle && !p.planes && p.coef == DType::F32 &&
+                     job.in->dtype() == DType::F32 && b.rows % p.block == 0 &&
+                     b.cols % kernels.fast_cols == 0 && strip_elems <= kStripFloats &&
+                     reinterpret_cast<std::uintptr_t>(out) % 64 == 0;
+  if (!suits) return false;
+  const void* in = job.in->dense(begin * strip_elems, (end - begin) * strip_elems);
+  if (in == nullptr) return false;
+  kernels.fast(static_cast<const float*>(in), b.cols, end - begin, reinterpret_cast<float*>(out),
+               job.stream);
+  return true;
+}
+
+void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  const Params& p = job.params;
+  const Blocks& b = job.blocks;
+  const Kernels kernels = kernels_of(p);
+  if (pack_fast(job, kernels, begin, end)) return;
+  const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
+  const std::int64_t strip_values = b.block_cols * p.values_per_block();
+  const bool whole_rows = b.block_cols * p.block <= kStripFloats / p.block;
+  alignas(64) float gathered[kStripFloats];
+  alignas(64) float square[kStripFloats + kSlack];
+  PackedWriter writer(p.coef, job.out + begin * strip_values * width, job.stream);
+  for (std::int64_t strip = begin; strip < end; ++strip) {
+    for_each_part(b, strip, [&](const Part& part) {
+      const float* rows[kMaxBlock];
+      if (!direct_rows(*job.in, b, part, rows)) gather_rows(*job.in, b, part, gathered, rows);
+      const std::int64_t blocks = part.cols / p.block, row = blocks * p.keep;
+      if (p.planes) {
+        kernels.forward(p.keep, rows, part.cols, square);
+        const std::int64_t first = strip * b.block_cols + part.first / p.block;
+        write_planes(p, square, row, blocks, job.out + first * width, b.strips() * b.block_cols);
+        return;
+      }
+      if (whole_rows && !p.triangle) {
+        kernels.forward(p.keep, rows, part.cols, writer.room());
+        writer.commit(row * p.keep);
+        return;
+      }
+      kernels.forward(p.keep, rows, part.cols, square);
+      if (p.triangle) {
+        square_to_triangle(p.keep, square, row, blocks, writer.room());
+        writer.commit(blocks * p.values_per_block());
+        return;
+      }
+      // Squares of a strip too wide for one part: their rows leave one by one.
+      for (int u = 0; u < p.keep; ++u) {
+        const std::int64_t at =
+            strip * strip_values + u * b.block_cols * p.keep + part.first / p.block * p.keep;
+        PackedWriter piece(p.coef, job.out + at * width, job.stream);
+        std::memcpy(piece.room(), square + u * row, static_cast<std::size_t>(row) * sizeof(float));
+        piece.commit(row);
+        piece.finish();
+      }
+    });
+  }
+  writer.finish();
+}
+
+// How many strips from `strip` on lie one behind the other, whole and f32, so that they can be
+// unpacked in one go; at least one, of which nothing is said.
+std::int64_t dense_strips(const UnpackJob& job, std::int64_t strip, std::int64_t most) {
+  const Blocks& b = job.blocks;
+  const Params& p = job.params;
+  const std::int64_t strip_elems = p.block * b.cols;
+  const bool whole = b.rows % p.block == 0 && b.cols % p.block == 0 && strip_elems <= kStripFloats;
+  if (!whole || p.triangle || p.planes || p.coef != DType::F32 || job.out->dtype() != DType::F32)
+    return 1;
+  const std::int64_t run = job.out->run_length(strip * strip_elems, most * strip_elems);
+  return std::max<std::int64_t>(run / strip_elems, 1);
+}
+
+void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  const Params& p = job.params;
+  const Blocks& b = job.blocks;
+  const Kernels kernels = kernels_of(p);
+  const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
+  const std::int64_t strip_values = b.block_cols * p.values_per_block();
+  const bool aligned_in = reinterpret_cast<std::uintptr_t>(job.in) % alignof(float) == 0;
+  alignas(64) float linear[kStripFloats + kSlack];
+  alignas(64) float square[kStripFloats + kMaxBlock * kSlack];
+  alignas(64) float buffer[kStripFloats];
+  std::int64_t strips = 1;
+  for (std::int64_t strip = begin; strip < end; strip += strips) {
+    strips = aligned_in ? dense_strips(job, strip, end - strip) : 1;
+    for_each_part(b, strip, [&](const Part& part) {
+      const std::int64_t blocks = part.cols / p.block, first_block = part.first / p.block;
+      const std::byte* strip_at = job.in + strip * strip_values * width;
+      // The part's coefficients as `keep` rows of f32.
+      const float* coefs = square;
+      std::int64_t coef_row = blocks * p.keep;
+      if (p.planes) {
+        const std::int64_t first = strip * b.block_cols + first_block;
+        read_planes(p, job.in + first * width, b.strips() * b.block_cols, blocks, square, coef_row);
+      } else if (p.triangle) {
+        const std::int64_t count = p.values_per_block();
+        coef_row += kSlack;
+        widen(p.coef, strip_at + first_block * count * width, blocks * count, linear);
+        triangle_to_square(p.keep, linear, blocks, square, coef_row);
+      } else {
+        const std::byte* at = strip_at + first_block * p.keep * width;
+        const std::int64_t stored_row = b.block_cols * p.keep;
+        if (p.coef == DType::F32 && aligned_in) {
+          coefs = reinterpret_cast<const float*>(at);
+          coef_row = stored_row;
+        } else {
+          for (int u = 0; u < p.keep; ++u) {
+            widen(p.coef, at + u * stored_row * width, coef_row, square + u * coef_row);
+          }
+        }
+      }
+      float* rows[kMaxBlock];
+      const std::int64_t strip_step = p.block * b.cols;
+      if (direct_rows(*job.out, b, part, rows)) {
+        bool lines = job.stream && kernels.inverse_streaming != nullptr && part.cols % 16 == 0;
+        for (int r = 0; r < p.block; ++r)
+          lines &= reinterpret_cast<std::uintptr_t>(rows[r]) % 64 == 0;
+        (lines ? kernels.inverse_streaming : kernels.inverse)(p.keep, coefs, coef_row, part.cols,
+                                                              strips, rows, strip_step);
+        return;
+      }
+      for (int r = 0; r < p.block; ++r) rows[r] = buffer + r * part.cols;
+      kernels.inverse(p.keep, coefs, coef_row, part.cols, 1, rows, 0);
+      scatter_rows(*job.out, b, part, rows);
+    });
+  }
+}
+
+}  // namespace tuckfold::dct_chop::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "base/stream.h"
+
+namespace tuckfold::dct_chop {
+
+HWY_EXPORT(pack_strips_target);
+HWY_EXPORT(unpack_strips_target);
+
+void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(pack_strips_target)(job, begin, end);
+  if (job.stream) stream_fence();
+}
+
+void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(unpack_strips_target)(job, begin, end);
+  if (job.stream) stream_fence();
+}
+
+}  // namespace tuckfold::dct_chop
+#endif  // HWY_ONCE

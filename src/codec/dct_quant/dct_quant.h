@@ -1,0 +1,31 @@
+// dct_quant: a fixed number of bits for every block of 8 x 8 values, spent where the block's
+// frequencies need them. Parameters and sizes; the arithmetic and the bits are in
+// dct_quant_block.h.
+//
+// Packed: the blocks one after the other, by rows of blocks, 8 * rate bytes each.
+#pragma once
+
+#include <cstdint>
+
+#include "base/strided.h"
+#include "codec/blocks/block_rows.h"
+#include "codec/dct_quant/dct_quant_block.h"
+#include "codec/registry.h"
+
+namespace tuckfold::dct_quant {
+
+struct Params {
+  Form form;
+  float offset;  // subtracted before, added after
+  bool clamp;    // negative values become 0
+
+  static Params of(const Stage& stage);
+};
+
+// The kernels, over strips [begin, end). They never throw.
+using PackJob = PackStrips<Params>;
+using UnpackJob = UnpackStrips<Params>;
+void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end);
+void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end);
+
+}  // namespace tuckfold::dct_quant

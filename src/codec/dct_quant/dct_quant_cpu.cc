@@ -1,0 +1,260 @@
+// dct_quant on the CPU.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/dct_quant/dct_quant_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <array>
+#include <cstring>
+
+#include "codec/dct_quant/dct_quant.h"
+#include "codec/dct_quant/dct_quant_lanes_pack_cpu-inl.h"
+#include "codec/dct_quant/dct_quant_lanes_unpack_cpu-inl.h"
+#include "codec/dct_quant/dct_quant_pack_cpu-inl.h"
+#include "codec/dct_quant/dct_quant_unpack_cpu-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tuckfold::dct_quant::HWY_NAMESPACE {
+
+// ---- batches by the normative functions ---------------------------------------------------------
+
+#if !TUCKFOLD_DCT_QUANT_LANES
+class PlainPacker {
+ public:
+  PlainPacker(const PackJob& job, std::uint8_t* out) : p_(job.params), out_(out) {}
+
+  HWY_ATTR void add(const Batch<const float>& in, const char*) {
+    float x[64];
+    for (int b = 0; b < in.count; ++b, out_ += p_.form.bytes) {
+      for (int i = 0; i < 64; ++i) x[i] = in.at[b][i / 8 * in.row + i % 8] - p_.offset;
+      pack_block(p_.form, x, out_);
+    }
+  }
+  void finish() {}
+
+ private:
+  const Params& p_;
+  std::uint8_t* out_;
+};
+
+HWY_ATTR void unpack_plain(const Params& p, bool, const std::uint8_t* in, const Batch<float>& out) {
+  float x[64];
+  for (int b = 0; b < out.count; ++b, in += p.form.bytes) {
+    unpack_block(p.form, in, x);
+    for (int i = 0; i < 64; ++i) {
+      const float value = p.offset == 0 ? x[i] : x[i] + p.offset;
+      out.at[b][i / 8 * out.row + i % 8] = p.clamp && value < 0 ? 0.0f : value;
+    }
+  }
+}
+#endif  // TUCKFOLD_DCT_QUANT_LANES
+
+// ---- strips of a tensor -------------------------------------------------------------------------
+
+// Whether rows lie at equal distances.
+template <class Float>
+bool evenly_spaced(Float* const* rows) {
+  for (int r = 2; r < 8; ++r) {
+    if (rows[r] - rows[r - 1] != rows[1] - rows[0]) return false;
+  }
+  return true;
+}
+
+// Collects blocks until a batch is full, which `run` then takes.
+template <class Float, class Run>
+class Batcher {
+ public:
+  explicit Batcher(Run run) : run_(run) {}
+
+  // Blocks side by side from `at` on, of rows that far apart. They must stay in place until the
+  // next flush.
+  void add(Float* at, std::int64_t row, std::int64_t blocks) {
+    if (row != batch_.row) flush();
+    batch_.row = row;
+    while (blocks > 0) {
+      const auto some = static_cast<int>(std::min<std::int64_t>(blocks, kBatch - batch_.count));
+      for (int i = 0; i < some; ++i) batch_.at[batch_.count + i] = at + 8 * i;
+      at += 8 * some;
+      blocks -= some;
+      batch_.count += some;
+      if (batch_.count == kBatch) flush();
+    }
+  }
+  void flush() {
+    if (batch_.count > 0) run_(batch_);
+    batch_.count = 0;
+  }
+
+ private:
+  Run run_;
+  Batch<Float> batch_;
+};
+
+// Where strips [begin, end) lie as whole blocks of f32, one behind the other; else null.
+template <class Float, class View>
+Float* direct_strips(const View& view, const Blocks& b, std::int64_t begin, std::int64_t end) {
+  if (view.dtype() != DType::F32 || b.rows % 8 != 0 || b.cols % 8 != 0) return nullptr;
+  const std::int64_t each = 8 * b.cols;
+  return static_cast<Float*>(view.dense(begin * each, (end - begin) * each));
+}
+
+// A BatchPacker takes batches one after the other.
+template <class BatchPacker>
+void pack_batches(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  const Blocks& b = job.blocks;
+  const Params& p = job.params;
+  auto* out = reinterpret_cast<std::uint8_t*>(job.out) + begin * b.block_cols * p.form.bytes;
+  BatchPacker packer(job, out);
+  const auto* all = direct_strips<const float>(*job.in, b, begin, end);
+  // What is to be read soon, a strip and some ahead, in the order of addresses.
+  constexpr std::int64_t kAheadBytes = 8192;
+  const char* ahead =
+      all == nullptr ? nullptr : reinterpret_cast<const char*>(all + 8 * b.cols) + kAheadBytes;
+  const auto run = [&](const Batch<const float>& batch) {
+    packer.add(batch, ahead);
+    if (ahead != nullptr) ahead += batch.count * 256;
+  };
+  Batcher<const float, decltype(run)> batcher(run);
+  if (all != nullptr) {
+    for (std::int64_t strip = begin; strip < end; ++strip, all += 8 * b.cols) {
+      batcher.add(all, b.cols, b.block_cols);
+    }
+    batcher.flush();
+    return packer.finish();
+  }
+  alignas(64) float gathered[kStripFloats];  // several parts where they are short
+  std::int64_t used = 0;
+  for (std::int64_t strip = begin; strip < end; ++strip) {
+    for_each_part(b, strip, [&](const Part& part) {
+      const float* rows[8];
+      if (!direct_rows(*job.in, b, part, rows) || !evenly_spaced(rows)) {
+        if (used + 8 * part.cols > kStripFloats) {
+          batcher.flush();
+          used = 0;
+        }
+        gather_rows(*job.in, b, part, gathered + used, rows);
+        used += 8 * part.cols;
+      }
+      batcher.add(rows[0], rows[1] - rows[0], part.cols / 8);
+    });
+  }
+  batcher.flush();
+  packer.finish();
+}
+
+// unpack(params, stream, bytes, batch) does one batch.
+template <class Unpack>
+void unpack_batches(const UnpackJob& job, std::int64_t begin, std::int64_t end, Unpack&& unpack) {
+  const Blocks& b = job.blocks;
+  const Params& p = job.params;
+  const auto* in =
+      reinterpret_cast<const std::uint8_t*>(job.in) + begin * b.block_cols * p.form.bytes;
+  const auto run = [&](const Batch<float>& batch) {
+    unpack(p, job.stream, in, batch);
+    in += batch.count * p.form.bytes;
+  };
+  Batcher<float, decltype(run)> batcher(run);
+  if (auto* all = direct_strips<float>(*job.out, b, begin, end); all != nullptr) {
+    for (std::int64_t strip = begin; strip < end; ++strip, all += 8 * b.cols) {
+      batcher.add(all, b.cols, b.block_cols);
+    }
+    return batcher.flush();
+  }
+  alignas(64) float buffer[kStripFloats];
+  std::array<Part, kStripFloats / 64> waiting;  // to be scattered, one behind the other in buffer
+  std::size_t parts = 0;
+  std::int64_t used = 0;
+  const auto scatter = [&] {
+    batcher.flush();
+    const float* from = buffer;
+    for (std::size_t i = 0; i < parts; from += 8 * waiting[i++].cols) {
+      const float* rows[8];
+      for (int r = 0; r < 8; ++r) rows[r] = from + r * waiting[i].cols;
+      scatter_rows(*job.out, b, waiting[i], rows);
+    }
+    parts = 0;
+    used = 0;
+  };
+  for (std::int64_t strip = begin; strip < end; ++strip) {
+    for_each_part(b, strip, [&](const Part& part) {
+      float* rows[8];
+      if (!direct_rows(*job.out, b, part, rows) || !evenly_spaced(rows)) {
+        if (used + 8 * part.cols > kStripFloats) scatter();
+        for (int r = 0; r < 8; ++r) rows[r] = buffer + used + r * part.cols;
+        waiting[parts++] = part;
+        used += 8 * part.cols;
+      }
+      batcher.add(rows[0], rows[1] - rows[0], part.cols / 8);
+    });
+  }
+  scatter();
+}
+
+#if TUCKFOLD_DCT_QUANT_WIDE
+bool takes_wide(const Form& form) { return form.bytes <= kMaxWideBytes; }
+
+// Calls visit with the number of coded tiles as a template argument.
+template <class Visit>
+void with_tiles(const Form& form, Visit&& visit) {
+  switch (form.tiles) {
+    case 6: return visit.template operator()<6>();
+    case 8: return visit.template operator()<8>();
+    case 10: return visit.template operator()<10>();
+    case 12: return visit.template operator()<12>();
+    case 14: return visit.template operator()<14>();
+    default: return visit.template operator()<16>();
+  }
+}
+#endif  // TUCKFOLD_DCT_QUANT_WIDE
+
+void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
+#if TUCKFOLD_DCT_QUANT_WIDE
+  if (takes_wide(job.params.form)) {
+    return with_tiles(job.params.form,
+                      [&]<int kTiles>() { pack_batches<Packer<kTiles>>(job, begin, end); });
+  }
+#endif
+#if TUCKFOLD_DCT_QUANT_LANES
+  pack_batches<LanePacker>(job, begin, end);
+#else
+  pack_batches<PlainPacker>(job, begin, end);
+#endif
+}
+
+void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+#if TUCKFOLD_DCT_QUANT_WIDE
+  if (takes_wide(job.params.form) && can_unpack_wide()) {
+    return with_tiles(job.params.form,
+                      [&]<int kTiles>() { unpack_batches(job, begin, end, unpack_batch<kTiles>); });
+  }
+#endif
+#if TUCKFOLD_DCT_QUANT_LANES
+  unpack_batches(job, begin, end, unpack_lanes);
+#else
+  unpack_batches(job, begin, end, unpack_plain);
+#endif
+}
+
+}  // namespace tuckfold::dct_quant::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "base/stream.h"
+
+namespace tuckfold::dct_quant {
+
+HWY_EXPORT(pack_strips_target);
+HWY_EXPORT(unpack_strips_target);
+
+void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(pack_strips_target)(job, begin, end);
+  if (job.stream) stream_fence();
+}
+
+void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(unpack_strips_target)(job, begin, end);
+  if (job.stream) stream_fence();
+}
+
+}  // namespace tuckfold::dct_quant
+#endif  // HWY_ONCE

@@ -1,0 +1,340 @@
+// dct_quant's unpack on CUDA for rates up to 8: a warp brings the bytes of its 32 blocks to shared
+// memory, then one thread unpacks one block into registers. The values are those of unpack_block.
+// Widths and places of tiles are worked out four to a word, a byte each; a tile's codes two to a
+// word, at the top of 16 bits each, where they count the same however wide they are.
+#pragma once
+
+#include "codec/dct_quant/dct_quant_pack_cuda.cuh"
+
+namespace tuckfold::dct_quant {
+
+// A block's words in shared memory: each lane's in a bank of its own, so that lanes may look at
+// different words at once.
+struct Words {
+  const unsigned char* first;
+  static constexpr int kStep = 4 * cuda::kWarp;  // bytes from a word to the next
+
+  // 64 bits from byte `at`, a multiple of 4, and `shift` < 32 bits more on.
+  __device__ TUCKFOLD_INLINE void get64(std::uint32_t at, std::uint32_t shift, std::uint32_t& low,
+                                        std::uint32_t& high) const {
+    const unsigned char* from = first + at * (kStep / 4);
+    const auto word = [&](int i) {
+      return *reinterpret_cast<const std::uint32_t*>(from + i * kStep);
+    };
+    const std::uint32_t middle = word(1);
+    low = __funnelshift_r(word(0), middle, shift);
+    high = __funnelshift_r(middle, word(2), shift);
+  }
+};
+
+inline constexpr int kSlackRows = 4;  // words that get64 may read past those of the last byte
+
+// What follows from the width of a tile alone. Each warp has a table of it in shared memory: to
+// look it up takes fewer instructions than to work it out.
+struct alignas(16) WidthEntry {
+  std::uint32_t top;     // to multiply with: brings a code's even bits to the top of 16
+  std::uint32_t turned;  // the sign bit, and the half that is added; of width 0 they are one bit
+  std::uint32_t spread;  // times the four lowest bits of an odd width: two of them where they go
+  std::uint32_t pick;    // those two places
+};
+inline constexpr int kWidths = 16, kTableBytes = kWidths * static_cast<int>(sizeof(WidthEntry));
+
+__device__ TUCKFOLD_INLINE void fill_table(unsigned char* table, int lane) {
+  if (lane >= kWidths) return;
+  const auto wide = static_cast<std::uint32_t>(lane), odd = wide & 1u;
+  const std::uint32_t top = 0x10000u >> (wide - odd), lowest = odd * (top >> 1);
+  reinterpret_cast<WidthEntry*>(table)[lane] = {.top = top,
+                                                .turned = 0x80008000u >> wide | 0x80008000u,
+                                                .spread = lowest * 0x8001u,
+                                                .pick = lowest * 0x10001u};
+}
+
+template <int kTiles>
+__device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const Words& in,
+                                            const unsigned char* table, float* x) {
+  constexpr int kWords = (kTiles + 3) / 4;
+  std::uint32_t head[2];
+  in.get64(0, 0, head[0], head[1]);
+  const int q = static_cast<int>(head[0] & 1023u);
+  const std::uint32_t first_given = head[0] >> 10 & 15u;
+
+  // Widths, 64 more each, so that bytes stay positive whatever the header says.
+  constexpr std::uint32_t kMore = 0x40;
+  const std::uint32_t changes = __funnelshift_r(head[0], head[1], 12);  // two bits a tile, from 1
+  std::uint32_t given[4] = {}, before = kMore + first_given, wrong = 0, sum = 0;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    std::uint32_t change = changes >> (8 * i) & 0xffu;
+    change = (change | change << 12) & 0x000f000fu;
+    change = (change | change << 6) & (i == 0 ? 0x03030300u : 0x03030303u);
+    const std::uint32_t sums = (change + before) * kOnes;
+    before = sums >> 24;
+    given[i] =
+        (sums - 2 * (0x03020100u + 4u * static_cast<std::uint32_t>(i) * kOnes)) ^ (kMore * kOnes);
+    if (kTiles % 4 != 0 && i == kWords - 1) given[i] &= (1u << (8 * (kTiles % 4))) - 1;
+    wrong |= (given[i] + kOnes) & 0xf0f0f0f0u;  // past 14
+    sum = __dp4a(given[i], kOnes, sum);
+  }
+  const auto room = static_cast<std::uint32_t>(form.nibbles);
+  const bool good = wrong == 0 && sum <= room && q >= kLeastStep && q < kNoStep;
+
+  // What is left over, and where tiles begin.
+  const std::uint32_t left = room - sum, handed = (0x7fu + (left < 16 ? left : 16u)) * kOnes;
+  const int low_dc = form.header_bits() % 8;
+  std::uint32_t width[4] = {};
+  std::uint32_t begin_words[4] = {}, begin_bits[4] = {};  // whole words of bytes, and bits more
+  std::uint32_t takes[4] = {};                            // bits of the tail
+  std::uint32_t two_codes[4] = {};                        // bits of two codes but for the tail's
+  std::uint32_t entries[4] = {};                          // where the table has them
+  std::uint32_t end = static_cast<std::uint32_t>(form.header_bits()) / 8;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    const std::uint32_t places = 0x03020100u + 4u * static_cast<std::uint32_t>(i) * kOnes;
+    width[i] = given[i] + (((handed - places) & (given[i] + 0x7f7f7f7fu)) >> 7 & kOnes);
+    if (!good) width[i] = 0;  // then nothing is read past the block
+    takes[i] = (width[i] & kOnes) * 4;
+    two_codes[i] = (width[i] & 0x0e0e0e0eu) * 2;
+    entries[i] = width[i] * static_cast<std::uint32_t>(sizeof(WidthEntry));
+    const std::uint32_t bytes = width[i] >> 1 & 0x07070707u;
+    const std::uint32_t ends = (bytes + end) * kOnes;
+    const std::uint32_t begin = ends - bytes;
+    begin_words[i] = begin & 0xfcfcfcfcu;
+    begin_bits[i] = (begin & 0x03030303u) * 8;
+    end = ends >> 24;
+  }
+  std::uint32_t tail[2];
+  in.get64(end & ~3u, end % 4 * 8, tail[0], tail[1]);
+  std::uint32_t dc = __funnelshift_r(head[0], head[1], 12 + 2 * kTiles);
+  if constexpr (12 + 2 * kTiles >= 32) dc = head[1] >> (12 + 2 * kTiles - 32);
+  if (low_dc != 0) {
+    dc = dc << 4 | (tail[0] & 15u);
+    std::uint32_t beyond, unused;  // up to 68 bits
+    in.get64((end & ~3u) + 8, end % 4 * 8, beyond, unused);
+    tail[0] = __funnelshift_r(tail[0], tail[1], 4);
+    tail[1] = __funnelshift_r(tail[1], beyond, 4);
+  }
+
+  float z[64];
+#pragma unroll
+  for (int i = 0; i < 64; ++i) z[i] = 0.0f;
+  std::uint32_t taken = 0;
+  const std::uint32_t step_bits = static_cast<std::uint32_t>(q) << kStepShift;
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    if (i == 8) {  // half of the tiles take 32 bits at most
+      const bool all = taken == 32;
+      tail[0] = all ? tail[1] : __funnelshift_r(tail[0], tail[1], taken);
+      tail[1] = all ? 0 : tail[1] >> taken;
+      taken = 0;
+    }
+    const int k = kTileAt[i];
+    if (k >= kTiles) continue;
+    const auto byte_of = [k](const std::uint32_t* words) {
+      return __byte_perm(words[k / 4], 0, 0x4440u + static_cast<unsigned>(k % 4));
+    };
+    const auto entry = *reinterpret_cast<const WidthEntry*>(table + byte_of(entries));
+    const std::uint32_t top = entry.top;
+    std::uint32_t low, high;
+    in.get64(byte_of(begin_words), byte_of(begin_bits), low, high);
+    const std::uint32_t four = __funnelshift_r(tail[0], tail[1], taken) & 15u;  // if odd
+    taken += byte_of(takes);
+    const std::uint32_t mask = 0x10000u - top * 0x10001u, top_twice = top * top;
+    const std::uint32_t codes[2] = {low, __funnelshift_r(low, high, byte_of(two_codes))};
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      const std::uint32_t both = __byte_perm(codes[pair] * top, codes[pair] * top_twice, 0x7610);
+      const std::uint32_t lowest = (four >> (2 * pair)) * entry.spread & entry.pick;
+      const std::uint32_t words = (both & mask) ^ entry.turned ^ lowest;
+      if (k == 0 && pair == 0) {
+        const std::uint32_t wide = width[0] & 0xffu, odd = wide & 1u, even = wide - odd;
+        const int total = static_cast<int>(wide) + form.dc, unused = 32 - total;
+        const std::uint32_t code = (low & ((1u << even) - 1)) << odd | (four & odd);
+        const auto number = static_cast<std::int32_t>((dc << wide | code) << unused) >> unused;
+        const float step = wide > (given[0] & 0xffu) ? 0.5f * step_of(q) : step_of(q);
+        z[0] = good ? static_cast<float>(number) * step : float_of(kQuietNan);
+      }
+      const float scale = float_of(step_bits + (byte_of(given) << 23) - (16u << 23));
+#pragma unroll
+      for (int t = 0; t < 2; ++t) {
+        if (k == 0 && pair == 0 && t == 0) continue;
+        // 2^23 and a word without sign.
+        const float number = float_of(__byte_perm(0x4b000000u, words, t == 0 ? 0x3254 : 0x3276)) -
+                             (0x1p23f + 0x1p15f);
+        z[place(k, 2 * pair + t)] = number * scale;
+      }
+    }
+  }
+  inverse(z, x);
+}
+
+// ---- kernel -------------------------------------------------------------------------------------
+
+inline constexpr int kUnpackThreads = 128;
+// Whether rows of f32 go through shared memory, so that a store writes 512 bytes side by side, not
+// 16 of every 32.
+inline constexpr bool kStageRows = true;
+inline constexpr int kStagedRows = 2;                               // at a time
+inline constexpr int kStageBytes = kStagedRows * cuda::kWarp * 32;  // of a warp
+static_assert(kStageBytes >= kMaxFastBytes * cuda::kWarp);  // fetch_any has packed bytes there
+
+// Of a warp's blocks; all lanes take part. Lanes past the last block have it too, and store it too.
+__device__ TUCKFOLD_INLINE void store_staged(const cuda::WholeBlocks& b, std::int64_t block,
+                                             const float* x, unsigned char* stage) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+  const std::int64_t own = b.first(block);
+  float* to[2];  // of the lane's quarters of 16 bytes: number `lane` and 32 more
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    to[i] = static_cast<float*>(b.data) + lane % 2 * 4 +
+            __shfl_sync(cuda::kAllLanes, own, lane / 2 + 16 * i);
+  }
+  // Halves change places in every other group of four lanes: eight lanes then write to all banks.
+  auto* rows = reinterpret_cast<float4*>(stage);
+  float4* left = rows + 2 * lane + (lane >> 2 & 1);
+  float4* right = rows + 2 * lane + (~lane >> 2 & 1);
+  const float4* from = rows + (lane ^ (lane >> 3 & 1));
+#pragma unroll
+  for (int first = 0; first < 8; first += kStagedRows) {
+#pragma unroll
+    for (int r = 0; r < kStagedRows; ++r) {
+      const float* row = x + 8 * (first + r);
+      left[64 * r] = make_float4(row[0], row[1], row[2], row[3]);
+      right[64 * r] = make_float4(row[4], row[5], row[6], row[7]);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int r = 0; r < kStagedRows; ++r) {
+      const float4 halves[2] = {from[64 * r], from[64 * r + 32]};
+      cuda::store_away(reinterpret_cast<float4*>(to[0] + (first + r) * b.cols), halves[0]);
+      cuda::store_away(reinterpret_cast<float4*>(to[1] + (first + r) * b.cols), halves[1]);
+    }
+    __syncwarp();
+  }
+}
+
+// Sixteens of packed bytes that a lane fetches, every 32nd of its warp's. All are asked for before
+// the first is used, so that memory is waited for once.
+inline constexpr int kMostSixteens = kMaxFastBytes / 16;
+__device__ TUCKFOLD_INLINE int sixteenth(int i, int lane) { return 16 * (cuda::kWarp * i + lane); }
+__device__ TUCKFOLD_INLINE void fetch_sixteens(const std::uint8_t* from, int total, int lane,
+                                               uint4* to) {
+#pragma unroll
+  for (int i = 0; i < kMostSixteens; ++i) {
+    const int at = sixteenth(i, lane);
+    to[i] = at + 16 <= total ? *reinterpret_cast<const uint4*>(from + at) : make_uint4(0, 0, 0, 0);
+  }
+}
+
+// The packed bytes of a warp's 32 blocks of whole eights of bytes, each block's to its lane's bank.
+__device__ TUCKFOLD_INLINE void fetch_eights(const FastArgs& args, const std::uint8_t* from,
+                                             int lane, unsigned char* slots) {
+  const int bytes = args.params.form.bytes, total = cuda::kWarp * bytes;
+  uint4 four[kMostSixteens];
+  fetch_sixteens(from, total, lane, four);
+  auto* words = reinterpret_cast<std::uint32_t*>(slots);
+#pragma unroll
+  for (int i = 0; i < kMostSixteens; ++i) {
+    const int at = sixteenth(i, lane), left = args.block_of(at), right = args.block_of(at + 8);
+    std::uint32_t* to = words + (at - left * bytes) / 4 * cuda::kWarp + left;
+    std::uint32_t* then = words + (at + 8 - right * bytes) / 4 * cuda::kWarp + right;
+    if (at < total) {
+      to[0] = four[i].x;
+      to[cuda::kWarp] = four[i].y;
+      then[0] = four[i].z;
+      then[cuda::kWarp] = four[i].w;
+    }
+  }
+}
+
+// The same of any blocks, by way of `stage`, which has the bytes as they come.
+__device__ TUCKFOLD_INLINE void fetch_any(const FastArgs& args, const std::uint8_t* from, int here,
+                                          int lane, unsigned char* stage, unsigned char* slots) {
+  const int bytes = args.params.form.bytes, total = here * bytes;
+  uint4 four[kMostSixteens];
+  fetch_sixteens(from, total, lane, four);
+#pragma unroll
+  for (int i = 0; i < kMostSixteens; ++i) {
+    const int at = sixteenth(i, lane);
+    if (at + 16 <= total) *reinterpret_cast<uint4*>(stage + at) = four[i];
+  }
+  if (const int at = total / 16 * 16 + lane; at < total) stage[at] = from[at];
+  __syncwarp();
+  const int first = (lane < here ? lane : here - 1) * bytes;
+  const auto* words = reinterpret_cast<const std::uint32_t*>(stage) + first / 4;
+  auto* to = reinterpret_cast<std::uint32_t*>(slots) + lane;
+  for (int i = 0; 4 * i < bytes; i += 4) {  // past the last there are kSlackRows
+    std::uint32_t some[5];
+#pragma unroll
+    for (int j = 0; j < 5; ++j) some[j] = words[i + j];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      to[(i + j) * cuda::kWarp] =
+          __funnelshift_r(some[j], some[j + 1], static_cast<std::uint32_t>(first) * 8);
+    }
+  }
+}
+
+// How many warps ahead a warp asks for packed bytes: 16 MB of f32, which the second cache has room
+// for.
+inline constexpr int kWarpsAhead = 2048;
+__device__ TUCKFOLD_INLINE void prefetch_packed(const FastArgs& args, std::int64_t first,
+                                                int lane) {
+  const int bytes = args.params.form.bytes;
+  if (first + cuda::kWarp > args.blocks.count || lane * cuda::kLine >= cuda::kWarp * bytes) return;
+  cuda::prefetch(args.packed + first * bytes + lane * cuda::kLine);
+}
+
+// Shared memory of a warp: rows on their way out, the table of widths, then packed bytes.
+TUCKFOLD_HOST_DEVICE inline constexpr int unpack_warp_bytes(const Form& form) {
+  return kStageBytes + kTableBytes + ((form.bytes + 3) / 4 + kSlackRows) * Words::kStep;
+}
+
+template <int kTiles, bool kF32>
+__global__ __launch_bounds__(kUnpackThreads, blocks_per_sm(kF32)) void unpack_fast_kernel(
+    const __grid_constant__ FastArgs args) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / cuda::kWarp;
+  const std::int64_t first =
+      static_cast<std::int64_t>(blockIdx.x) * kUnpackThreads + warp * cuda::kWarp;
+  if (first >= args.blocks.count) return;
+  const std::int64_t left = args.blocks.count - first;
+  const int here = left < cuda::kWarp ? static_cast<int>(left) : cuda::kWarp;
+  const bool mine = lane < here;
+  const int own = mine ? lane : here - 1;
+
+  const Form& form = args.params.form;
+  unsigned char* shared = cuda::shared_memory() + warp * unpack_warp_bytes(form);
+  unsigned char* table = shared + kStageBytes;
+  unsigned char* slots = table + kTableBytes;
+  const std::uint8_t* packed = args.packed + first * form.bytes;
+  prefetch_packed(args, first + kWarpsAhead * cuda::kWarp, lane);
+  if (form.bytes % 8 == 0 && here == cuda::kWarp) {
+    fetch_eights(args, packed, lane, slots);
+  } else {
+    fetch_any(args, packed, here, lane, shared, slots);
+  }
+  fill_table(table, lane);
+  __syncwarp();
+
+  float x[64];
+  unpack_fast<kTiles>(form, {slots + 4 * lane}, table, x);
+  if (args.params.offset != 0) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) x[i] = x[i] + args.params.offset;
+  }
+  if (args.params.clamp) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) x[i] = x[i] < 0 ? 0.0f : x[i];
+  }
+  if (kStageRows && (kF32 || args.dtype == DType::F32)) {
+    return store_staged(args.blocks, first + own, x, shared);
+  }
+  if (!mine) return;
+  switch (kF32 ? DType::F32 : args.dtype) {
+    case DType::F16: return cuda::store_block<F16>(args.blocks, first + own, x);
+    case DType::BF16: return cuda::store_block<BF16>(args.blocks, first + own, x);
+    default: return cuda::store_block<float>(args.blocks, first + own, x);
+  }
+}
+
+}  // namespace tuckfold::dct_quant

@@ -1,0 +1,46 @@
+// bytes_of: floats that are k * scale + add for whole k 0..255, as the bytes k.
+//
+// Packed: k for each value in row-major order, a u8 tensor of the same shape. Where several k have
+// the value it is the one guessed, or else the smallest.
+#pragma once
+
+#include <cstdint>
+
+#include "base/strided.h"
+#include "codec/exact/bytes_of_block.h"
+#include "codec/registry.h"
+
+namespace tuckfold::bytes_of {
+
+// What the 256 bytes stand for in one dtype.
+struct Table {
+  alignas(64) std::uint64_t words[256];  // the values' bits
+  Guess guess;
+  // Vectors of f32 compute faster than they look up: where `computed`, every value is that of
+  // compute_f32.
+  bool computed;
+  Factors factors;
+};
+
+Table table_of(const Stage& stage, DType dtype);
+
+// Throws what pack says of an element that no byte stands for.
+[[noreturn]] void refuse(const Table& table, DType dtype, std::uint64_t bits, std::int64_t index);
+
+// The kernels, over elements [begin, end). They never throw.
+struct PackJob {
+  const Table* table;
+  const FlatReader* in;
+  std::uint8_t* out;
+};
+struct UnpackJob {
+  const Table* table;
+  const std::uint8_t* in;
+  const FlatWriter* out;
+  bool stream;
+};
+// The first element that no byte stands for, where packing stopped; `end` if there is none.
+std::int64_t pack_bytes(const PackJob& job, std::int64_t begin, std::int64_t end);
+void unpack_bytes(const UnpackJob& job, std::int64_t begin, std::int64_t end);
+
+}  // namespace tuckfold::bytes_of

@@ -1,0 +1,214 @@
+// bytes_of on the CPU: bytes are guessed by a multiplication, and what they stand for is compared
+// with what was given.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/exact/bytes_of_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+#include "codec/blocks/batch_cpu-inl.h"
+#include "codec/exact/bytes_of.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tuckfold::bytes_of::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using tuckfold::HWY_NAMESPACE::kAheadBytes;
+using tuckfold::HWY_NAMESPACE::kBatch;
+using tuckfold::HWY_NAMESPACE::put;
+using tuckfold::HWY_NAMESPACE::take;
+
+using DF = hn::ScalableTag<float>;
+using DU = hn::RebindToUnsigned<DF>;
+using D8 = hn::Rebind<std::uint8_t, DF>;
+using VF = hn::Vec<DF>;
+
+// Elements may be floats where words are read, or words where floats are.
+template <class T>
+HWY_INLINE T load(const T* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+// Elements to f32, for guessing. Plain loops, which compilers turn into vectors.
+HWY_ATTR void widen(DType, const std::uint8_t* words, std::int64_t count, float* out) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = words[i];
+}
+HWY_ATTR void widen(DType dtype, const std::uint16_t* words, std::int64_t count, float* out) {
+  if (dtype == DType::BF16) {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = to_float(BF16{load(words + i)});
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = to_float(F16{load(words + i)});
+  }
+}
+HWY_ATTR void widen(DType, const std::uint64_t* words, std::int64_t count, float* out) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    out[i] = static_cast<float>(std::bit_cast<double>(load(words + i)));
+  }
+}
+
+// compute_f32 of vectors.
+struct Compute {
+  explicit HWY_ATTR Compute(const Factors& factors)
+      : shift(hn::Set(DF(), factors.shift)),
+        high(hn::Set(DF(), factors.high)),
+        low(hn::Set(DF(), factors.low)),
+        add(hn::Set(DF(), factors.add)) {}
+  HWY_INLINE VF operator()(VF k) const {
+    const VF shifted = hn::Add(k, shift);
+    return hn::Add(hn::Add(hn::Mul(shifted, high), hn::Mul(shifted, low)), add);
+  }
+  const VF shift, high, low, add;
+};
+
+// The guesses of all values; with kCheck also whether they are right, by computing.
+template <bool kCheck>
+HWY_ATTR bool guess(const Table& table, const float* values, std::int64_t count,
+                    std::uint8_t* codes) {
+  const DF d;
+  const DU du;
+  const D8 d8;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto add = hn::Set(d, table.guess.add), factor = hn::Set(d, table.guess.inverse_scale);
+  const auto to_integer = hn::Set(d, kToInteger);
+  const Compute compute(table.factors);
+  auto wrong = hn::Zero(du);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kAheadBytes, 0, 0);
+    const auto v = hn::LoadU(d, values + i);
+    auto scaled = hn::Mul(hn::Sub(v, add), factor);
+    scaled = hn::Min(hn::Max(scaled, hn::Zero(d)), hn::Set(d, 255.0f));
+    const auto shifted = hn::Add(scaled, to_integer);
+    const auto k = hn::And(hn::BitCast(du, shifted), hn::Set(du, 0xff));
+    hn::StoreU(hn::TruncateTo(d8, k), d8, codes + i);
+    if constexpr (kCheck) {
+      const auto value = compute(hn::Sub(shifted, to_integer));
+      wrong = hn::Or(wrong, hn::Xor(hn::BitCast(du, value), hn::BitCast(du, v)));
+    }
+  }
+  bool right = hn::AllTrue(du, hn::Eq(wrong, hn::Zero(du)));
+  for (; i < count; ++i) {
+    const float value = load(values + i);
+    const int k = guess_of(value, table.guess);
+    codes[i] = static_cast<std::uint8_t>(k);
+    right &= table.words[k] == bits_of(value);
+  }
+  return right;
+}
+
+template <class T>
+HWY_ATTR bool check(const Table& table, const T* values, std::int64_t count,
+                    const std::uint8_t* codes) {
+  T wrong = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    wrong = static_cast<T>(wrong | (static_cast<T>(table.words[codes[i]]) ^ load(values + i)));
+  }
+  return wrong == 0;
+}
+
+// The first element that no byte stands for, or `count`; mends the guesses up to there.
+template <class T>
+std::int64_t search(const Table& table, const T* values, std::int64_t count, std::uint8_t* codes) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T value = load(values + i);
+    if (static_cast<T>(table.words[codes[i]]) == value) continue;
+    const std::uint64_t* found = std::find(table.words, table.words + 256, value);
+    if (found == table.words + 256) return i;
+    codes[i] = static_cast<std::uint8_t>(found - table.words);
+  }
+  return count;
+}
+
+std::int64_t pack_bytes_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  return with_word(job.in->dtype(), [&](auto word) {
+    using T = decltype(word);
+    alignas(64) T gathered[kBatch];
+    alignas(64) float floats[kBatch];
+    for (std::int64_t at = begin; at < end; at += kBatch) {
+      const std::int64_t count = std::min(kBatch, end - at);
+      std::uint8_t* codes = job.out + at;
+      const T* words = take(*job.in, at, count, gathered);
+      const float* values = floats;
+      if constexpr (std::is_same_v<T, std::uint32_t>) {
+        values = reinterpret_cast<const float*>(words);
+      } else {
+        widen(job.in->dtype(), words, count, floats);
+      }
+      if (job.table->computed) {
+        if (guess<true>(*job.table, values, count, codes)) continue;
+      } else {
+        guess<false>(*job.table, values, count, codes);
+      }
+      if (check(*job.table, words, count, codes)) continue;
+      const std::int64_t refused = search(*job.table, words, count, codes);
+      if (refused < count) return at + refused;
+    }
+    return end;
+  });
+}
+
+HWY_ATTR void compute_all(const Table& table, const std::uint8_t* codes, std::int64_t count,
+                          float* values) {
+  const DF d;
+  const D8 d8;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Compute compute(table.factors);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto k = hn::PromoteTo(hn::RebindToSigned<DF>(), hn::LoadU(d8, codes + i));
+    hn::StoreU(compute(hn::ConvertTo(d, k)), d, values + i);
+  }
+  for (; i < count; ++i) values[i] = compute_f32(table.factors, codes[i]);
+}
+
+template <class T>
+void look_up(const Table& table, const std::uint8_t* codes, std::int64_t count, T* words) {
+  for (std::int64_t i = 0; i < count; ++i) words[i] = static_cast<T>(table.words[codes[i]]);
+}
+
+void unpack_bytes_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  with_word(job.out->dtype(), [&](auto word) {
+    using T = decltype(word);
+    alignas(64) T words[kBatch];
+    alignas(64) float floats[kBatch];
+    for (std::int64_t at = begin; at < end; at += kBatch) {
+      const std::int64_t count = std::min(kBatch, end - at);
+      const std::uint8_t* codes = job.in + at;
+      if (job.table->computed) {
+        compute_all(*job.table, codes, count, floats);
+        put(*job.out, at, count, floats, job.stream);
+        continue;
+      }
+      look_up(*job.table, codes, count, words);
+      put(*job.out, at, count, words, job.stream);
+    }
+  });
+}
+
+}  // namespace tuckfold::bytes_of::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "base/stream.h"
+
+namespace tuckfold::bytes_of {
+
+HWY_EXPORT(pack_bytes_target);
+HWY_EXPORT(unpack_bytes_target);
+
+std::int64_t pack_bytes(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  return HWY_DYNAMIC_DISPATCH(pack_bytes_target)(job, begin, end);
+}
+
+void unpack_bytes(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(unpack_bytes_target)(job, begin, end);
+  if (job.stream) stream_fence();
+}
+
+}  // namespace tuckfold::bytes_of
+#endif  // HWY_ONCE

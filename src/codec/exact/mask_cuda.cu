@@ -1,0 +1,231 @@
+// mask on CUDA: a warp takes 1024 values, and votes on 32 of them at a time.
+#include "base/cuda/runtime.h"
+#include "codec/cuda_rows.h"
+#include "codec/exact/exact_cuda.cuh"
+#include "codec/exact/mask.h"
+
+namespace tuckfold::mask {
+namespace {
+
+using cuda::kAllLanes;
+using cuda::kWarp;
+using cuda::Refusals;
+using cuda::View;
+
+constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+constexpr int kTile = kWarp * 32;  // values of a warp: a word of bits for each lane
+
+template <class T>
+struct Args {
+  View view;
+  T clear, set;
+  unsigned char* bits;
+  Refusals refusals;
+};
+
+__device__ std::int64_t warp_index() {
+  return static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
+}
+
+// ---- pack ---------------------------------------------------------------------------------------
+
+template <class T>
+__device__ TUCKFOLD_INLINE void store_word(const Args<T>& a, std::int64_t tile, int lane,
+                                           std::uint32_t word) {
+  const std::int64_t at = tile * (kTile / 8) + lane * 4;
+  const std::int64_t bytes = (a.view.elems + 7) / 8;
+  if (at + 4 <= bytes) {
+    *reinterpret_cast<std::uint32_t*>(a.bits + at) = word;
+    return;
+  }
+  for (std::int64_t i = at; i < bytes; ++i) {
+    a.bits[i] = static_cast<unsigned char>(word >> 8 * (i - at));
+  }
+}
+
+// One of these values, 32 apart, is neither of the two.
+template <class T>
+__device__ void note_first(const Args<T>& a, std::int64_t index, int count) {
+#pragma unroll 1
+  for (; count > 0; --count, index += kWarp) {
+    const T x = reinterpret_cast<const T*>(a.view.data)[a.view.offset(index)];
+    if (x != a.set && x != a.clear) return refuse(a.refusals, index);
+  }
+}
+
+template <class T, bool kDense>
+__global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ Args<T> a) {
+  constexpr int kAtOnce = kDense ? 16 : 4;  // loads that a lane has under way
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t tile = warp_index(), begin = tile * kTile + lane;
+  if (tile * kTile >= a.view.elems) return;
+  const bool whole = (tile + 1) * kTile <= a.view.elems;
+  const T* data = reinterpret_cast<const T*>(a.view.data);
+  std::uint32_t mine = 0;
+#pragma unroll 1
+  for (int j = 0; j < 32; j += kAtOnce) {
+    T x[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const std::int64_t at = begin + (j + i) * kWarp;
+      x[i] = whole || at < a.view.elems ? data[kDense ? at : a.view.offset(at)] : a.clear;
+    }
+    bool known = true;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const bool is_set = x[i] == a.set;
+      known = known && (is_set || x[i] == a.clear);
+      const std::uint32_t word = __ballot_sync(kAllLanes, is_set);
+      if (lane == j + i) mine = word;
+    }
+    if (!known) note_first(a, begin + j * kWarp, kAtOnce);
+  }
+  store_word(a, tile, lane, mine);
+}
+
+// The bytes of a word that are the byte repeated in `all`, as four bits.
+__device__ TUCKFOLD_INLINE std::uint32_t equal_bytes(std::uint32_t word, std::uint32_t all) {
+  const std::uint32_t x = word ^ all;
+  const std::uint32_t differ = (((x & 0x7f7f7f7fu) + 0x7f7f7f7fu) | x) & 0x80808080u;
+  return ((differ ^ 0x80808080u) >> 7) * 0x10204080u >> 28;
+}
+
+// A dense tensor of bytes: 32 values a lane, four in a word.
+__global__ void __launch_bounds__(kThreads)
+    pack_bytes_kernel(const __grid_constant__ Args<std::uint8_t> a) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t tile = warp_index(), begin = tile * kTile + lane * 32;
+  if (begin >= a.view.elems) return;
+  const auto* data = reinterpret_cast<const unsigned char*>(a.view.data);
+  std::uint32_t mine = 0, known = 0;
+  if (begin + 32 <= a.view.elems) {
+    const uint4 front = *reinterpret_cast<const uint4*>(data + begin);
+    const uint4 back = *reinterpret_cast<const uint4*>(data + begin + 16);
+    const std::uint32_t words[8] = {front.x, front.y, front.z, front.w,
+                                    back.x,  back.y,  back.z,  back.w};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const std::uint32_t set = equal_bytes(words[i], a.set * 0x01010101u);
+      mine |= set << 4 * i;
+      known |= (set | equal_bytes(words[i], a.clear * 0x01010101u)) << 4 * i;
+    }
+  } else {
+    for (int i = 0; i < 32; ++i) {
+      const unsigned char x = begin + i < a.view.elems ? data[begin + i] : a.clear;
+      mine |= (x == a.set ? 1u : 0u) << i;
+      known |= (x == a.set || x == a.clear ? 1u : 0u) << i;
+    }
+  }
+  if (known != ~0u) refuse(a.refusals, begin + __ffs(static_cast<int>(~known)) - 1);
+  store_word(a, tile, lane, mine);
+}
+
+// ---- unpack -------------------------------------------------------------------------------------
+
+template <class T>
+__device__ TUCKFOLD_INLINE void unpack_value(const Args<T>& a, std::int64_t index) {
+  const bool is_set = (a.bits[index / 8] >> index % 8 & 1) != 0;
+  reinterpret_cast<T*>(a.view.data)[a.view.offset(index)] = is_set ? a.set : a.clear;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) unpack_any_kernel(const __grid_constant__ Args<T> a) {
+  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (index < a.view.elems) unpack_value(a, index);
+}
+
+// Sixteen bytes of values a lane and store, side by side.
+template <class T>
+__global__ void __launch_bounds__(kThreads) unpack_kernel(const __grid_constant__ Args<T> a) {
+  constexpr int kV = 16 / sizeof(T), kStep = kWarp * kV, kSteps = 8;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t begin = warp_index() * (kStep * kSteps);
+  if (begin + kStep * kSteps > a.view.elems) {
+    for (std::int64_t i = begin + lane; i < a.view.elems; i += kWarp) unpack_value(a, i);
+    return;
+  }
+  std::uint32_t bits[kSteps];
+#pragma unroll
+  for (int j = 0; j < kSteps; ++j) {
+    const std::int64_t at = begin + j * kStep + lane * kV;
+    if constexpr (kV == 16) {
+      bits[j] = __ldg(reinterpret_cast<const unsigned short*>(a.bits) + at / 16);
+    } else {
+      bits[j] = static_cast<std::uint32_t>(__ldg(a.bits + at / 8)) >> (at & 7);
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kSteps; ++j) {
+    std::uint32_t words[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      if constexpr (sizeof(T) == 8) {
+        const T value = (bits[j] >> w / 2 & 1u) != 0 ? a.set : a.clear;
+        words[w] = static_cast<std::uint32_t>(value >> 32 * (w % 2));
+      } else {
+        constexpr int kIn = 4 / sizeof(T);  // values in a word
+        words[w] = 0;
+#pragma unroll
+        for (int i = 0; i < kIn; ++i) {
+          const std::uint32_t value = (bits[j] >> (w * kIn + i) & 1u) != 0 ? a.set : a.clear;
+          words[w] |= value << i * 8 * static_cast<int>(sizeof(T));
+        }
+      }
+    }
+    cuda::store_away(
+        reinterpret_cast<uint4*>(reinterpret_cast<T*>(a.view.data) + begin + j * kStep) + lane,
+        make_uint4(words[0], words[1], words[2], words[3]));
+  }
+}
+
+}  // namespace
+
+std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<std::byte> out,
+                      CudaContext run) {
+  const View view = View::of(in);
+  const Refusals refusals = cuda::begin_pack(run, out.size());
+  if (view.elems == 0) return out.size();
+  const Pair pair = pair_of(stage, in.dtype);
+  with_word(view.dtype, [&]<class T>(T) {
+    const Args<T> args{view, static_cast<T>(pair.clear), static_cast<T>(pair.set),
+                       reinterpret_cast<unsigned char*>(out.data()), refusals};
+    const cuda::Grid grid{.blocks = cuda::blocks_for(cuda::blocks_for(view.elems, kTile), kWarps),
+                          .threads = kThreads};
+    if constexpr (sizeof(T) == 1) {
+      if (view.dense(16)) return cuda::launch(pack_bytes_kernel, grid, run.stream, args);
+    }
+    view.dense() ? cuda::launch(pack_kernel<T, true>, grid, run.stream, args)
+                 : cuda::launch(pack_kernel<T, false>, grid, run.stream, args);
+  });
+  cuda::check_refused(refusals, view, run.stream, [&](std::uint64_t bits, std::int64_t index) {
+    refuse(stage, in.dtype, bits, index);
+  });
+  return out.size();
+}
+
+void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const TensorView& out,
+                 CudaContext run) {
+  cuda::set_outcome(run, 0);
+  const View view = View::of(out);
+  if (view.elems == 0) return;
+  const Pair pair = pair_of(stage, out.dtype);
+  auto* bits = const_cast<std::byte*>(packed.data());
+  with_word(view.dtype, [&]<class T>(T) {
+    const Args<T> args{view,
+                       static_cast<T>(pair.clear),
+                       static_cast<T>(pair.set),
+                       reinterpret_cast<unsigned char*>(bits),
+                       {}};
+    if (view.dense(16)) {
+      const std::int64_t warps = cuda::blocks_for(view.elems, 8 * kWarp * 16 / sizeof(T));
+      return cuda::launch(unpack_kernel<T>,
+                          {.blocks = cuda::blocks_for(warps, kWarps), .threads = kThreads},
+                          run.stream, args);
+    }
+    cuda::launch(unpack_any_kernel<T>,
+                 {.blocks = cuda::blocks_for(view.elems, kThreads), .threads = kThreads},
+                 run.stream, args);
+  });
+}
+
+}  // namespace tuckfold::mask

@@ -1,0 +1,356 @@
+// dct_chop | block_quant on CUDA in one kernel: 256 blocks, a thread each, are one group of every
+// frequency, so coefficients never leave the chip.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "codec/block_quant/block_quant.h"
+#include "codec/block_quant/block_quant_block.h"
+#include "codec/cuda_rows.h"
+#include "codec/dct_chop/dct_chop.h"
+#include "codec/dct_chop/dct_chop_cuda.cuh"
+
+namespace tuckfold::dct_chop {
+namespace {
+
+using block_quant::Group;
+using block_quant::Header;
+using cuda::View;
+using cuda::WholeBlocks;
+
+constexpr int kGroup = 256, kWarps = kGroup / cuda::kWarp;
+constexpr int kEach = kGroup / cuda::kWarp;  // values of a group that a lane has, side by side
+
+struct Quantized {
+  std::uint8_t* codes;
+  Header* headers;
+  std::int64_t groups;  // of one frequency
+  int bits;
+  bool stochastic, exact_zero;
+  std::uint64_t seed;
+};
+
+// Coefficients change hands in shared memory: threads have blocks, warps have groups.
+template <int kKeep, bool kTriangle>
+struct Sizes {
+  static constexpr int kValues = kTriangle ? kKeep * (kKeep + 1) / 2 : kKeep * kKeep;
+  static constexpr int kTurns = (kValues + kWarps - 1) / kWarps;  // groups of a warp
+
+  // Whether there is a group for the warp in this turn. Where there is one for every warp the
+  // compiler must know: turns without a branch between them overlap.
+  __device__ static TUCKFOLD_INLINE bool exists(int turn, int warp) {
+    return (turn + 1) * kWarps <= kValues || turn * kWarps + warp < kValues;
+  }
+};
+
+// Where value i of a group lies: every eight chunks of four values swap neighbours, so that neither
+// threads nor lanes of eight values meet in a bank.
+__device__ TUCKFOLD_INLINE int place(int i) {
+  const int chunk = i / 4;
+  return (chunk ^ (chunk >> 3 & 1)) * 4 + i % 4;
+}
+__device__ TUCKFOLD_INLINE void read_eight(const float* group, int lane, float* values) {
+  const int at = place(kEach * lane);
+  const float4 a = *reinterpret_cast<const float4*>(group + at);
+  const float4 b = *reinterpret_cast<const float4*>(group + (at ^ 4));
+  values[0] = a.x, values[1] = a.y, values[2] = a.z, values[3] = a.w;
+  values[4] = b.x, values[5] = b.y, values[6] = b.z, values[7] = b.w;
+}
+
+// The smaller and the larger of two, or NaN where one is.
+__device__ TUCKFOLD_INLINE float least(float a, float b) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return a < b || a != a ? a : b;
+#endif
+}
+__device__ TUCKFOLD_INLINE float most(float a, float b) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return a > b || a != a ? a : b;
+#endif
+}
+
+// Whole numbers in the order of floats; a NaN lies beyond the infinity of its sign.
+__device__ TUCKFOLD_INLINE int ordered(float value) {
+  const int bits = static_cast<int>(bits_of(value));
+  return bits ^ ((bits >> 31) & 0x7fffffff);
+}
+__device__ TUCKFOLD_INLINE float unordered(int image) {
+  return float_of(static_cast<std::uint32_t>(image ^ ((image >> 31) & 0x7fffffff)));
+}
+
+// Eight codes as `bits` bytes, the first in the lowest bits, and back.
+__device__ TUCKFOLD_INLINE void store_codes(const std::uint32_t* codes, int bits,
+                                            std::uint8_t* to) {
+  if (bits == 8) {
+    const std::uint32_t low = __byte_perm(__byte_perm(codes[0], codes[1], 0x0040),
+                                          __byte_perm(codes[2], codes[3], 0x0040), 0x5410);
+    const std::uint32_t high = __byte_perm(__byte_perm(codes[4], codes[5], 0x0040),
+                                           __byte_perm(codes[6], codes[7], 0x0040), 0x5410);
+    *reinterpret_cast<uint2*>(to) = make_uint2(low, high);
+    return;
+  }
+  std::uint64_t all = 0;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) all |= static_cast<std::uint64_t>(codes[i]) << (bits * i);
+  switch (bits) {
+    case 4: *reinterpret_cast<std::uint32_t*>(to) = static_cast<std::uint32_t>(all); break;
+    case 2: *reinterpret_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(all); break;
+    default:
+      for (int i = 0; i < bits; ++i) to[i] = static_cast<std::uint8_t>(all >> (8 * i));
+  }
+}
+__device__ TUCKFOLD_INLINE std::uint64_t load_codes(const std::uint8_t* from, int bits) {
+  switch (bits) {
+    case 8: return *reinterpret_cast<const std::uint64_t*>(from);
+    case 4: return *reinterpret_cast<const std::uint32_t*>(from);
+    case 2: return *reinterpret_cast<const std::uint16_t*>(from);
+    default: break;
+  }
+  std::uint64_t all = 0;
+  for (int i = 0; i < bits; ++i) all |= static_cast<std::uint64_t>(from[i]) << (8 * i);
+  return all;
+}
+
+// code_of without its conditions, for both kinds of groups. Zeros may come out with another sign
+// than there, which the code does not show. Codes are in the low byte; what is above it means
+// nothing.
+struct ToCode {
+  float subtract, inverse, add;
+
+  __device__ ToCode(const Group& group, float inverse_scale)
+      : subtract(group.about_zero ? 0.0f : group.minimum),
+        inverse(inverse_scale),
+        add(group.about_zero ? group.minimum : 0.0f) {}
+  __device__ std::uint32_t code(float value, float nudge, float levels) const {
+    const float scaled = (value - subtract) * inverse + add + nudge;
+    return bits_of(fminf(fmaxf(scaled, 0.0f), levels) + block_quant::kToInteger);
+  }
+  // The nearest code of a group from its minimum on. No value is below that, and since scales are
+  // rounded up none comes half a step above the last level: only NaN must become 0.
+  __device__ std::uint32_t nearest(float value) const {
+    return bits_of(fmaxf((value - subtract) * inverse, 0.0f) + block_quant::kToInteger);
+  }
+};
+
+template <class T, int kKeep, bool kTriangle>
+__global__ void __launch_bounds__(kGroup, 3)
+    pack_pair(const __grid_constant__ WholeBlocks in, const __grid_constant__ Quantized out) {
+  using S = Sizes<kKeep, kTriangle>;
+  auto* tile = reinterpret_cast<float*>(cuda::shared_memory());
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % cuda::kWarp, warp = thread / cuda::kWarp;
+  const std::int64_t group = blockIdx.x;
+  {
+    float x[64], coefs[kKeep * kKeep];
+    cuda::load_warp_blocks<T>(in, group * kGroup + warp * cuda::kWarp, x);
+    forward_block_8(kKeep, x, 8, coefs);
+    float* mine = tile + place(thread);
+    for_each_value<kKeep, kTriangle>([&](int i, int number) { mine[number * kGroup] = coefs[i]; });
+  }
+  __syncthreads();
+  // The ranges of all groups of the warp, one left with each lane, so that their headers are made
+  // at once.
+  int low = 0, high = 0;
+#pragma unroll
+  for (int turn = 0; turn < S::kTurns; ++turn) {
+    const int number = turn * kWarps + warp;
+    if (S::exists(turn, warp)) {
+      float v[kEach];
+      read_eight(tile + number * kGroup, lane, v);
+      const float small = least(least(least(v[0], v[1]), least(v[2], v[3])),
+                                least(least(v[4], v[5]), least(v[6], v[7])));
+      const float large =
+          most(most(most(v[0], v[1]), most(v[2], v[3])), most(most(v[4], v[5]), most(v[6], v[7])));
+      const int group_low = __reduce_min_sync(cuda::kAllLanes, ordered(small));
+      const int group_high = __reduce_max_sync(cuda::kAllLanes, ordered(large));
+      low = lane == turn ? group_low : low;
+      high = lane == turn ? group_high : high;
+    }
+  }
+  const int infinity = ordered(float_of(kInfBits)), minus = ordered(-float_of(kInfBits));
+  const Header header =
+      low > minus && high < infinity
+          ? block_quant::header_of(unordered(low), unordered(high), out.bits, out.exact_zero)
+          : block_quant::kNotFinite;
+  const int own = lane * kWarps + warp;  // of the lane's header
+  const std::int64_t index = own * out.groups + group;
+  if (own < S::kValues) out.headers[index] = header;
+  const Group made = block_quant::group_of(header);
+  const ToCode own_use(made, 1.0f / made.scale);
+  const std::uint32_t key =
+      out.stochastic ? block_quant::group_key(out.seed, static_cast<std::uint64_t>(index)) : 0;
+
+  const float levels = static_cast<float>((1 << out.bits) - 1);
+  // Bytes of the nearest code are the common case, and much shorter without conditions.
+  const auto quantize = [&]<bool kPlain>() {
+#pragma unroll
+    for (int turn = 0; turn < S::kTurns; ++turn) {
+      const int number = turn * kWarps + warp;
+      if (S::exists(turn, warp)) {
+        const auto of_turn = [&](auto value) { return __shfl_sync(cuda::kAllLanes, value, turn); };
+        ToCode use = own_use;
+        use.subtract = of_turn(own_use.subtract);
+        use.inverse = of_turn(own_use.inverse);
+        if (!kPlain) use.add = of_turn(own_use.add);
+        const std::uint32_t group_key = kPlain ? 0 : of_turn(key);
+        float v[kEach];
+        read_eight(tile + number * kGroup, lane, v);
+        std::uint32_t codes[kEach];
+#pragma unroll
+        for (int k = 0; k < kEach; ++k) {
+          const auto at = static_cast<std::uint32_t>(kEach * lane + k);
+          const float nudge =
+              !kPlain && out.stochastic ? block_quant::random_nudge(group_key, at) : 0.0f;
+          codes[k] = kPlain ? use.nearest(v[k]) : use.code(v[k], nudge, levels) & 0xffu;
+        }
+        const std::int64_t first = (number * out.groups + group) * cuda::kWarp + lane;
+        const int bits = kPlain ? 8 : out.bits;
+        store_codes(codes, bits, out.codes + first * bits);
+      }
+    }
+  };
+  if (out.bits == 8 && !out.stochastic && !out.exact_zero) {
+    quantize.template operator()<true>();
+  } else {
+    quantize.template operator()<false>();
+  }
+}
+
+template <class T, int kKeep, bool kTriangle>
+__global__ void __launch_bounds__(kGroup, 3)
+    unpack_pair(const __grid_constant__ WholeBlocks out, const __grid_constant__ Quantized in) {
+  using S = Sizes<kKeep, kTriangle>;
+  auto* tile = reinterpret_cast<float*>(cuda::shared_memory());
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % cuda::kWarp, warp = thread / cuda::kWarp;
+  const std::int64_t group = blockIdx.x;
+  const auto values_of = [&]<int kBits>() {
+    const int bits = kBits != 0 ? kBits : in.bits;
+    const std::uint32_t mask = (1u << bits) - 1;
+    // All loads before the first use.
+    std::uint64_t codes[S::kTurns];
+    Header headers[S::kTurns];
+#pragma unroll
+    for (int turn = 0; turn < S::kTurns; ++turn) {
+      const int number = std::min(turn * kWarps + warp, S::kValues - 1);
+      const std::int64_t index = number * in.groups + group;
+      codes[turn] = load_codes(in.codes + (index * cuda::kWarp + lane) * bits, bits);
+      headers[turn] = in.headers[index];
+    }
+#pragma unroll
+    for (int turn = 0; turn < S::kTurns; ++turn) {
+      const int number = turn * kWarps + warp;
+      if (number < S::kValues) {
+        const Group use = block_quant::group_of(headers[turn]);
+        float v[kEach];
+#pragma unroll
+        for (int k = 0; k < kEach; ++k) {
+          const auto code = static_cast<std::uint32_t>(codes[turn] >> (bits * k)) & mask;
+          v[k] = block_quant::value_of(static_cast<int>(code), use);
+        }
+        float* to = tile + number * kGroup;
+        const int at = place(kEach * lane);
+        *reinterpret_cast<float4*>(to + at) = make_float4(v[0], v[1], v[2], v[3]);
+        *reinterpret_cast<float4*>(to + (at ^ 4)) = make_float4(v[4], v[5], v[6], v[7]);
+      }
+    }
+  };
+  if (in.bits == 8) {
+    values_of.template operator()<8>();
+  } else {
+    values_of.template operator()<0>();
+  }
+  __syncthreads();
+  float x[64], coefs[kKeep * kKeep];
+  if constexpr (kTriangle) {
+#pragma unroll
+    for (int i = 0; i < kKeep * kKeep; ++i) coefs[i] = 0.0f;
+  }
+  const float* mine = tile + place(thread);
+  for_each_value<kKeep, kTriangle>([&](int i, int number) { coefs[i] = mine[number * kGroup]; });
+  inverse_block_8(kKeep, coefs, x, 8);
+  cuda::store_warp_blocks<T>(out, group * kGroup + warp * cuda::kWarp, x);
+}
+
+// ---- which kernel -------------------------------------------------------------------------------
+
+using PairKernel = void (*)(WholeBlocks, Quantized);
+
+template <class T, bool kPack, int... K>
+PairKernel pair_kernel(int keep, bool triangle, std::integer_sequence<int, K...>) {
+  const auto at = static_cast<std::size_t>(keep - 1);
+  if constexpr (kPack) {
+    constexpr std::array<PairKernel, 8> kSquare = {pack_pair<T, K + 1, false>...};
+    constexpr std::array<PairKernel, 8> kTriangle = {pack_pair<T, K + 1, true>...};
+    return triangle ? kTriangle[at] : kSquare[at];
+  } else {
+    constexpr std::array<PairKernel, 8> kSquare = {unpack_pair<T, K + 1, false>...};
+    constexpr std::array<PairKernel, 8> kTriangle = {unpack_pair<T, K + 1, true>...};
+    return triangle ? kTriangle[at] : kSquare[at];
+  }
+}
+
+template <bool kPack>
+bool run_pair(const Stage& first, const Stage& second, const View& view, const Shape& shape,
+              std::byte* packed, CudaContext run) {
+  const Params p = Params::of(first);
+  const block_quant::Params q = block_quant::Params::of(second);
+  if (view.elems == 0 || p.block != 8 || !p.planes || p.coef != DType::F32 || q.group != kGroup) {
+    return false;
+  }
+  const Blocks b = blocks_of(p, shape);
+  const std::int64_t blocks = b.strips() * b.block_cols;
+  const bool type = view.dtype == DType::F32 || view.dtype == DType::BF16;
+  if (!type || !WholeBlocks::suits(view, b) || blocks % kGroup != 0) return false;
+  const std::int64_t groups = blocks / kGroup;
+  auto* codes = reinterpret_cast<std::uint8_t*>(packed);
+  const Quantized quantized{.codes = codes,
+                            .headers = reinterpret_cast<Header*>(
+                                codes + p.values_per_block() * groups * q.code_bytes(kGroup)),
+                            .groups = groups,
+                            .bits = q.bits,
+                            .stochastic = q.stochastic,
+                            .exact_zero = q.exact_zero,
+                            .seed = run.seed};
+  constexpr std::make_integer_sequence<int, 8> kKeeps;
+  const PairKernel kernel = view.dtype == DType::F32
+                                ? pair_kernel<float, kPack>(p.keep, p.triangle, kKeeps)
+                                : pair_kernel<BF16, kPack>(p.keep, p.triangle, kKeeps);
+  const std::size_t shared_bytes = sizeof(float) * kGroup * p.values_per_block();
+  cuda::launch(kernel, {groups, kGroup, shared_bytes}, run.stream, WholeBlocks::of(view, b),
+               quantized);
+  return true;
+}
+
+bool pack_both(const Stage& first, const Stage& second, const ConstTensorView& in,
+               std::span<std::byte> out, CudaContext run) {
+  return run_pair<true>(first, second, View::of(in), in.shape, out.data(), run);
+}
+
+bool unpack_both(const Stage& first, const Stage& second, std::span<const std::byte> packed,
+                 const TensorView& out, CudaContext run) {
+  return run_pair<false>(first, second, View::of(out), out.shape,
+                         const_cast<std::byte*>(packed.data()), run);
+}
+
+}  // namespace
+}  // namespace tuckfold::dct_chop
+
+namespace tuckfold {
+
+std::span<const CudaPair> cuda_pairs() {
+  static const CudaPair kPairs[] = {
+      {&kDctChop, &kBlockQuant, dct_chop::pack_both, dct_chop::unpack_both}};
+  return kPairs;
+}
+
+}  // namespace tuckfold

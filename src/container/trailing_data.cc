@@ -1,0 +1,60 @@
+#include "container/trailing_data.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/io/file.h"
+#include "container/format.h"
+#include "container/shards.h"
+
+namespace tuckfold {
+namespace {
+
+// The file, or the shards of a manifest.
+std::vector<std::string> files_of(const std::string& path) {
+  const MappedFile file(path);
+  if (!begins_with(file.bytes(), "{")) return {path};
+  std::vector<std::string> paths;
+  for (const ManifestShard& shard : read_manifest(file.bytes(), path)) paths.push_back(shard.path);
+  return paths;
+}
+
+}  // namespace
+
+bool has_broken_trailer(ByteSpan file, std::uint64_t end) {
+  for (std::uint64_t at = end; at + kTrailerBytes <= file.size();) {
+    if (is_damaged_trailer(file.subspan(at, kTrailerBytes))) return true;
+    const std::optional<Record> record = record_at(file, at);
+    at = record ? record->end() : at + kRecordAlign;
+    if (!record || !record->is(RecordKind::Index) || !record->is_whole()) continue;
+    // An index is followed by its trailer, or by what a file has that grew and was not written.
+    if (at + kTrailerBytes > file.size()) return false;
+    const ByteSpan slot = file.subspan(at, kTrailerBytes);
+    return std::ranges::any_of(slot, [](std::byte byte) { return byte != std::byte{0}; });
+  }
+  return false;
+}
+
+std::vector<Behind> look_behind(const std::string& path) {
+  std::vector<Behind> found;
+  for (const std::string& part : files_of(path)) {
+    const MappedFile shard(part);
+    const std::optional<Trailer> trailer = find_trailer(shard.bytes());
+    if (!trailer || trailer->end == shard.bytes().size()) continue;
+    found.push_back({.path = part,
+                     .bytes = shard.bytes().size() - trailer->end,
+                     .trailer_broken = has_broken_trailer(shard.bytes(), trailer->end)});
+  }
+  return found;
+}
+
+bool has_broken_schema(const std::string& path) {
+  const std::vector<std::string> files = files_of(path);
+  return std::ranges::any_of(files, [](const std::string& part) {
+    const MappedFile shard(part);
+    const std::optional<Record> record = record_at(shard.bytes(), kFirstRecordAt);
+    return !record || !record->is(RecordKind::Schema) || !record->is_whole();
+  });
+}
+
+}  // namespace tuckfold

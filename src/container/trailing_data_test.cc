@@ -1,0 +1,86 @@
+// A stopped append and a damaged trailer look alike but for a few bytes: no one is taken for the
+// other.
+#include "container/trailing_data.h"
+
+#include <gtest/gtest.h>
+
+#include "container/dataset_fixture.h"
+
+namespace tuckfold {
+namespace {
+
+using ref::Batch;
+using ref::read_file;
+using ref::TempFolder;
+using ref::write_file;
+using ref::write_small;
+
+// A file, and the same after an append.
+struct Files {
+  TempFolder folder;
+  std::string path = folder / "a.tuck", before, after;
+
+  Files() {
+    write_small(path, 5, 5);
+    before = read_file(path);
+    FileWriter writer(path, {}, {.mode = WriteMode::Append, .threads = 1, .sync = false});
+    writer.write(Batch(5, 6).views());
+    writer.finish();
+    after = read_file(path);
+  }
+};
+
+TEST(Behind, WholeFilesHaveNothingThere) {
+  const Files files;
+  EXPECT_TRUE(look_behind(files.path).empty());
+  EXPECT_FALSE(has_broken_schema(files.path));
+}
+
+TEST(Behind, NoPartOfAnAppendLooksLikeABrokenTrailer) {
+  const Files files;
+  for (std::size_t size = files.before.size() + 1; size < files.after.size(); ++size) {
+    write_file(files.path, files.after.substr(0, size));
+    const VerifyReport report = verify(files.path, 1);
+    ASSERT_EQ(report.bytes_behind, size - files.before.size());
+    ASSERT_FALSE(report.trailer_broken) << size;
+    ASSERT_TRUE(report.broken.empty()) << size;
+  }
+  // A file may have grown without its last bytes.
+  write_file(files.path, files.after.substr(0, files.after.size() - 64) + std::string(64, '\0'));
+  EXPECT_FALSE(verify(files.path, 1).trailer_broken);
+}
+
+TEST(Behind, AnyBitOfTheLastTrailerThatFlipsIsSeenAndRepaired) {
+  const Files files;
+  const std::string to = files.folder / "b.tuck";
+  for (std::size_t at = files.after.size() - 64; at < files.after.size(); ++at) {
+    std::string broken = files.after;
+    broken[at] = static_cast<char>(broken[at] ^ (1 << at % 8));
+    write_file(files.path, broken);
+    const VerifyReport report = verify(files.path, 1);
+    ASSERT_TRUE(report.trailer_broken) << at;
+    ASSERT_EQ(report.samples, 5) << at;
+    const RepairReport repaired = repair(files.path, to);
+    ASSERT_EQ(repaired.samples, 11) << at;
+    ASSERT_FALSE(repaired.by_index) << at;
+    ASSERT_FALSE(verify(to, 1).trailer_broken) << at;
+  }
+}
+
+TEST(Behind, ABrokenSchemaAtTheStartIsSeenAndRepaired) {
+  const Files files;
+  const std::string to = files.folder / "b.tuck";
+  for (const std::size_t at : {64, 80, 100, 200}) {
+    std::string broken = files.after;
+    broken[at] = static_cast<char>(broken[at] ^ 1);
+    write_file(files.path, broken);
+    const VerifyReport report = verify(files.path, 1);
+    ASSERT_TRUE(report.schema_broken) << at;
+    ASSERT_EQ(report.samples, 11) << at;
+    repair(files.path, to);
+    ASSERT_FALSE(verify(to, 1).schema_broken) << at;
+  }
+}
+
+}  // namespace
+}  // namespace tuckfold

@@ -1,0 +1,254 @@
+// HDF5 files by libhdf5: datasets whose leading axis counts samples. The library is not made for
+// several threads, so one lock is around every call; it is not hardened against hostile files
+// either.
+#include <hdf5.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/fail.h"
+#include "base/text_scan.h"
+#include "inputs/join.h"
+#include "inputs/slab.h"
+
+namespace tuckfold {
+namespace {
+
+std::mutex& library() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+// What libhdf5 counts: files, datasets, spaces, types.
+class Handle {
+ public:
+  Handle() = default;
+  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
+  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(id_, other.id_);
+    std::swap(close_, other.close_);
+    return *this;
+  }
+  ~Handle() {
+    if (id_ >= 0) close_(id_);
+  }
+  hid_t get() const noexcept { return id_; }
+  explicit operator bool() const noexcept { return id_ >= 0; }
+
+ private:
+  hid_t id_ = -1;
+  herr_t (*close_)(hid_t) = nullptr;
+};
+
+// The innermost of what the library has to say, which it would otherwise print.
+std::string complaint() {
+  std::string text = "libhdf5 gives no reason";
+  const auto note = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
+    if (error->desc != nullptr) *static_cast<std::string*>(out) = error->desc;
+    return 0;
+  };
+  ::H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, note, &text);
+  return text;
+}
+
+// While one lives, the library is ours and silent.
+class Session {
+ public:
+  Session() : lock_(library()) {
+    ::H5Eget_auto2(H5E_DEFAULT, &printer_, &data_);
+    ::H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session() { ::H5Eset_auto2(H5E_DEFAULT, printer_, data_); }
+
+ private:
+  std::lock_guard<std::mutex> lock_;
+  H5E_auto2_t printer_ = nullptr;
+  void* data_ = nullptr;
+};
+
+std::optional<Stored> stored_by(hid_t type) {
+  const std::size_t size = ::H5Tget_size(type);
+  switch (::H5Tget_class(type)) {
+    case H5T_ENUM: return size == 1 ? std::optional(Stored::Bool) : std::nullopt;  // as h5py does
+    case H5T_INTEGER: {
+      const bool is_signed = ::H5Tget_sign(type) == H5T_SGN_2;
+      if (size == 1) return is_signed ? Stored::I8 : Stored::U8;
+      if (size == 2) return is_signed ? Stored::I16 : Stored::U16;
+      if (size == 4) return is_signed ? Stored::I32 : Stored::U32;
+      if (size == 8) return is_signed ? Stored::I64 : Stored::U64;
+      return std::nullopt;
+    }
+    case H5T_FLOAT: {
+      const auto is = [&](hid_t little, hid_t big) {
+        return ::H5Tequal(type, little) > 0 || ::H5Tequal(type, big) > 0;
+      };
+      if (is(H5T_IEEE_F32LE, H5T_IEEE_F32BE)) return Stored::F32;
+      if (is(H5T_IEEE_F64LE, H5T_IEEE_F64BE)) return Stored::F64;
+      std::size_t sign = 0, exponent = 0, exponent_bits = 0, fraction = 0, fraction_bits = 0;
+      ::H5Tget_fields(type, &sign, &exponent, &exponent_bits, &fraction, &fraction_bits);
+      if (size == 2 && sign == 15 && exponent == 10 && exponent_bits == 5 && fraction_bits == 10 &&
+          ::H5Tget_order(type) == H5T_ORDER_LE) {
+        return Stored::F16;
+      }
+      return std::nullopt;
+    }
+    default: return std::nullopt;
+  }
+}
+
+// What values are read as: the library turns their bytes. What it has no name for is read as it is.
+Handle memory_type(hid_t type, Stored stored) {
+  if (stored == Stored::Bool || stored == Stored::F16) return {::H5Tcopy(type), ::H5Tclose};
+  return {::H5Tget_native_type(type, H5T_DIR_ASCEND), ::H5Tclose};
+}
+
+struct Dataset {
+  Handle data, memory;
+  Stored stored = Stored::U8;
+};
+
+class Hdf5Source final : public Source {
+ public:
+  Hdf5Source(std::string path, std::vector<SourceArray> arrays, std::int64_t samples, Handle file,
+             std::vector<Dataset> datasets)
+      : Source(std::move(arrays), samples),
+        path_(std::move(path)),
+        file_(std::move(file)),
+        datasets_(std::move(datasets)) {}
+  ~Hdf5Source() override {
+    const Session session;
+    datasets_.clear();
+    file_ = Handle();
+  }
+
+ private:
+  void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
+                    std::byte* out) const override {
+    const SourceArray& what = arrays()[array];
+    const Dataset& dataset = datasets_[array];
+    const auto stored_bytes = static_cast<std::int64_t>(size_bytes(dataset.stored));
+    const std::int64_t elems = what.sample.elems();
+    if (stored_bytes == static_cast<std::int64_t>(size_bytes(what.dtype)) &&
+        dataset.stored != Stored::U64) {
+      return read_stored(what, dataset, first, count, out);
+    }
+    std::vector<std::byte> stored(static_cast<std::size_t>(count * elems * stored_bytes));
+    read_stored(what, dataset, first, count, stored.data());
+    const Slab slab{.data = stored.data(),
+                    .samples = count,
+                    .step = elems * stored_bytes,
+                    .stored = dataset.stored};
+    read_slab(slab, 0, count, what, out);
+  }
+
+  void read_stored(const SourceArray& what, const Dataset& dataset, std::int64_t first,
+                   std::int64_t count, std::byte* out) const {
+    std::vector<hsize_t> start(what.sample.rank() + 1, 0), length(1, static_cast<hsize_t>(count));
+    start[0] = static_cast<hsize_t>(first);
+    for (const std::int64_t axis : what.sample) length.push_back(static_cast<hsize_t>(axis));
+    const Session session;
+    const Handle space(::H5Dget_space(dataset.data.get()), ::H5Sclose);
+    const Handle memory(::H5Screate_simple(static_cast<int>(length.size()), length.data(), nullptr),
+                        ::H5Sclose);
+    if (!space || !memory ||
+        ::H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, length.data(),
+                              nullptr) < 0 ||
+        ::H5Dread(dataset.data.get(), dataset.memory.get(), memory.get(), space.get(), H5P_DEFAULT,
+                  out) < 0) {
+      fail(Errc::CorruptData, "[hdf5] '{}': dataset '{}' cannot be read: {}", path_, what.name,
+           complaint());
+    }
+  }
+
+  std::string path_;
+  Handle file_;
+  std::vector<Dataset> datasets_;
+};
+
+// Every dataset of the file by its path, or those that are asked for.
+std::vector<std::string> names_in(hid_t file, const SourceOptions& options) {
+  if (!options.arrays.empty()) return options.arrays;
+  std::vector<std::string> names;
+  const auto note = [](hid_t, const char* name, const H5O_info_t* info, void* out) -> herr_t {
+    if (info->type == H5O_TYPE_DATASET)
+      static_cast<std::vector<std::string>*>(out)->push_back(name);
+    return 0;
+  };
+  ::H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, note, &names);
+  return names;
+}
+
+bool looks_like(const SourceInput& input) {
+  constexpr std::string_view kMagic = "\x89HDF\r\n\x1a\n";
+  const std::string_view text = input.text();
+  for (const std::size_t at : {0, 512, 1024, 2048}) {  // behind what a user has put in front
+    if (at < text.size() && text.substr(at).starts_with(kMagic)) return true;
+  }
+  return false;
+}
+
+std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& options) {
+  const Session session;  // first, so that it outlives every handle
+  const std::string& path = input.path;
+  std::vector<SourceArray> arrays;
+  std::vector<Dataset> datasets;
+  std::int64_t samples = 0;
+  Handle file(::H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), ::H5Fclose);
+  if (!file)
+    fail(Errc::CorruptData, "[hdf5] '{}' cannot be opened: {}; copy it again", path, complaint());
+  for (const std::string& name : names_in(file.get(), options)) {
+    Dataset dataset{.data = {::H5Dopen2(file.get(), name.c_str(), H5P_DEFAULT), ::H5Dclose}};
+    if (!dataset.data) invalid("[hdf5] '{}' has no dataset '{}'", path, name);
+    const Handle type(::H5Dget_type(dataset.data.get()), ::H5Tclose);
+    const Handle space(::H5Dget_space(dataset.data.get()), ::H5Sclose);
+    const std::optional<Stored> stored = type ? stored_by(type.get()) : std::nullopt;
+    if (!stored) {
+      fail(Errc::Unsupported,
+           "[hdf5] '{}': dataset '{}' holds no numbers that can be read; name the arrays to take",
+           path, name);
+    }
+    const int rank = space ? ::H5Sget_simple_extent_ndims(space.get()) : -1;
+    std::vector<hsize_t> axes(static_cast<std::size_t>(std::clamp(rank, 0, H5S_MAX_RANK)));
+    if (rank > 0) ::H5Sget_simple_extent_dims(space.get(), axes.data(), nullptr);
+    Shape shape;
+    for (const hsize_t axis : axes) shape.push_back(static_cast<std::int64_t>(axis));
+    const Shape sample = sample_of(shape, "hdf5", path, name);
+    if (datasets.empty()) samples = shape[0];
+    if (shape[0] != samples) {
+      invalid(
+          "[hdf5] '{}': arrays of a dataset have one number of samples, but '{}' has {} and '{}' "
+          "has {}; name the arrays to take",
+          path, arrays[0].name, samples, name, shape[0]);
+    }
+    try {
+      if (shape.elems() > std::int64_t{1} << 56) throw Error(Errc::CorruptData, "");
+    } catch (const Error&) {
+      fail(Errc::CorruptData, "[hdf5] '{}': dataset '{}' cannot have the shape {}", path, name,
+           to_string(shape));
+    }
+    dataset.stored = *stored;
+    dataset.memory = memory_type(type.get(), *stored);
+    arrays.push_back({name, dtype_of(*stored), sample});
+    datasets.push_back(std::move(dataset));
+  }
+  if (arrays.empty()) invalid("[hdf5] '{}' has no datasets", path);
+  return std::make_unique<Hdf5Source>(path, std::move(arrays), samples, std::move(file),
+                                      std::move(datasets));
+}
+
+}  // namespace
+
+const SourceFormat kHdf5Source = {
+    .name = "hdf5",
+    .summary = "datasets with one leading axis, all of them or those that are named",
+    .extensions = ".h5 .hdf5 .hdf .nc",
+    .looks_like = looks_like,
+    .open = open_each<open_one>};
+
+}  // namespace tuckfold

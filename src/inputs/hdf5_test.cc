@@ -1,0 +1,143 @@
+// HDF5 files: written here by libhdf5, where there is one.
+#include <gtest/gtest.h>
+
+#include "inputs/source_fixture.h"
+
+#if __has_include(<hdf5.h>) && defined(TUCKFOLD_TEST_HDF5)
+#include <hdf5.h>
+#define HAVE_HDF5 1
+#endif
+
+namespace tuckfold {
+namespace {
+
+#ifdef HAVE_HDF5
+
+class Writer {
+ public:
+  explicit Writer(const std::filesystem::path& path)
+      : file_(::H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)) {}
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+  ~Writer() { ::H5Fclose(file_); }
+
+  template <class T>
+  void add(const char* name, hid_t stored, hid_t memory, std::vector<hsize_t> axes,
+           const std::vector<T>& values, bool deflated = false) {
+    const hid_t space = ::H5Screate_simple(static_cast<int>(axes.size()), axes.data(), nullptr);
+    const hid_t how = ::H5Pcreate(H5P_DATASET_CREATE);
+    if (deflated) {
+      axes[0] = 1;
+      ::H5Pset_chunk(how, static_cast<int>(axes.size()), axes.data());
+      ::H5Pset_deflate(how, 6);
+    }
+    const hid_t links = ::H5Pcreate(H5P_LINK_CREATE);
+    ::H5Pset_create_intermediate_group(links, 1);
+    const hid_t data = ::H5Dcreate2(file_, name, stored, space, links, how, H5P_DEFAULT);
+    EXPECT_GE(::H5Dwrite(data, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), 0);
+    ::H5Dclose(data);
+    ::H5Pclose(links);
+    ::H5Pclose(how);
+    ::H5Sclose(space);
+  }
+
+ private:
+  hid_t file_;
+};
+
+TEST(SourceHdf5, DatasetsAreArrays) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5";
+  std::vector<float> pixels(3 * 4 * 5);
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<float>(i);
+  for (const bool deflated : {false, true}) {
+    {
+      Writer writer(path);
+      writer.add("images", H5T_IEEE_F32BE, H5T_NATIVE_FLOAT, {3, 4, 5, 1}, pixels, deflated);
+      writer.add<int>("meta/label", H5T_STD_U16LE, H5T_NATIVE_INT, {3}, {1, 2, 65535});
+      writer.add<int>("tiny", H5T_STD_I8LE, H5T_NATIVE_INT, {3}, {-1, 2, 3});
+    }
+    const auto source = open_paths({path, path});
+    EXPECT_EQ(source->samples(), 6);
+    ASSERT_EQ(source->arrays().size(), 3u);
+    EXPECT_EQ(source->arrays()[0], (SourceArray{"images", DType::F32, {4, 5, 1}}));
+    EXPECT_EQ(source->arrays()[1], (SourceArray{"meta/label", DType::I32, {}}));
+    std::vector<float> middle(20);
+    source->read(0, 1, 1, reinterpret_cast<std::byte*>(middle.data()));
+    EXPECT_EQ(middle[0], 20.0f);
+    EXPECT_EQ(read_all<std::int32_t>(*source, 1),
+              (std::vector<std::int32_t>{1, 2, 65535, 1, 2, 65535}));
+    EXPECT_EQ(read_all<std::int32_t>(*source, 2)[0], -1);
+  }
+}
+
+TEST(SourceHdf5, ValuesOf64BitsAreLookedAt) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5";
+  {
+    Writer writer(path);
+    writer.add<std::uint64_t>("fits", H5T_STD_U64LE, H5T_NATIVE_UINT64, {1}, {INT64_MAX});
+    writer.add<std::uint64_t>("wide", H5T_STD_U64LE, H5T_NATIVE_UINT64, {1}, {UINT64_MAX});
+  }
+  EXPECT_EQ(read_all<std::int64_t>(*open_paths({path}, {.arrays = {"fits"}}), 0)[0], INT64_MAX);
+  EXPECT_EQ(error_of({path}, {.arrays = {"wide"}}).code(), Errc::InvalidArgument);
+}
+
+TEST(SourceHdf5, WhatDoesNotFitIsNamed) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5";
+  const hid_t text = ::H5Tcopy(H5T_C_S1);
+  {
+    Writer writer(path);
+    writer.add<char>("names", text, text, {2}, {'a', 'b'});
+    writer.add<int>("x", H5T_STD_I32LE, H5T_NATIVE_INT, {2}, {1, 2});
+    writer.add<int>("y", H5T_STD_I32LE, H5T_NATIVE_INT, {3}, {1, 2, 3});
+  }
+  ::H5Tclose(text);
+  const Error strings = error_of({path});
+  EXPECT_EQ(strings.code(), Errc::Unsupported);
+  EXPECT_NE(std::string(strings.what()).find("'names'"), std::string::npos) << strings.what();
+  const Error longer = error_of({path}, {.arrays = {"x", "y"}});
+  EXPECT_NE(std::string(longer.what()).find("'x' has 2 and 'y' has 3"), std::string::npos)
+      << longer.what();
+  EXPECT_EQ(error_of({path}, {.arrays = {"z"}}).code(), Errc::InvalidArgument);
+  EXPECT_EQ(read_all<std::int32_t>(*open_paths({path}, {.arrays = {"y"}}), 0)[2], 3);
+}
+
+TEST(SourceHdf5, TruncatedFilesAreCorruptData) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5";
+  { Writer(path).add<int>("x", H5T_STD_I32LE, H5T_NATIVE_INT, {2}, {1, 2}); }
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 100);
+  EXPECT_EQ(error_of({path}).code(), Errc::CorruptData);
+  EXPECT_EQ(error_of({folder.write("b.h5", "no such file")}).code(), Errc::CorruptData);
+}
+
+TEST(SourceHdf5, RealFilesAreRead) {
+  const std::filesystem::path path = real_data("sci_float/A1B_north_america.nc");
+  if (path.empty()) GTEST_SKIP() << "no sci_float/A1B_north_america.nc under TUCKFOLD_DATA";
+  EXPECT_EQ(error_of({path}).code(), Errc::InvalidArgument);  // coordinates stand beside the field
+  const auto source = open_paths({path}, {.arrays = {"time", "air_temperature"}});
+  EXPECT_EQ(source->samples(), 240);
+  EXPECT_EQ(source->arrays()[0], (SourceArray{"time", DType::F64, {}}));
+  EXPECT_EQ(source->arrays()[1], (SourceArray{"air_temperature", DType::F32, {37, 49}}));
+  for (const float kelvin : read_all<float>(*source, 1)) {
+    ASSERT_GT(kelvin, 200.0f);
+    ASSERT_LT(kelvin, 350.0f);
+  }
+}
+
+#else
+
+TEST(SourceHdf5, WithoutTheLibraryTheFormatSaysSo) {
+  const TempFolder folder;
+  const Error error = error_of({folder.write("a.h5", "\x89HDF\r\n\x1a\n")});
+  EXPECT_EQ(error.code(), Errc::Unsupported);
+  EXPECT_NE(std::string(error.what()).find("install libhdf5-dev"), std::string::npos)
+      << error.what();
+}
+
+#endif
+
+}  // namespace
+}  // namespace tuckfold

@@ -1,0 +1,51 @@
+// Images of other programs' formats as samples of C x H x W, values unchanged.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "inputs/slab.h"
+
+namespace tuckfold {
+
+struct ImageInfo {
+  Stored stored = Stored::U8;  // of one value
+  std::int64_t channels = 0, rows = 0, cols = 0;
+
+  DType dtype() const { return dtype_of(stored); }
+  Shape shape() const { return {channels, rows, cols}; }
+  std::size_t stored_bytes() const {
+    return static_cast<std::size_t>(channels * rows * cols) * size_bytes(stored);
+  }
+  friend bool operator==(const ImageInfo&, const ImageInfo&) = default;
+};
+
+// One row for each library. Without the library, source_no_NAME.cc has a row that says so.
+struct ImageFormat {
+  std::string_view name;
+  // Reads no more than the header. Sizes are checked against what so many bytes can hold.
+  ImageInfo (*look)(std::span<const std::byte> bytes, std::string_view path);
+  // Writes H x W x C as stored, native byte order: info.stored_bytes(). `info` is what look() said.
+  void (*decode)(std::span<const std::byte> bytes, std::string_view path, const ImageInfo& info,
+                 std::byte* out);
+};
+extern const ImageFormat kPngImage, kJpegImage, kTiffImage;
+
+// By the first bytes; null where they are none of an image's.
+const ImageFormat* image_format(std::span<const std::byte> bytes);
+
+// Whether a file's name says that it holds an image that can be read here. Throws Unsupported for
+// images that cannot.
+bool is_image_name(std::string_view path);
+
+ImageInfo look_at_image(std::span<const std::byte> bytes, std::string_view path);
+
+// Writes C x H x W in info.dtype(). Throws CorruptData where the image is another than `info` says.
+void read_image(std::span<const std::byte> bytes, std::string_view path, const ImageInfo& info,
+                std::byte* out);
+
+[[noreturn]] void fail_without_library(std::string_view path, std::string_view name,
+                                       std::string_view package);
+
+}  // namespace tuckfold

@@ -1,0 +1,31 @@
+// What deflate made small, large again. How large must be known before: no file decides that alone.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/io/bytes.h"
+
+namespace tuckfold {
+
+enum class Deflated : unsigned char { Raw, Gzip };
+
+// The most bytes that deflate can make of so many; a larger announcement is a lie.
+std::size_t most_inflated(std::size_t deflated);
+
+// All of `in`, which must give exactly `size` bytes. Throws CorruptData if not, before allocating
+// where the size alone shows it. `verb` and `path` are for messages.
+std::shared_ptr<const Bytes> inflate_all(std::span<const std::byte> in, Deflated kind,
+                                         std::size_t size, std::string_view verb,
+                                         std::string_view path);
+
+// The first bytes of what `in` holds: as many as fit in `out`, or fewer. Never throws for bad
+// bytes.
+std::size_t inflate_front(std::span<const std::byte> in, Deflated kind, std::span<std::byte> out);
+
+// As zip files have it.
+std::uint32_t crc32_of(std::span<const std::byte> bytes);
+
+}  // namespace tuckfold

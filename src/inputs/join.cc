@@ -1,0 +1,149 @@
+// Walks over several sources as if they were one.
+#include "inputs/join.h"
+
+#include <algorithm>
+
+#include "base/fail.h"
+
+namespace tuckfold {
+namespace {
+
+std::string describe(std::span<const SourceArray> arrays) {
+  std::string text;
+  for (const SourceArray& array : arrays) {
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", array.name, to_string(array.dtype),
+                        to_string(array.sample));
+  }
+  return text;
+}
+
+class Behind final : public Source {
+ public:
+  Behind(std::vector<NamedSource> parts, std::vector<SourceArray> arrays,
+         std::vector<std::int64_t> ends)
+      : Source(std::move(arrays), ends.back()), parts_(std::move(parts)), ends_(std::move(ends)) {}
+
+ private:
+  void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
+                    std::byte* out) const override {
+    const std::size_t bytes = arrays()[array].sample_bytes();
+    for (std::size_t part = part_of(first); count > 0; ++part) {
+      const std::int64_t now = std::min(count, ends_[part] - first);
+      parts_[part].source->read(array, first - begin_of(part), now, out);
+      out += static_cast<std::size_t>(now) * bytes;
+      first += now;
+      count -= now;
+    }
+  }
+
+  const std::byte* find_samples(std::size_t array, std::int64_t first,
+                                std::int64_t count) const override {
+    const std::size_t part = part_of(first);
+    if (count > ends_[part] - first) return nullptr;
+    return find(*parts_[part].source, array, first - begin_of(part), count);
+  }
+
+  std::size_t part_of(std::int64_t sample) const {
+    return static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), sample) -
+                                    ends_.begin());
+  }
+  std::int64_t begin_of(std::size_t part) const { return part == 0 ? 0 : ends_[part - 1]; }
+
+  std::vector<NamedSource> parts_;
+  std::vector<std::int64_t> ends_;  // of each part, in samples
+};
+
+// Arrays of others by number; what stands side by side and what is picked differ in which.
+class Gathered final : public Source {
+ public:
+  struct From {
+    std::size_t part, array;
+  };
+  Gathered(std::vector<NamedSource> parts, std::vector<SourceArray> arrays, std::vector<From> from)
+      : Source(std::move(arrays), parts.front().source->samples()),
+        parts_(std::move(parts)),
+        from_(std::move(from)) {}
+
+ private:
+  void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
+                    std::byte* out) const override {
+    parts_[from_[array].part].source->read(from_[array].array, first, count, out);
+  }
+  const std::byte* find_samples(std::size_t array, std::int64_t first,
+                                std::int64_t count) const override {
+    return find(*parts_[from_[array].part].source, from_[array].array, first, count);
+  }
+
+  std::vector<NamedSource> parts_;
+  std::vector<From> from_;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> join_behind(std::vector<NamedSource> parts) {
+  if (parts.size() == 1) return std::move(parts.front().source);
+  const auto& [first_path, first] = parts.front();
+  std::vector<std::int64_t> ends;
+  for (const auto& [path, source] : parts) {
+    if (!std::ranges::equal(source->arrays(), first->arrays())) {
+      invalid(
+          "[source] files of one dataset must hold the same arrays, but '{}' holds {} and '{}' "
+          "holds {}; pack them apart, or side by side if each is an array of its own",
+          first_path, describe(first->arrays()), path, describe(source->arrays()));
+    }
+    std::int64_t end = 0;
+    if (__builtin_add_overflow(ends.empty() ? 0 : ends.back(), source->samples(), &end)) {
+      invalid("[source] there are more samples than a number holds, from '{}' on", path);
+    }
+    ends.push_back(end);
+  }
+  std::vector<SourceArray> arrays(first->arrays().begin(), first->arrays().end());
+  return std::make_unique<Behind>(std::move(parts), std::move(arrays), std::move(ends));
+}
+
+std::unique_ptr<Source> join_beside(std::vector<NamedSource> parts) {
+  if (parts.size() == 1) return std::move(parts.front().source);
+  const auto& [first_path, first] = parts.front();
+  std::vector<SourceArray> arrays;
+  std::vector<Gathered::From> from;
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    const auto& [path, source] = parts[part];
+    if (source->samples() != first->samples()) {
+      invalid(
+          "[source] arrays side by side must have the same number of samples, but '{}' has {} and "
+          "'{}' has {}",
+          first_path, first->samples(), path, source->samples());
+    }
+    for (std::size_t i = 0; i < source->arrays().size(); ++i) {
+      const SourceArray& array = source->arrays()[i];
+      if (std::ranges::count(arrays, array.name, &SourceArray::name) > 0) {
+        invalid("[source] two arrays would be called '{}', one of them from '{}'; rename a file",
+                array.name, path);
+      }
+      arrays.push_back(array);
+      from.push_back({part, i});
+    }
+  }
+  return std::make_unique<Gathered>(std::move(parts), std::move(arrays), std::move(from));
+}
+
+std::unique_ptr<Source> pick_arrays(std::unique_ptr<Source> source,
+                                    std::span<const std::string> names) {
+  if (std::ranges::equal(names, source->arrays(), {}, {}, &SourceArray::name)) return source;
+  std::vector<SourceArray> arrays;
+  std::vector<Gathered::From> from;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(source->arrays(), name, &SourceArray::name);
+    if (found == source->arrays().end()) {
+      invalid("[source] there is no array '{}'; there are {}", name, describe(source->arrays()));
+    }
+    if (std::ranges::count(names, name) > 1) invalid("[source] array '{}' is named twice", name);
+    arrays.push_back(*found);
+    from.push_back({0, static_cast<std::size_t>(found - source->arrays().begin())});
+  }
+  std::vector<NamedSource> parts;
+  parts.push_back({"", std::move(source)});
+  return std::make_unique<Gathered>(std::move(parts), std::move(arrays), std::move(from));
+}
+
+}  // namespace tuckfold

@@ -1,0 +1,19 @@
+// Linked where libhdf5 is not there.
+#include "base/fail.h"
+#include "inputs/formats.h"
+
+namespace tuckfold {
+
+const SourceFormat kHdf5Source = {
+    .name = "hdf5",
+    .summary = "left out of this build, which lacks libhdf5-dev",
+    .extensions = ".h5 .hdf5 .hdf .nc",
+    .looks_like = [](const SourceInput& input) { return input.text().starts_with("\x89HDF"); },
+    .open = [](std::span<const SourceInput> inputs,
+               const SourceOptions&) -> std::unique_ptr<Source> {
+      fail(Errc::Unsupported,
+           "[hdf5] '{}' is HDF5, which this build cannot read; install libhdf5-dev and build again",
+           inputs.front().path);
+    }};
+
+}  // namespace tuckfold
