@@ -12,24 +12,24 @@ static int failed(void) {
 
 int main(void) {
   static float image[kSide][kSide], restored[kSide][kSide];
+  const char* const spec = "dct_chop(keep=4)";
   const int64_t shape[] = {kSide, kSide};
   const tuckfold_tensor in = {.data = image, .dtype = TUCKFOLD_F32, .rank = 2, .shape = shape};
   const tuckfold_tensor out = {.data = restored, .dtype = TUCKFOLD_F32, .rank = 2, .shape = shape};
   const tuckfold_options options = {.struct_bytes = sizeof options, .threads = 1};
-  tuckfold_spec* spec;
-  tuckfold_layout fit;
+  tuckfold_plan* plan;
   size_t bytes = 0;
   double worst = 0;
   for (int y = 0; y < kSide; ++y) {
     for (int x = 0; x < kSide; ++x) image[y][x] = (float)(x * x + y) / (kSide * kSide);
   }
 
-  if (tuckfold_spec_parse("dct_chop(keep=4)", &spec) != TUCKFOLD_OK) return failed();
-  if (tuckfold_layout_of(spec, in.dtype, in.rank, shape, &fit) != TUCKFOLD_OK) return failed();
-  void* packed = malloc(fit.max_bytes);
+  if (tuckfold_plan_get(spec, in.dtype, in.rank, shape, &plan) != TUCKFOLD_OK) return failed();
+  const size_t room = tuckfold_plan_layout(plan)->max_bytes;
+  void* packed = malloc(room);
   if (packed == NULL) return TUCKFOLD_IO;
-  if (tuckfold_pack(spec, &in, packed, fit.max_bytes, &options, &bytes) != TUCKFOLD_OK ||
-      tuckfold_unpack(spec, packed, bytes, &out, &options) != TUCKFOLD_OK) {
+  if (tuckfold_pack(plan, &in, packed, room, &options, &bytes) != TUCKFOLD_OK ||
+      tuckfold_unpack(plan, packed, bytes, &out, &options) != TUCKFOLD_OK) {
     return failed();
   }
   for (int y = 0; y < kSide; ++y) {
@@ -38,9 +38,8 @@ int main(void) {
       if (error > worst || -error > worst) worst = error < 0 ? -error : error;
     }
   }
-  printf("%s: %zu -> %zu bytes, largest error %.4f\n", tuckfold_spec_text(spec), sizeof image,
-         bytes, worst);
+  printf("%s: %zu -> %zu bytes, largest error %.4f\n", spec, sizeof image, bytes, worst);
   free(packed);
-  tuckfold_spec_free(spec);
+  tuckfold_plan_release(plan);
   return worst < 0.01 ? 0 : 1;
 }

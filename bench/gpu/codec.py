@@ -13,7 +13,7 @@ import torch
 import tuckfold
 from bench.gpu.clock import Clock
 from tuckfold import _library
-from tuckfold._spec import spec_of
+from tuckfold._codec import plan_of
 
 DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 POISONS = (0xA5, 0x5A)
@@ -32,24 +32,24 @@ class Codec:
         self, clock: Clock, text: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
     ) -> None:
         self.clock, self.text, self.shape, self.dtype = clock, text, shape, dtype
-        self.layout = tuckfold.layout(text, DTYPES[dtype], shape)
+        self._plan = plan_of(text, DTYPES[dtype], shape)  # holds the handle
+        self.layout = self._plan.layout
         self.elems = math.prod(shape)
         self.bytes = self.elems * dtype.itemsize
         self.room = -(-self.layout.max_bytes // 256) * 256  # so that neighbours start aligned
-        self._spec = spec_of(text)  # holds the handle
         self._axes = (c_int64 * len(shape))(*shape)
         self._work = clock_bytes(clock, self.layout.workspace_bytes).fill_(POISONS[0])
-        self.outcome = torch.zeros(1, dtype=torch.int64, device=clock.device)
+        self.device_result = torch.zeros(1, dtype=torch.int64, device=clock.device)
 
     def packed(self, count: int = 1) -> torch.Tensor:
         return clock_bytes(self.clock, count * self.room).view(count, self.room)
 
     def packer(self, x: torch.Tensor, out: torch.Tensor) -> Callable[[], int]:
-        """Packs x when called. A size that varies stays on the device, in `outcome`."""
+        """Packs x when called. A size that varies stays on the device, in `device_result`."""
         view, options = self._tensor(x), self._options()
         written = c_size_t()
         arguments = (
-            c_void_p(self._spec._handle),
+            self._plan.handle,
             ctypes.byref(view),
             c_void_p(out.data_ptr()),
             c_size_t(self.layout.max_bytes),
@@ -68,7 +68,7 @@ class Codec:
     def unpacker(self, packed: torch.Tensor, packed_bytes: int, out: torch.Tensor) -> Callable:
         view, options = self._tensor(out), self._options()
         arguments = (
-            c_void_p(self._spec._handle),
+            self._plan.handle,
             c_void_p(packed.data_ptr()),
             c_size_t(packed_bytes),
             ctypes.byref(view),
@@ -88,7 +88,7 @@ class Codec:
         self.clock.wait()
         if self.layout.fixed or self.clock.dry:
             return written
-        size = int(self.outcome.item())
+        size = int(self.device_result.item())
         if size < 0:
             raise WrongError("pack refused the tensor")
         return size
@@ -105,11 +105,13 @@ class Codec:
         )
 
     def _options(self) -> _library.Options:
-        options = _library.options(seed=0, threads=0)
+        options = _library.Options(struct_bytes=ctypes.sizeof(_library.Options))
         if self._work.numel() > 0:
             options.workspace, options.workspace_bytes = self._work.data_ptr(), self._work.numel()
         if not self.clock.dry and not self.layout.fixed:
-            options.outcome = ctypes.cast(self.outcome.data_ptr(), ctypes.POINTER(c_uint64))
+            options.device_result = ctypes.cast(
+                self.device_result.data_ptr(), ctypes.POINTER(c_uint64)
+            )
         return options
 
 

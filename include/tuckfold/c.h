@@ -2,23 +2,22 @@
  *
  *   const int64_t shape[] = {64, 3, 256, 256};
  *   tuckfold_tensor images = {.data = pixels, .dtype = TUCKFOLD_F32, .rank = 4, .shape = shape};
- *   tuckfold_spec* spec;
- *   tuckfold_layout fit;
+ *   tuckfold_plan* plan;
  *   size_t bytes;
- *   if (tuckfold_spec_parse("dct_chop(keep=4)", &spec) != TUCKFOLD_OK ||
- *       tuckfold_layout_of(spec, images.dtype, images.rank, shape, &fit) != TUCKFOLD_OK) {
+ *   if (tuckfold_plan_get("dct_chop(keep=4)", TUCKFOLD_F32, 4, shape, &plan) != TUCKFOLD_OK) {
  *     return puts(tuckfold_last_error());
  *   }
- *   void* packed = malloc(fit.max_bytes);
- *   tuckfold_pack(spec, &images, packed, fit.max_bytes, NULL, &bytes);
- *   tuckfold_unpack(spec, packed, bytes, &images, NULL);
- *   tuckfold_spec_free(spec);
+ *   const size_t room = tuckfold_plan_layout(plan)->max_bytes;
+ *   void* packed = malloc(room);
+ *   tuckfold_pack(plan, &images, packed, room, NULL, &bytes);
+ *   tuckfold_unpack(plan, packed, bytes, &images, NULL);
+ *   tuckfold_plan_release(plan);
  *
  * The rules are those of tuckfold/codec.h. Functions return a status, never throw and never print;
- * all may be called from any thread, and a spec may be used by several at once.
+ * all may be called from any thread, and several threads may use one spec or plan at once.
  */
-#ifndef TUCKFOLD_TUCKFOLD_H_
-#define TUCKFOLD_TUCKFOLD_H_
+#ifndef TUCKFOLD_C_H_
+#define TUCKFOLD_C_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,6 +44,9 @@ typedef int32_t tuckfold_status;
    The message stays until the next failure; before the first it is empty, with TUCKFOLD_OK. */
 TUCKFOLD_C_API const char* tuckfold_last_error(void);
 TUCKFOLD_C_API tuckfold_status tuckfold_last_status(void);
+/* For layers above this API: report an error of their own, and forget the last one. */
+TUCKFOLD_C_API tuckfold_status tuckfold_set_error(tuckfold_status status, const char* message);
+TUCKFOLD_C_API void tuckfold_clear_error(void);
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
@@ -101,9 +103,16 @@ typedef struct tuckfold_layout {
   int64_t shape[TUCKFOLD_MAX_RANK]; /* of this shape */
 } tuckfold_layout;
 
-TUCKFOLD_C_API tuckfold_status tuckfold_layout_of(const tuckfold_spec* spec, int32_t dtype,
-                                                  int32_t rank, const int64_t* shape,
-                                                  tuckfold_layout* layout);
+/* A spec laid out for tensors of one dtype and shape. */
+typedef struct tuckfold_plan tuckfold_plan;
+
+/* The plan for a spec's text, a dtype and a shape. It is made on the first call; a thread keeps the
+   ones that it used last, so that asking again takes no time. The caller has a reference to it
+   until tuckfold_plan_release. */
+TUCKFOLD_C_API tuckfold_status tuckfold_plan_get(const char* spec, int32_t dtype, int32_t rank,
+                                                 const int64_t* shape, tuckfold_plan** plan);
+TUCKFOLD_C_API void tuckfold_plan_release(tuckfold_plan* plan); /* NULL is allowed */
+TUCKFOLD_C_API const tuckfold_layout* tuckfold_plan_layout(const tuckfold_plan* plan);
 
 /* Calls body over ranges that together cover 0 … parts, and returns when all are done. */
 typedef void (*tuckfold_range_body)(void* context, int64_t begin, int64_t end);
@@ -121,35 +130,59 @@ typedef struct tuckfold_options {
   void* executor_data;
   /* For tensors of TUCKFOLD_CUDA: packed bytes and workspace lie on the current device, too, and
      the work is left to the stream. What waits for it, and why, is in tuckfold/codec.h. */
-  void* stream;      /* a cudaStream_t; NULL: the default one */
-  uint64_t* outcome; /* where the device can write: after tuckfold_pack the bytes written, after
-                        tuckfold_unpack 0, or TUCKFOLD_REFUSED in place of a status; may be NULL */
+  void* stream; /* a cudaStream_t; NULL: the default one */
+  uint64_t*
+      device_result; /* where the device can write: after tuckfold_pack the bytes written, after
+                  tuckfold_unpack 0, or TUCKFOLD_REFUSED in place of a status; may be NULL */
 } tuckfold_options;
 
 #define TUCKFOLD_REFUSED UINT64_MAX
 
 /* Writes the packed bytes to the front of out, and how many there are to *written. */
-TUCKFOLD_C_API tuckfold_status tuckfold_pack(const tuckfold_spec* spec, const tuckfold_tensor* in,
+TUCKFOLD_C_API tuckfold_status tuckfold_pack(const tuckfold_plan* plan, const tuckfold_tensor* in,
                                              void* out, size_t out_bytes,
                                              const tuckfold_options* options, size_t* written);
 
 /* Fills out, which has the dtype and shape of what was packed. */
-TUCKFOLD_C_API tuckfold_status tuckfold_unpack(const tuckfold_spec* spec, const void* packed,
+TUCKFOLD_C_API tuckfold_status tuckfold_unpack(const tuckfold_plan* plan, const void* packed,
                                                size_t packed_bytes, const tuckfold_tensor* out,
                                                const tuckfold_options* options);
 
-/* The same for count tensors, one after the other: in[i] to the front of out[i] with seed + i. They
-   share a workspace, of what the largest needs; outcome points to a number for each. On a CUDA
-   device dct_chop does small tensors in one launch. */
-TUCKFOLD_C_API tuckfold_status tuckfold_pack_many(const tuckfold_spec* spec, size_t count,
+/* The same for count tensors with a plan each, all of one spec: in[i] to the front of out[i] with
+   seed + i. They share a workspace, of what the largest needs; device_result points to a number for
+   each. On a CUDA device dct_chop does small tensors in one launch. */
+TUCKFOLD_C_API tuckfold_status tuckfold_pack_many(const tuckfold_plan* const* plans, size_t count,
                                                   const tuckfold_tensor* in, void* const* out,
                                                   const size_t* out_bytes,
                                                   const tuckfold_options* options, size_t* written);
-TUCKFOLD_C_API tuckfold_status tuckfold_unpack_many(const tuckfold_spec* spec, size_t count,
+TUCKFOLD_C_API tuckfold_status tuckfold_unpack_many(const tuckfold_plan* const* plans, size_t count,
                                                     const void* const* packed,
                                                     const size_t* packed_bytes,
                                                     const tuckfold_tensor* out,
                                                     const tuckfold_options* options);
+
+/* ---- frames: packed bytes that describe themselves, see docs/format.md -------------------------
+ */
+
+typedef struct tuckfold_frame {
+  const char* codec; /* the spec's text, codec_bytes long, not ended by NUL */
+  size_t codec_bytes;
+  const void* packed; /* both point into the bytes that were read */
+  size_t packed_bytes;
+  size_t frame_bytes; /* of the whole frame; more may follow */
+  int32_t dtype;
+  int32_t rank;
+  int64_t shape[TUCKFOLD_MAX_RANK];
+} tuckfold_frame;
+
+/* Bytes of a frame around so many packed bytes, and the frame itself. */
+TUCKFOLD_C_API size_t tuckfold_frame_bytes(const tuckfold_plan* plan, size_t packed_bytes);
+TUCKFOLD_C_API tuckfold_status tuckfold_write_frame(const tuckfold_plan* plan, const void* packed,
+                                                    size_t packed_bytes, void* out,
+                                                    size_t out_bytes);
+/* Checks both checksums. */
+TUCKFOLD_C_API tuckfold_status tuckfold_read_frame(const void* bytes, size_t count,
+                                                   tuckfold_frame* frame);
 
 /* ---- dct_chop as matrix products, see tuckfold/portable.h ------------------------------------ */
 
@@ -176,4 +209,4 @@ TUCKFOLD_C_API int32_t tuckfold_cuda_devices(void);   /* how many devices they c
 }
 #endif
 
-#endif /* TUCKFOLD_TUCKFOLD_H_ */
+#endif /* TUCKFOLD_C_H_ */

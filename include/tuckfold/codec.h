@@ -1,19 +1,22 @@
 // Turning tensors into fewer bytes and back.
 //
-//   CodecSpec spec = CodecSpec::parse("dct_chop(keep=4)");
-//   Layout fit = layout(spec, DType::F32, {64, 3, 256, 256});
-//   std::vector<std::byte> packed(fit.max_bytes);
-//   pack(spec, input, packed);      // fit.fixed: exactly max_bytes are written
-//   unpack(spec, packed, output);   // output has the dtype and shape of input
+//   const CodecSpec spec = CodecSpec::parse("dct_chop(keep=4)");
+//   const Plan plan(spec, DType::F32, {64, 3, 256, 256});
+//   std::vector<std::byte> packed(plan.layout().max_bytes);
+//   plan.pack(input, packed);      // layout().fixed: exactly max_bytes are written
+//   plan.unpack(packed, output);   // output has the dtype and shape of input
 //
 // One text names a codec everywhere: on the command line, in files, in plans. The packed bytes have
-// no header: the same spec, dtype and shape must be given to unpack. Functions here check their
-// arguments and throw Error; they never print, and allocate nothing beyond the stated workspace;
-// but for zstd, of whose contexts a thread keeps one each way.
+// no header: unpack needs the same spec, dtype and shape. A plan is made once for these three and
+// kept; pack() and unpack() without one make it for each call. Functions here check their arguments
+// and throw Error. They never print. They allocate nothing beyond the stated workspace, except that
+// zstd keeps two contexts a thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -97,29 +100,61 @@ struct Layout {
 // would grow it. Where the size varies max_bytes may pass the tensor's by a few per cent.
 TUCKFOLD_API Layout layout(const CodecSpec& spec, DType dtype, const Shape& shape);
 
+// For views on Device::Cuda. The tensor, packed bytes and workspace are on the current device, and
+// the work is left to the stream. Codecs of a fixed size never synchronize with it. Codecs whose
+// size varies, and exact ones, which may refuse values, synchronize once to read one number, unless
+// device_result is given or the stream is being captured into a graph.
+struct CudaOptions {
+  static constexpr std::uint64_t kRefused = ~std::uint64_t{0};
+
+  void* stream = nullptr;  // a cudaStream_t; null: the default one
+  // Device memory for that number: after pack the bytes written, after unpack 0, or kRefused where
+  // an Error would have been thrown. Codecs that never synchronize do not write it.
+  std::uint64_t* device_result = nullptr;
+};
+
 struct RunOptions {
   int threads = 0;                   // 0: every core
   std::uint64_t seed = 0;            // for stochastic rounding; give each tensor its own
   std::span<std::byte> workspace{};  // of Layout::workspace_bytes; empty: allocated for the call
-
-  // For views on Device::Cuda: tensor, packed bytes and workspace lie on the current device, and
-  // the work is left to this stream. Only codecs whose size varies, and exact ones, which may
-  // refuse values, wait for it: for one number, unless they are told where to leave it. They do not
-  // wait while the stream records a graph either. Other codecs leave `outcome` alone.
-  void* stream = nullptr;            // a cudaStream_t; null: the default one
-  std::uint64_t* outcome = nullptr;  // where the device can write: after pack the bytes written,
-                                     // after unpack 0, or kRefused instead of an Error
+  CudaOptions cuda{};
 };
-
-inline constexpr std::uint64_t kRefused = ~std::uint64_t{0};
 
 // Whether this build runs codecs on CUDA devices, and how many of them there are.
 TUCKFOLD_API bool has_cuda();
 TUCKFOLD_API int cuda_devices();
 
+// A spec laid out for tensors of one dtype and shape. Copies are cheap and share what they hold;
+// any number of threads may use one.
+class TUCKFOLD_API Plan {
+ public:
+  // Throws as layout() does.
+  Plan(const CodecSpec& spec, DType dtype, const Shape& shape);
+  // Nothing where layout() would throw InvalidArgument, whose text is then in *why_not.
+  static std::optional<Plan> make_if_fits(const CodecSpec& spec, DType dtype, const Shape& shape,
+                                          std::string* why_not = nullptr);
+
+  const CodecSpec& spec() const noexcept;
+  DType dtype() const noexcept;
+  const Shape& shape() const noexcept;
+  const Layout& layout() const noexcept;
+
+  // As the functions below; the tensor has the plan's dtype and shape, and any strides.
+  std::size_t pack(const ConstTensorView& in, std::span<std::byte> out,
+                   const RunOptions& options = {}) const;
+  void unpack(std::span<const std::byte> packed, const TensorView& out,
+              const RunOptions& options = {}) const;
+
+  struct Impl;
+  const Impl& impl() const noexcept { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
 // Writes the packed bytes to the front of `out` and returns how many there are (layout's max_bytes
-// where that is left to RunOptions::outcome). The bytes depend on spec, input and seed alone: not
-// on threads, SIMD target, device or strides.
+// where that is left to CudaOptions::device_result). The bytes depend on spec, input and seed
+// alone: not on threads, SIMD target, device or strides.
 TUCKFOLD_API std::size_t pack(const CodecSpec& spec, const ConstTensorView& in,
                               std::span<std::byte> out, const RunOptions& options = {});
 
@@ -129,14 +164,21 @@ TUCKFOLD_API void unpack(const CodecSpec& spec, std::span<const std::byte> packe
                          const TensorView& out, const RunOptions& options = {});
 
 // The same for many tensors, one after the other: in[i] to the front of out[i] with seed + i, the
-// bytes written to written[i]. They share a workspace, of what the largest needs, and `outcome`
-// points to a number for each. On a CUDA device dct_chop does small tensors in one launch, where
-// one each would take longer than the work. What is wrong with one of them is found before others
-// are touched, but for values that a codec refuses.
+// bytes written to written[i]. They share a workspace, of what the largest needs, and device_result
+// points to a number for each. On a CUDA device dct_chop packs small tensors in one launch, where
+// one each would take longer than the work. All tensors are checked before any is packed; only
+// values that a codec refuses are found later.
 TUCKFOLD_API void pack_many(const CodecSpec& spec, std::span<const ConstTensorView> in,
                             std::span<const std::span<std::byte>> out,
                             std::span<std::size_t> written, const RunOptions& options = {});
 TUCKFOLD_API void unpack_many(const CodecSpec& spec,
+                              std::span<const std::span<const std::byte>> packed,
+                              std::span<const TensorView> out, const RunOptions& options = {});
+// With a plan for each tensor; all plans have one spec.
+TUCKFOLD_API void pack_many(std::span<const Plan> plans, std::span<const ConstTensorView> in,
+                            std::span<const std::span<std::byte>> out,
+                            std::span<std::size_t> written, const RunOptions& options = {});
+TUCKFOLD_API void unpack_many(std::span<const Plan> plans,
                               std::span<const std::span<const std::byte>> packed,
                               std::span<const TensorView> out, const RunOptions& options = {});
 

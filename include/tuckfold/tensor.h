@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,22 +31,24 @@ TUCKFOLD_API DType parse_dtype(std::string_view text);
 
 enum class Device : unsigned char { Cpu, Cuda };
 
-// Axis lengths, or strides: up to kMaxRank numbers held in place, so that views never allocate.
+// Axis lengths, or strides. Up to kInPlace numbers are held in the object, so that views of usual
+// tensors are small and never allocate.
 class TUCKFOLD_API Shape {
  public:
   static constexpr std::size_t kMaxRank = 64;  // numpy's and torch's limit
+  static constexpr std::size_t kInPlace = 8;
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> axes) : Shape(std::span(axes.begin(), axes.size())) {}
   explicit Shape(std::span<const std::int64_t> axes);
-  Shape(const Shape& other);
+  Shape(const Shape& other) : Shape(std::span(other.begin(), other.rank_)) {}
   Shape& operator=(const Shape& other);
 
   std::size_t rank() const noexcept { return rank_; }
-  std::int64_t operator[](std::size_t axis) const noexcept { return axes_[axis]; }
-  std::int64_t& operator[](std::size_t axis) noexcept { return axes_[axis]; }
-  const std::int64_t* begin() const noexcept { return axes_; }
-  const std::int64_t* end() const noexcept { return axes_ + rank_; }
+  std::int64_t operator[](std::size_t axis) const noexcept { return begin()[axis]; }
+  std::int64_t& operator[](std::size_t axis) noexcept { return data()[axis]; }
+  const std::int64_t* begin() const noexcept { return many_ != nullptr ? many_.get() : few_; }
+  const std::int64_t* end() const noexcept { return begin() + rank_; }
   void push_back(std::int64_t length);
 
   // The product of the axes. Throws InvalidArgument for a negative axis or past 2^62 elements.
@@ -56,8 +59,11 @@ class TUCKFOLD_API Shape {
   }
 
  private:
+  std::int64_t* data() noexcept { return many_ != nullptr ? many_.get() : few_; }
+
   std::size_t rank_ = 0;
-  std::int64_t axes_[kMaxRank];
+  std::int64_t few_[kInPlace];
+  std::unique_ptr<std::int64_t[]> many_;  // kMaxRank numbers, where rank is above kInPlace
 };
 
 TUCKFOLD_API std::string to_string(const Shape& shape);  // "64x3x32x32"; rank 0 is "scalar"

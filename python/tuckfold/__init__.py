@@ -15,7 +15,15 @@ has the same as operators of PyTorch. Importing ``tuckfold`` loads neither torch
 
 from tuckfold._codec import Layout, MatmulForm, layout, matmul_form, pack, unpack
 from tuckfold._errors import CorruptDataError
-from tuckfold._library import cpu_target, cuda_devices, has_cuda, version
+from tuckfold._library import (
+    cpu_target,
+    cuda_devices,
+    get_num_threads,
+    has_cuda,
+    set_num_threads,
+    version,
+)
+from tuckfold._packed import Packed
 from tuckfold._spec import CodecInfo, CodecSpec, ParamInfo, Stage, list_codecs
 
 __all__ = [
@@ -24,15 +32,18 @@ __all__ = [
     "CorruptDataError",
     "Layout",
     "MatmulForm",
+    "Packed",
     "ParamInfo",
     "Stage",
     "cpu_target",
     "cuda_devices",
+    "get_num_threads",
     "has_cuda",
     "layout",
     "list_codecs",
     "matmul_form",
     "pack",
+    "set_num_threads",
     "unpack",
     "version",
 ]

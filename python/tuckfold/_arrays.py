@@ -49,6 +49,10 @@ def empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 def array_of(what: str, source: Any) -> np.ndarray:
     """A numpy view of the source's own memory; what cannot be viewed is refused, never copied."""
+    if isinstance(source, np.ma.MaskedArray):
+        raise TypeError(
+            f"[{what}] a masked array would lose its mask; pack its .filled() and its .mask apart"
+        )
     if isinstance(source, np.ndarray):
         return source
     if hasattr(source, "__array_interface__"):
@@ -80,35 +84,31 @@ def bytes_of(what: str, source: Any) -> np.ndarray:
     """Packed bytes in one piece, whatever they are kept in."""
     array = array_of(what, source)
     if not array.flags.c_contiguous:
-        raise ValueError(f"[{what}] packed bytes must lie side by side; copy them first")
+        raise ValueError(f"[{what}] packed bytes must be contiguous; copy them first")
     return array.reshape(-1).view(np.uint8)
 
 
-class Tensor:
-    """A tensor of the C API, and the array whose memory it is."""
-
-    def __init__(self, what: str, array: np.ndarray, dtype: str) -> None:
-        width = lib.DTYPE_BYTES[dtype]
-        if array.dtype.itemsize != width:
-            raise ValueError(
-                f"[{what}] {dtype} has {width} bytes a value, but the array is of {array.dtype}"
-            )
+def tensor_of(what: str, array: np.ndarray, dtype: str, shape: ctypes.Array) -> lib.Tensor:
+    """A tensor of the C API in the array's memory, which must outlive it."""
+    flags, width = array.flags, lib.DTYPE_BYTES[dtype]
+    if array.dtype.itemsize != width:
+        raise ValueError(
+            f"[{what}] {dtype} has {width} bytes a value, but the array is of {array.dtype}"
+        )
+    strides = None
+    if not flags.c_contiguous:
         if any(step % width for step in array.strides):
             raise ValueError(
                 f"[{what}] strides must be whole elements of {width} bytes, got {array.strides} "
                 "bytes; copy the array first"
             )
-        self.array = array
-        self.view = lib.Tensor(
-            data=array.ctypes.data,
-            dtype=lib.DTYPES.index(dtype),
-            rank=array.ndim,
-            shape=ctypes.cast(lib.axes(array.shape), ctypes.POINTER(ctypes.c_int64)),
-            strides=ctypes.cast(
-                lib.axes(tuple(step // width for step in array.strides)),
-                ctypes.POINTER(ctypes.c_int64),
-            ),
+        strides = ctypes.cast(
+            lib.axes(tuple(step // width for step in array.strides)),
+            ctypes.POINTER(ctypes.c_int64),
         )
+    return lib.Tensor(
+        array.__array_interface__["data"][0], lib.DTYPES.index(dtype), array.ndim, shape, strides
+    )
 
 
 def stored_dtype(what: str, array: np.ndarray, dtype: Any) -> str:

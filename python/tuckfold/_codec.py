@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tuckfold import _library as lib
 from tuckfold._errors import CorruptDataError
-from tuckfold._spec import CodecSpec, spec_of
+from tuckfold._spec import CodecSpec, encoded, spec_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +27,53 @@ class Layout:
     workspace_bytes: int  #: scratch that packing and unpacking each need
     dtype: str  #: the packed bytes, max_bytes of them, seen as a tensor:
     shape: tuple[int, ...]  #: row-major, of this shape
+
+
+class Plan:
+    """A plan of the C API and what calls need of it. Whoever uses the handle holds this object."""
+
+    __slots__ = ("handle", "layout", "shape", "shape_pointer")
+
+    def __init__(self, spec: str, dtype: str, shape: tuple[int, ...]) -> None:
+        self.shape = lib.axes(shape)
+        self.shape_pointer = ctypes.cast(self.shape, ctypes.POINTER(ctypes.c_int64))
+        handle = ctypes.c_void_p()
+        lib.call(
+            "plan_get",
+            encoded(spec),
+            lib.DTYPES.index(dtype),
+            len(shape),
+            self.shape,
+            ctypes.byref(handle),
+        )
+        self.handle = handle
+        fit = lib.plan_layout(handle).contents
+        self.layout = Layout(
+            max_bytes=fit.max_bytes,
+            fixed=bool(fit.fixed),
+            workspace_bytes=fit.workspace_bytes,
+            dtype=lib.DTYPES[fit.dtype],
+            shape=tuple(fit.shape[: fit.rank]),
+        )
+
+    def __del__(self, release=lib.plan_release) -> None:  # the module may be gone by then
+        if getattr(self, "handle", None):
+            release(self.handle)
+
+
+@functools.lru_cache(maxsize=1024)
+def plan_of(spec: str, dtype: str, shape: tuple[int, ...]) -> Plan:
+    """The plan for a spec's text, one of our names of dtypes, and a shape."""
+    return Plan(spec, dtype, shape)
+
+
+def _lengths(what: str, shape: Any) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(n) for n in shape)
+    except TypeError:
+        raise TypeError(
+            f"[{what}] shape must be a sequence of integers, got {type(shape).__name__}"
+        ) from None
 
 
 def layout(spec: str | CodecSpec, dtype: Any, shape: Sequence[int]) -> Layout:
@@ -49,40 +98,21 @@ def layout(spec: str | CodecSpec, dtype: Any, shape: Sequence[int]) -> Layout:
         from tuckfold._arrays import dtype_name
 
         dtype = dtype_name("layout", dtype)
-    fit = lib.Layout()
-    lengths = tuple(int(n) for n in shape)
-    lib.call(
-        "layout_of",
-        spec_of(spec)._handle,
-        lib.DTYPES.index(dtype),
-        len(lengths),
-        lib.axes(lengths),
-        ctypes.byref(fit),
-    )
-    return Layout(
-        max_bytes=fit.max_bytes,
-        fixed=bool(fit.fixed),
-        workspace_bytes=fit.workspace_bytes,
-        dtype=lib.DTYPES[fit.dtype],
-        shape=tuple(fit.shape[: fit.rank]),
-    )
+    return plan_of(text_of(spec), dtype, _lengths("layout", shape)).layout
 
 
-def pack(
-    array: Any, spec: str | CodecSpec, *, dtype: Any = None, seed: int = 0, threads: int = 0
-) -> np.ndarray:
+def pack(array: Any, spec: str | CodecSpec, *, dtype: Any = None, seed: int = 0) -> np.ndarray:
     """Folds an array into fewer bytes.
 
     The bytes depend on spec, values and seed alone: not on threads, CPU or strides. They have no
-    header: give unpack the same spec, dtype and shape.
+    header: give unpack the same spec, dtype and shape, or keep a :class:`Packed`.
 
     Args:
         array: a numpy array, or anything with ``__array_interface__``, ``__dlpack__`` on the CPU or a
-            buffer. Strides of any kind are walked in place; nothing is copied first.
+            buffer. Strides of any kind are read in place; nothing is copied first.
         spec: the codec, or its text.
         dtype: ``"bf16"`` where a uint16 array holds bits of bf16; else the array says it.
         seed: for stochastic rounding; give each tensor its own.
-        threads: 0 stands for every core.
 
     Returns:
         A uint8 array of the bytes, one axis.
@@ -98,34 +128,33 @@ def pack(
     from tuckfold import _arrays
 
     view = _arrays.array_of("pack", array)
-    tensor = _arrays.Tensor("pack", view, _arrays.stored_dtype("pack", view, dtype))
-    spec = spec_of(spec)
-    fit = lib.Layout()
-    source = tensor.view
-    lib.call("layout_of", spec._handle, source.dtype, source.rank, source.shape, ctypes.byref(fit))
-    out = _arrays.empty((fit.max_bytes,), "u8")
+    name = _arrays.stored_dtype("pack", view, dtype)
+    plan = plan_of(text_of(spec), name, view.shape)
+    tensor = _arrays.tensor_of("pack", view, name, plan.shape_pointer)
+    room = plan.layout.max_bytes
+    out = _arrays.empty((room,), "u8")
     written = ctypes.c_size_t()
-    lib.call(
-        "pack",
-        spec._handle,
-        ctypes.byref(source),
-        out.ctypes.data,
-        out.nbytes,
-        ctypes.byref(lib.options(seed, threads)),
-        ctypes.byref(written),
+    lib.check(
+        lib.pack(
+            plan.handle,
+            ctypes.byref(tensor),
+            out.__array_interface__["data"][0],
+            room,
+            ctypes.byref(lib.options(seed)),
+            ctypes.byref(written),
+        )
     )
     # A view of a few bytes would keep all the room for the worst case.
-    return out if written.value == out.nbytes else out[: written.value].copy()
+    return out if written.value == room else out[: written.value].copy()
 
 
 def unpack(
     packed: Any,
     spec: str | CodecSpec,
-    *,
     shape: Sequence[int] | None = None,
     dtype: Any = None,
+    *,
     out: Any = None,
-    threads: int = 0,
 ) -> Any:
     """Unfolds what pack made.
 
@@ -133,10 +162,10 @@ def unpack(
         packed: the bytes: what pack returned, or bytes, bytearray, memoryview, mmap …
         spec: the codec that packed them.
         shape: of the array that was packed; not needed with out.
-        dtype: of the array that was packed, ``"f32"`` unless given. ``"bf16"`` gives an array of
-            ml_dtypes' bfloat16 where that is installed, else the bits as uint16.
+        dtype: of the array that was packed. ``"f32"`` unless given, where the codec takes no
+            integers; codecs that do, such as ``raw``, ``bits`` and ``zstd``, need it. ``"bf16"``
+            gives an array of ml_dtypes' bfloat16 where that is installed, else the bits as uint16.
         out: an array to fill, of any strides, instead of a new one.
-        threads: 0 stands for every core.
 
     Returns:
         The array, or out.
@@ -152,42 +181,63 @@ def unpack(
     """
     from tuckfold import _arrays
 
+    text = text_of(spec)
     data = _arrays.bytes_of("unpack", packed)
     if out is None:
         if shape is None:
             raise ValueError("[unpack] needs the shape of the array, or out= to fill")
-        spec = spec_of(spec)
+        lengths = _lengths("unpack", shape)
+        if dtype is None:
+            check_dtype_is_known(text)
         name = _arrays.dtype_name("unpack", "f32" if dtype is None else dtype)
-        lengths = tuple(int(n) for n in shape)
+        plan = plan_of(text, name, lengths)
         # Bytes that cannot fit must not cost the memory of a shape that somebody made up.
-        fit = layout(spec, name, lengths)
+        fit = plan.layout
         if data.nbytes != fit.max_bytes and (fit.fixed or data.nbytes > fit.max_bytes):
             raise CorruptDataError(
-                f"[unpack] {spec} of {name} {lengths} packs to {'' if fit.fixed else 'at most '}"
+                f"[unpack] {text} of {name} {lengths} packs to {'' if fit.fixed else 'at most '}"
                 f"{fit.max_bytes} bytes, got {data.nbytes}"
             )
         view = result = _arrays.empty(lengths, name)
     else:
-        spec, result = spec_of(spec), out
+        result = out
         view = _arrays.array_of("unpack", out)
         name = _arrays.stored_dtype("unpack", view, dtype)
         if not view.flags.writeable:
             raise ValueError("[unpack] out must be writeable")
-        if shape is not None and tuple(shape) != view.shape:
+        if shape is not None and _lengths("unpack", shape) != view.shape:
             raise ValueError(f"[unpack] out has shape {view.shape}, not {tuple(shape)}")
-    tensor = _arrays.Tensor("unpack", view, name)
-    lib.call(
-        "unpack",
-        spec._handle,
-        data.ctypes.data,
-        data.nbytes,
-        ctypes.byref(tensor.view),
-        ctypes.byref(lib.options(0, threads)),
+        plan = plan_of(text, name, view.shape)
+    tensor = _arrays.tensor_of("unpack", view, name, plan.shape_pointer)
+    lib.check(
+        lib.unpack(
+            plan.handle,
+            data.__array_interface__["data"][0],
+            data.nbytes,
+            ctypes.byref(tensor),
+            ctypes.byref(lib.options()),
+        )
     )
     return result
 
 
-@dataclass(frozen=True)
+def check_dtype_is_known(spec: str) -> None:
+    """Refuses a codec that takes integers. Values of others come back right in any float dtype."""
+    if _takes_integers(spec):
+        raise ValueError(f'[unpack] {spec} holds values of any dtype; say which, as in dtype="i64"')
+
+
+@functools.lru_cache(maxsize=1024)
+def _takes_integers(spec: str) -> bool:
+    try:
+        plan_of(spec, "i64", (64, 64))
+        return True
+    except ValueError:
+        spec_of(spec)  # a spec that is wrong is refused as such
+        return False
+
+
+@dataclass(frozen=True, eq=False)
 class MatmulForm:
     """The matrices of :func:`matmul_form`, and of how many tiles of which sides a plane is made."""
 
@@ -198,6 +248,17 @@ class MatmulForm:
     rhs: np.ndarray
     back_lhs: np.ndarray
     back_rhs: np.ndarray
+
+    def _key(self) -> tuple:
+        matrices = (self.lhs, self.rhs, self.back_lhs, self.back_rhs)
+        sizes = (self.tiles, self.tile_rows, self.tile_cols)
+        return (*sizes, *((m.shape, m.tobytes()) for m in matrices))
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, MatmulForm) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
 
 def matmul_form(spec: str | CodecSpec, rows: int, cols: int) -> MatmulForm:
@@ -222,9 +283,9 @@ def matmul_form(spec: str | CodecSpec, rows: int, cols: int) -> MatmulForm:
     """
     import numpy as np
 
-    handle = spec_of(spec)._handle
+    spec = spec_of(spec)  # holds the handle until the last call has returned
     sizes = lib.MatmulSizes()
-    lib.call("matmul_form", handle, rows, cols, ctypes.byref(sizes), None, None, None, None)
+    lib.call("matmul_form", spec._handle, rows, cols, ctypes.byref(sizes), None, None, None, None)
     kept, plane = (sizes.kept_rows, sizes.kept_cols), (sizes.tile_rows, sizes.tile_cols)
     shapes = [
         (kept[0], plane[0]),
@@ -234,5 +295,5 @@ def matmul_form(spec: str | CodecSpec, rows: int, cols: int) -> MatmulForm:
     ]
     matrices = [np.empty(shape, np.float32) for shape in shapes]
     pointers = [m.ctypes.data_as(ctypes.POINTER(ctypes.c_float)) for m in matrices]
-    lib.call("matmul_form", handle, rows, cols, ctypes.byref(sizes), *pointers)
+    lib.call("matmul_form", spec._handle, rows, cols, ctypes.byref(sizes), *pointers)
     return MatmulForm(sizes.tiles, *plane, *matrices)

@@ -6,6 +6,7 @@ The library lies beside this file; TUCKFOLD_LIBRARIES names another folder, for 
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
@@ -55,7 +56,20 @@ class Options(ctypes.Structure):
         ("executor", c_void_p),
         ("executor_data", c_void_p),
         ("stream", c_void_p),
-        ("outcome", POINTER(ctypes.c_uint64)),
+        ("device_result", POINTER(ctypes.c_uint64)),
+    ]
+
+
+class Frame(ctypes.Structure):
+    _fields_ = [
+        ("codec", c_void_p),
+        ("codec_bytes", c_size_t),
+        ("packed", c_void_p),
+        ("packed_bytes", c_size_t),
+        ("frame_bytes", c_size_t),
+        ("dtype", c_int32),
+        ("rank", c_int32),
+        ("shape", c_int64 * MAX_RANK),
     ]
 
 
@@ -74,12 +88,18 @@ _FUNCTIONS = {
     "spec_json": (c_char_p, [c_void_p]),
     "spec_equal": (c_int32, [c_void_p, c_void_p]),
     "codecs_json": (c_char_p, []),
-    "layout_of": (c_int32, [c_void_p, c_int32, c_int32, POINTER(c_int64), POINTER(Layout)]),
+    "plan_get": (c_int32, [c_char_p, c_int32, c_int32, POINTER(c_int64), POINTER(c_void_p)]),
+    "plan_release": (None, [c_void_p]),
+    "plan_layout": (POINTER(Layout), [c_void_p]),
     "pack": (
         c_int32,
         [c_void_p, POINTER(Tensor), c_void_p, c_size_t, POINTER(Options), POINTER(c_size_t)],
     ),
     "unpack": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(Tensor), POINTER(Options)]),
+    "frame_bytes": (c_size_t, [c_void_p, c_size_t]),
+    "write_frame": (c_int32, [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t]),
+    "read_frame": (c_int32, [c_void_p, c_size_t, POINTER(Frame)]),
+    "clear_error": (None, []),
     "matmul_form": (
         c_int32,
         [c_void_p, c_int64, c_int64, POINTER(MatmulSizes), *[POINTER(c_float)] * 4],
@@ -112,27 +132,67 @@ _c = _load()
 last_error, last_status = _c["last_error"], _c["last_status"]
 spec_free, spec_text, spec_json = _c["spec_free"], _c["spec_text"], _c["spec_json"]
 spec_equal, codecs_json = _c["spec_equal"], _c["codecs_json"]
+plan_release, plan_layout = _c["plan_release"], _c["plan_layout"]
+pack, unpack = _c["pack"], _c["unpack"]
+frame_bytes, clear_error = _c["frame_bytes"], _c["clear_error"]
 
 
-def call(name: str, *arguments: object) -> None:
-    """Calls a function that returns a status; a failure is raised as the class for it."""
-    status = _c[name](*arguments)
+def check(status: int) -> None:
+    """Raises a failure as the class for it."""
     if status != 0:
         raise error_of(status, last_error().decode())
 
 
+def call(name: str, *arguments: object) -> None:
+    """Calls a function that returns a status."""
+    check(_c[name](*arguments))
+
+
 def axes(lengths: tuple[int, ...]) -> ctypes.Array[c_int64]:
-    """Axis lengths or strides as C wants them."""
+    """Axis lengths or strides as C wants them; ctypes alone would drop high bits."""
     if len(lengths) > MAX_RANK:
         raise ValueError(f"[shape] a tensor has at most {MAX_RANK} axes, got {len(lengths)}")
+    if any(not -(2**63) <= length < 2**63 for length in lengths):
+        raise ValueError(f"[shape] an axis has at most 2**63 - 1 elements, got {lengths}")
     return (c_int64 * len(lengths))(*lengths)
 
 
-def options(seed: int, threads: int) -> Options:
-    """Seeds count modulo 2**64, so that any integer will do."""
+_threads = 0
+_default_options = Options(struct_bytes=ctypes.sizeof(Options))
+
+
+def set_num_threads(threads: int) -> None:
+    """How many threads pack and unpack of numpy arrays use from now on; 0 stands for every core.
+
+    ``tuckfold.torch`` uses torch's threads, ``torch.set_num_threads``.
+
+    >>> tuckfold.set_num_threads(2)
+    >>> tuckfold.get_num_threads()
+    2
+    >>> tuckfold.set_num_threads(0)
+    """
+    global _threads, _default_options
+    threads = operator.index(threads)
     if not 0 <= threads < 2**31:
-        raise ValueError(f"[pack] threads must be 0 or more, got {threads}")
-    return Options(struct_bytes=ctypes.sizeof(Options), seed=seed & (2**64 - 1), threads=threads)
+        raise ValueError(f"[set_num_threads] must be 0 or more, got {threads}")
+    _threads = threads
+    _default_options = Options(struct_bytes=ctypes.sizeof(Options), threads=threads)
+
+
+def get_num_threads() -> int:
+    """What :func:`set_num_threads` was last given; 0 stands for every core."""
+    return _threads
+
+
+def options(seed: int = 0) -> Options:
+    """Seeds count modulo 2**64, so that any integer will do."""
+    if seed == 0:
+        return _default_options
+    return Options(
+        struct_bytes=ctypes.sizeof(Options),
+        seed=operator.index(seed) & (2**64 - 1),
+        threads=_threads,
+    )
 
 
 def version() -> str:

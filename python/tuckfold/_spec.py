@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from tuckfold import _library as lib
 
@@ -35,12 +34,39 @@ class CodecInfo:
     cuda: bool = False  #: whether this build runs it on CUDA devices, too
 
 
+class Params(Mapping[str, "float | str | None"]):
+    """The parameters of a stage: a mapping that does not change, hashes, compares and pickles."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, float | str | None] | None = None) -> None:
+        self._items = dict(items or {})
+
+    def __getitem__(self, name: str) -> float | str | None:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._items.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+    def __reduce__(self) -> tuple:
+        return Params, (self._items,)
+
+
 @dataclass(frozen=True)
 class Stage:
     """One codec of a spec with all its parameters, defaults filled in."""
 
     name: str
-    params: Mapping[str, float | str | None] = field(default_factory=dict)
+    params: Mapping[str, float | str | None] = field(default_factory=Params)
 
 
 @functools.cache
@@ -91,7 +117,7 @@ class CodecSpec:
 
     def __init__(self, text: str | CodecSpec) -> None:
         handle = ctypes.c_void_p()
-        lib.call("spec_parse", _encoded(str(text)), ctypes.byref(handle))
+        lib.call("spec_parse", encoded(text_of(text)), ctypes.byref(handle))
         self._handle: int | None = handle.value
         self._text: str = lib.spec_text(handle).decode()
 
@@ -100,11 +126,30 @@ class CodecSpec:
         """Reads ``name(param=value, …) | name(…)``; a ValueError points at what is wrong."""
         return cls(text)
 
+    @classmethod
+    def of(cls, name: str, **params: float | str) -> CodecSpec:
+        """One codec by name and parameters: ``CodecSpec.of("dct_chop", keep=4)``.
+
+        >>> tuckfold.CodecSpec.of("dct_chop", keep=4) | "block_quant"
+        dct_chop(keep=4, order=planes) | block_quant(bits=8)
+        """
+        given = ", ".join(f"{key}={value}" for key, value in params.items())
+        return cls(f"{text_of(name)}({given})" if given else name)
+
+    def __or__(self, other: str | CodecSpec) -> CodecSpec:
+        """The chain in which other packs what self produced."""
+        if not isinstance(other, (str, CodecSpec)):
+            return NotImplemented
+        return CodecSpec(f"{self} | {other}")
+
+    def __ror__(self, other: str) -> CodecSpec:
+        return CodecSpec(other) | self if isinstance(other, str) else NotImplemented
+
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The codecs of the chain, each with all its parameters."""
         return tuple(
-            Stage(stage["name"], MappingProxyType(stage["params"]))
+            Stage(stage["name"], Params(stage["params"]))
             for stage in json.loads(lib.spec_json(self._handle))
         )
 
@@ -113,6 +158,9 @@ class CodecSpec:
 
     def __repr__(self) -> str:
         return self._text
+
+    def __format__(self, how: str) -> str:
+        return format(self._text, how)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CodecSpec):
@@ -131,7 +179,7 @@ class CodecSpec:
             self._handle = None
 
 
-def _encoded(text: str) -> bytes:
+def encoded(text: str) -> bytes:
     """A text for C, which would end it at its first NUL."""
     if "\0" in text:
         raise ValueError(f"[spec] a spec has no NUL characters, got {text!r}")
@@ -143,10 +191,17 @@ def _parsed(text: str) -> CodecSpec:
     return CodecSpec(text)
 
 
+def text_of(spec: str | CodecSpec) -> str:
+    """The text of a spec, as it was given."""
+    if type(spec) is CodecSpec:
+        return spec._text
+    if not isinstance(spec, (str, CodecSpec)):
+        raise TypeError(
+            f"[spec] a codec is named by a text or a CodecSpec, got {type(spec).__name__}"
+        )
+    return str(spec)
+
+
 def spec_of(spec: str | CodecSpec) -> CodecSpec:
     """A spec as it is, or from its text, which is parsed once."""
-    if isinstance(spec, CodecSpec):
-        return spec
-    if not isinstance(spec, str):
-        raise TypeError(f"a codec is named by a text or a CodecSpec, got {type(spec).__name__}")
-    return _parsed(spec)
+    return spec if isinstance(spec, CodecSpec) else _parsed(text_of(spec))

@@ -1,4 +1,4 @@
-// Shape: axis lengths held in place.
+// Shape: few axes in the object, many on the heap.
 #include <algorithm>
 #include <limits>
 
@@ -11,24 +11,27 @@ Shape::Shape(std::span<const std::int64_t> axes) : rank_(axes.size()) {
   if (axes.size() > kMaxRank) {
     invalid("[shape] rank must be at most {}, got {}; merge axes first", kMaxRank, axes.size());
   }
-  std::copy(axes.begin(), axes.end(), axes_);
-}
-
-Shape::Shape(const Shape& other) : rank_(other.rank_) {
-  std::copy(other.begin(), other.end(), axes_);
+  if (axes.size() > kInPlace) many_ = std::make_unique_for_overwrite<std::int64_t[]>(kMaxRank);
+  std::copy(axes.begin(), axes.end(), data());
 }
 
 Shape& Shape::operator=(const Shape& other) {
-  if (this != &other) {
-    rank_ = other.rank_;
-    std::copy(other.begin(), other.end(), axes_);
+  if (this == &other) return *this;
+  if (other.rank_ > kInPlace && many_ == nullptr) {
+    many_ = std::make_unique_for_overwrite<std::int64_t[]>(kMaxRank);
   }
+  rank_ = other.rank_;
+  std::copy(other.begin(), other.end(), data());
   return *this;
 }
 
 void Shape::push_back(std::int64_t length) {
   if (rank_ == kMaxRank) invalid("[shape] rank must be at most {}; merge axes first", kMaxRank);
-  axes_[rank_++] = length;
+  if (rank_ == kInPlace && many_ == nullptr) {
+    many_ = std::make_unique_for_overwrite<std::int64_t[]>(kMaxRank);
+    std::copy(few_, few_ + kInPlace, many_.get());
+  }
+  data()[rank_++] = length;
 }
 
 std::int64_t Shape::elems() const {

@@ -34,7 +34,7 @@ namespace tuckfold {
 HWY_EXPORT(stream_copy_target);
 
 void stream_copy(void* to, const void* from, std::size_t bytes) {
-  settle_cpu_target();
+  choose_cpu_target();
   HWY_DYNAMIC_DISPATCH(stream_copy_target)(to, from, bytes, false);
 }
 
@@ -42,7 +42,7 @@ void stream_fence() { hwy::FlushStream(); }
 
 void stream_copy(void* to, const void* from, std::size_t bytes, int threads, bool prefetch) {
   constexpr std::size_t kPart = 4096;
-  settle_cpu_target();
+  choose_cpu_target();
   const auto parts = static_cast<std::int64_t>((bytes + kPart - 1) / kPart);
   parallel_for(parts, threads, [&](std::int64_t begin, std::int64_t end) {
     const std::size_t first = static_cast<std::size_t>(begin) * kPart;

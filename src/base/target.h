@@ -14,6 +14,6 @@ std::vector<std::string> cpu_targets();
 void use_cpu_target(std::string_view name);
 
 // Reads TUCKFOLD_CPU the first time; called before every dispatch.
-void settle_cpu_target();
+void choose_cpu_target();
 
 }  // namespace tuckfold

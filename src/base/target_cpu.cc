@@ -56,16 +56,17 @@ void use_cpu_target(std::string_view name) {
           name);
 }
 
-void settle_cpu_target() {
+void choose_cpu_target() {
   static std::once_flag once;  // a throw leaves it unset: every call fails, not only the first
   std::call_once(once, [] {
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    if (const char* name = std::getenv("TUCKFOLD_CPU")) use_cpu_target(name);
+    const char* name = std::getenv("TUCKFOLD_CPU");
+    if (name != nullptr && *name != 0) use_cpu_target(name);
   });
 }
 
 std::string cpu_target() {
-  settle_cpu_target();
+  choose_cpu_target();
   return name_of(HWY_DYNAMIC_DISPATCH(own_target)());
 }
 

@@ -1,26 +1,28 @@
 // The C API: arguments into views, exceptions into statuses. No exception leaves.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/fail.h"
 #include "base/parallel.h"
+#include "capi/handles.h"
 #include "capi/json.h"
 #include "tuckfold/c.h"
 #include "tuckfold/codec.h"
 #include "tuckfold/portable.h"
 #include "tuckfold/version.h"
 
-struct tuckfold_spec {
-  tuckfold::CodecSpec spec;
-  std::string text, json;
-};
-
 namespace tuckfold::capi {
+
+thread_local LastError t_last;
+
 namespace {
 
 static_assert(TUCKFOLD_MAX_RANK == Shape::kMaxRank);
@@ -33,51 +35,7 @@ static_assert(TUCKFOLD_F32 == int{static_cast<int>(DType::F32)} &&
               TUCKFOLD_I64 == static_cast<int>(DType::I64));
 static_assert(TUCKFOLD_CPU == static_cast<int>(Device::Cpu) &&
               TUCKFOLD_CUDA == static_cast<int>(Device::Cuda));
-static_assert(TUCKFOLD_REFUSED == kRefused);
-
-constexpr const char* kNoMemory = "the system has not enough memory for this";
-
-struct LastError {
-  tuckfold_status status = TUCKFOLD_OK;
-  std::string message;
-  const char* text = "";
-
-  tuckfold_status set(Errc code, const char* what) noexcept {
-    status = exit_code(code);
-    try {
-      message = what;
-      text = message.c_str();
-    } catch (const std::bad_alloc&) {
-      text = kNoMemory;
-    }
-    return status;
-  }
-};
-thread_local LastError t_last;
-
-// Runs what may throw; what it throws becomes the thread's last error.
-template <class Body>
-tuckfold_status guarded(Body&& body) noexcept {
-  try {
-    body();
-    return TUCKFOLD_OK;
-  } catch (const Error& error) {
-    return t_last.set(error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    return t_last.set(Errc::Io, kNoMemory);
-  } catch (const std::exception& error) {
-    return t_last.set(Errc::Internal, error.what());
-  } catch (...) {
-    return t_last.set(Errc::Internal, "an exception of unknown type");
-  }
-}
-
-// Null pointers are mistakes of the caller that a C compiler does not see.
-template <class T>
-T& given(const char* what, const char* name, T* pointer) {
-  if (pointer == nullptr) invalid("[{}] {} must not be NULL", what, name);
-  return *pointer;
-}
+static_assert(TUCKFOLD_REFUSED == CudaOptions::kRefused);
 
 DType dtype_of(const char* what, std::int32_t dtype) {
   if (dtype < 0 || dtype >= static_cast<std::int32_t>(kDTypes.size())) {
@@ -132,8 +90,64 @@ RunOptions run_options(const tuckfold_options& options) {
           .seed = options.seed,
           .workspace = {static_cast<std::byte*>(options.workspace),
                         options.workspace == nullptr ? 0 : options.workspace_bytes},
-          .stream = options.stream,
-          .outcome = options.outcome};
+          .cuda = {.stream = options.stream, .device_result = options.device_result}};
+}
+
+void copy_layout(const Layout& from, tuckfold_layout& to) {
+  to.max_bytes = from.max_bytes;
+  to.workspace_bytes = from.workspace_bytes;
+  to.fixed = from.fixed ? 1 : 0;
+  to.dtype = static_cast<int32_t>(from.dtype);
+  to.rank = static_cast<int32_t>(from.shape.rank());
+  std::copy(from.shape.begin(), from.shape.end(), to.shape);
+}
+
+void release(tuckfold_plan* plan) {
+  if (plan != nullptr && plan->references.fetch_sub(1) == 1) delete plan;
+}
+tuckfold_plan* shared(tuckfold_plan* plan) {
+  plan->references.fetch_add(1);
+  return plan;
+}
+
+// The plans that a thread used last. Programs use a few, over and over; one cache a thread needs no
+// lock, and a plan that it drops stays for those who have a reference.
+class PlanCache {
+ public:
+  ~PlanCache() { clear(); }
+
+  tuckfold_plan* find_or_make(std::string_view spec, DType dtype, const Shape& shape) {
+    key_.assign(spec);
+    key_.push_back('\0');
+    key_.push_back(static_cast<char>(dtype));
+    key_.append(reinterpret_cast<const char*>(shape.begin()), shape.rank() * sizeof(std::int64_t));
+    const auto found = plans_.find(key_);
+    if (found != plans_.end()) return shared(found->second);
+    auto made = std::unique_ptr<tuckfold_plan>(
+        new tuckfold_plan{.plan = Plan(CodecSpec::parse(spec), dtype, shape)});
+    copy_layout(made->plan.layout(), made->layout);
+    constexpr std::size_t kMostPlans = 1024;
+    if (plans_.size() >= kMostPlans) clear();
+    return shared(plans_.emplace(key_, made.release()).first->second);
+  }
+
+ private:
+  void clear() {
+    for (const auto& [key, plan] : plans_) release(plan);
+    plans_.clear();
+  }
+
+  std::string key_;  // kept for its memory
+  std::unordered_map<std::string, tuckfold_plan*> plans_;
+};
+thread_local PlanCache t_plans;
+
+std::vector<Plan> plans_of(const char* what, const tuckfold_plan* const* plans, std::size_t count) {
+  given(what, "the plans", plans);
+  std::vector<Plan> all;
+  all.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) all.push_back(given(what, "a plan", plans[i]).plan);
+  return all;
 }
 
 void copy_matrix(const Matrix& from, float* to) {
@@ -148,6 +162,10 @@ using namespace tuckfold::capi;  // NOLINT(google-build-using-namespace)
 
 const char* tuckfold_last_error(void) { return t_last.text; }
 tuckfold_status tuckfold_last_status(void) { return t_last.status; }
+tuckfold_status tuckfold_set_error(tuckfold_status status, const char* message) {
+  return t_last.set(status, message == nullptr ? "" : message);
+}
+void tuckfold_clear_error(void) { t_last.set(TUCKFOLD_OK, ""); }
 
 tuckfold_status tuckfold_spec_parse(const char* text, tuckfold_spec** spec) {
   return guarded([&] {
@@ -180,55 +198,56 @@ const char* tuckfold_codecs_json(void) {
   return json.c_str();
 }
 
-tuckfold_status tuckfold_layout_of(const tuckfold_spec* spec, int32_t dtype, int32_t rank,
-                                   const int64_t* shape, tuckfold_layout* layout) {
+tuckfold_status tuckfold_plan_get(const char* spec, int32_t dtype, int32_t rank,
+                                  const int64_t* shape, tuckfold_plan** plan) {
   return guarded([&] {
-    const Layout fit =
-        tuckfold::layout(given("layout", "the spec", spec).spec, dtype_of("layout", dtype),
-                         axes_of("layout", "shape", rank, shape));
-    tuckfold_layout& to = given("layout", "the place for the layout", layout);
-    to.max_bytes = fit.max_bytes;
-    to.workspace_bytes = fit.workspace_bytes;
-    to.fixed = fit.fixed ? 1 : 0;
-    to.dtype = static_cast<int32_t>(fit.dtype);
-    to.rank = static_cast<int32_t>(fit.shape.rank());
-    std::copy(fit.shape.begin(), fit.shape.end(), to.shape);
+    tuckfold_plan*& to = given("plan", "the place for the plan", plan);
+    to = nullptr;
+    to = t_plans.find_or_make(&given("plan", "the spec", spec), dtype_of("plan", dtype),
+                              axes_of("plan", "shape", rank, shape));
   });
 }
 
-tuckfold_status tuckfold_pack(const tuckfold_spec* spec, const tuckfold_tensor* in, void* out,
+void tuckfold_plan_release(tuckfold_plan* plan) { release(plan); }
+
+const tuckfold_layout* tuckfold_plan_layout(const tuckfold_plan* plan) {
+  return plan == nullptr ? nullptr : &plan->layout;
+}
+
+tuckfold_status tuckfold_pack(const tuckfold_plan* plan, const tuckfold_tensor* in, void* out,
                               size_t out_bytes, const tuckfold_options* options, size_t* written) {
   return guarded([&] {
     const tuckfold_options run = options_of("pack", options);
     const UseExecutor on({run.executor, run.executor_data});
     const std::size_t room = out == nullptr ? 0 : out_bytes;
-    const std::size_t bytes = pack(given("pack", "the spec", spec).spec, view_of("pack", in),
-                                   {static_cast<std::byte*>(out), room}, run_options(run));
+    const std::size_t bytes =
+        given("pack", "the plan", plan)
+            .plan.pack(view_of("pack", in), {static_cast<std::byte*>(out), room}, run_options(run));
     given("pack", "the place for the bytes written", written) = bytes;
   });
 }
 
-tuckfold_status tuckfold_unpack(const tuckfold_spec* spec, const void* packed, size_t packed_bytes,
+tuckfold_status tuckfold_unpack(const tuckfold_plan* plan, const void* packed, size_t packed_bytes,
                                 const tuckfold_tensor* out, const tuckfold_options* options) {
   return guarded([&] {
     const tuckfold_options run = options_of("unpack", options);
     const UseExecutor on({run.executor, run.executor_data});
     if (packed_bytes > 0) given("unpack", "the packed bytes", static_cast<const char*>(packed));
-    unpack(given("unpack", "the spec", spec).spec,
-           {static_cast<const std::byte*>(packed), packed_bytes}, view_of("unpack", out),
-           run_options(run));
+    given("unpack", "the plan", plan)
+        .plan.unpack({static_cast<const std::byte*>(packed), packed_bytes}, view_of("unpack", out),
+                     run_options(run));
   });
 }
 
-tuckfold_status tuckfold_pack_many(const tuckfold_spec* spec, size_t count,
+tuckfold_status tuckfold_pack_many(const tuckfold_plan* const* plans, size_t count,
                                    const tuckfold_tensor* in, void* const* out,
                                    const size_t* out_bytes, const tuckfold_options* options,
                                    size_t* written) {
   return guarded([&] {
     const tuckfold_options run = options_of("pack_many", options);
     const UseExecutor on({run.executor, run.executor_data});
-    const CodecSpec& codec = given("pack_many", "the spec", spec).spec;
     if (count == 0) return;
+    const std::vector<Plan> all = plans_of("pack_many", plans, count);
     given("pack_many", "the tensors", in);
     given("pack_many", "the outputs", out);
     given("pack_many", "their sizes", out_bytes);
@@ -241,18 +260,18 @@ tuckfold_status tuckfold_pack_many(const tuckfold_spec* spec, size_t count,
       views.emplace_back(view_of("pack_many", in + i));
       rooms.emplace_back(static_cast<std::byte*>(out[i]), out[i] == nullptr ? 0 : out_bytes[i]);
     }
-    pack_many(codec, views, rooms, {written, count}, run_options(run));
+    pack_many(all, views, rooms, {written, count}, run_options(run));
   });
 }
 
-tuckfold_status tuckfold_unpack_many(const tuckfold_spec* spec, size_t count,
+tuckfold_status tuckfold_unpack_many(const tuckfold_plan* const* plans, size_t count,
                                      const void* const* packed, const size_t* packed_bytes,
                                      const tuckfold_tensor* out, const tuckfold_options* options) {
   return guarded([&] {
     const tuckfold_options run = options_of("unpack_many", options);
     const UseExecutor on({run.executor, run.executor_data});
-    const CodecSpec& codec = given("unpack_many", "the spec", spec).spec;
     if (count == 0) return;
+    const std::vector<Plan> all = plans_of("unpack_many", plans, count);
     given("unpack_many", "the packed bytes", packed);
     given("unpack_many", "their sizes", packed_bytes);
     given("unpack_many", "the tensors", out);
@@ -266,7 +285,7 @@ tuckfold_status tuckfold_unpack_many(const tuckfold_spec* spec, size_t count,
       if (packed_bytes[i] > 0) given("unpack_many", "the packed bytes", from);
       bytes.emplace_back(from, packed_bytes[i]);
     }
-    unpack_many(codec, bytes, views, run_options(run));
+    unpack_many(all, bytes, views, run_options(run));
   });
 }
 

@@ -16,7 +16,7 @@ namespace tuckfold {
 namespace {
 
 using ref::DeviceBytes;
-using SpecPtr = std::unique_ptr<tuckfold_spec, decltype(&tuckfold_spec_free)>;
+using PlanPtr = std::unique_ptr<tuckfold_plan, decltype(&tuckfold_plan_release)>;
 
 constexpr std::int64_t kShape[] = {6, 40};
 constexpr std::size_t kElems = 240;
@@ -27,10 +27,11 @@ class CApiCuda : public ::testing::Test {
     if (tuckfold_cuda_devices() == 0) GTEST_SKIP() << "there is no CUDA device";
   }
 
-  static SpecPtr spec_of(const char* text) {
-    tuckfold_spec* spec = nullptr;
-    EXPECT_EQ(tuckfold_spec_parse(text, &spec), TUCKFOLD_OK) << tuckfold_last_error();
-    return {spec, tuckfold_spec_free};
+  static PlanPtr plan_of(const char* text) {
+    tuckfold_plan* plan = nullptr;
+    EXPECT_EQ(tuckfold_plan_get(text, TUCKFOLD_F32, 2, kShape, &plan), TUCKFOLD_OK)
+        << tuckfold_last_error();
+    return {plan, tuckfold_plan_release};
   }
   static std::vector<float> ramp() {
     std::vector<float> values(kElems);
@@ -44,19 +45,14 @@ class CApiCuda : public ::testing::Test {
             .shape = kShape,
             .device = TUCKFOLD_CUDA};
   }
-  static tuckfold_layout layout_of(const tuckfold_spec* spec) {
-    tuckfold_layout fit{};
-    EXPECT_EQ(tuckfold_layout_of(spec, TUCKFOLD_F32, 2, kShape, &fit), TUCKFOLD_OK);
-    return fit;
-  }
 };
 
 TEST_F(CApiCuda, PacksAndUnpacksWithAWorkspaceOfTheCallers) {
   std::vector<float> values = ramp();
   const DeviceBytes in(std::as_bytes(std::span(values)));
   for (const char* text : {"raw", "raw | raw"}) {
-    const SpecPtr spec = spec_of(text);
-    const tuckfold_layout fit = layout_of(spec.get());
+    const PlanPtr plan = plan_of(text);
+    const tuckfold_layout& fit = *tuckfold_plan_layout(plan.get());
     const DeviceBytes packed(fit.max_bytes), back(kElems * sizeof(float));
     const DeviceBytes workspace(fit.workspace_bytes);
     const tuckfold_options options{.struct_bytes = sizeof options,
@@ -64,11 +60,11 @@ TEST_F(CApiCuda, PacksAndUnpacksWithAWorkspaceOfTheCallers) {
                                    .workspace_bytes = fit.workspace_bytes};
     const tuckfold_tensor from = on_device(in), to = on_device(back);
     std::size_t written = 0;
-    ASSERT_EQ(tuckfold_pack(spec.get(), &from, packed.data(), fit.max_bytes, &options, &written),
+    ASSERT_EQ(tuckfold_pack(plan.get(), &from, packed.data(), fit.max_bytes, &options, &written),
               TUCKFOLD_OK)
         << tuckfold_last_error();
     EXPECT_EQ(written, fit.max_bytes);
-    ASSERT_EQ(tuckfold_unpack(spec.get(), packed.data(), written, &to, &options), TUCKFOLD_OK)
+    ASSERT_EQ(tuckfold_unpack(plan.get(), packed.data(), written, &to, &options), TUCKFOLD_OK)
         << tuckfold_last_error();
     EXPECT_EQ(std::memcmp(back.fetch().data(), values.data(), kElems * sizeof(float)), 0) << text;
     EXPECT_TRUE(packed.guards_untouched() && back.guards_untouched() &&
@@ -79,8 +75,8 @@ TEST_F(CApiCuda, PacksAndUnpacksWithAWorkspaceOfTheCallers) {
 TEST_F(CApiCuda, ManyTensorsComeBack) {
   std::vector<float> values = ramp();
   const DeviceBytes in(std::as_bytes(std::span(values)));
-  const SpecPtr spec = spec_of("raw");
-  const tuckfold_layout fit = layout_of(spec.get());
+  const PlanPtr plan = plan_of("raw");
+  const tuckfold_layout& fit = *tuckfold_plan_layout(plan.get());
   const DeviceBytes a(fit.max_bytes), b(fit.max_bytes), back_a(fit.max_bytes),
       back_b(fit.max_bytes);
   const tuckfold_tensor from[] = {on_device(in), on_device(in)};
@@ -89,10 +85,11 @@ TEST_F(CApiCuda, ManyTensorsComeBack) {
   const void* const packed[] = {a.data(), b.data()};
   const std::size_t rooms[] = {fit.max_bytes, fit.max_bytes};
   std::size_t written[] = {0, 0};
-  ASSERT_EQ(tuckfold_pack_many(spec.get(), 2, from, out, rooms, nullptr, written), TUCKFOLD_OK)
+  const tuckfold_plan* const plans[] = {plan.get(), plan.get()};
+  ASSERT_EQ(tuckfold_pack_many(plans, 2, from, out, rooms, nullptr, written), TUCKFOLD_OK)
       << tuckfold_last_error();
   EXPECT_EQ(written[1], fit.max_bytes);
-  ASSERT_EQ(tuckfold_unpack_many(spec.get(), 2, packed, written, to, nullptr), TUCKFOLD_OK)
+  ASSERT_EQ(tuckfold_unpack_many(plans, 2, packed, written, to, nullptr), TUCKFOLD_OK)
       << tuckfold_last_error();
   EXPECT_EQ(std::memcmp(back_b.fetch().data(), values.data(), kElems * sizeof(float)), 0);
 }
@@ -104,7 +101,7 @@ TEST_F(CApiCuda, MistakesAreStatusesWithMessages) {
   const DeviceBytes packed(kElems * sizeof(float) + 16);
   std::size_t written = 0;
   const auto status_of = [&](const char* text, std::byte* out, const tuckfold_options* options) {
-    return tuckfold_pack(spec_of(text).get(), &view, out, packed.span().size(), options, &written);
+    return tuckfold_pack(plan_of(text).get(), &view, out, packed.span().size(), options, &written);
   };
   EXPECT_EQ(status_of("raw", packed.data() + 4, nullptr), TUCKFOLD_INVALID_ARGUMENT);
   EXPECT_NE(std::string(tuckfold_last_error()).find("16 bytes"), std::string::npos);

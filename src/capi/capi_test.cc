@@ -1,9 +1,11 @@
 // The C API from C++: the same bytes as the C++ one, and every mistake a status with a message.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,9 +28,20 @@ SpecPtr spec_of(const char* text) {
   return {spec, tuckfold_spec_free};
 }
 
-std::string last_error() { return tuckfold_last_error(); }
+using PlanPtr = std::unique_ptr<tuckfold_plan, decltype(&tuckfold_plan_release)>;
 
+// For f32 of kShape, or another shape.
 constexpr std::int64_t kShape[] = {3, 64, 64};
+PlanPtr plan_of(const char* text, std::span<const std::int64_t> shape = kShape) {
+  tuckfold_plan* plan = nullptr;
+  EXPECT_EQ(tuckfold_plan_get(text, TUCKFOLD_F32, static_cast<std::int32_t>(shape.size()),
+                              shape.data(), &plan),
+            TUCKFOLD_OK)
+      << tuckfold_last_error();
+  return {plan, tuckfold_plan_release};
+}
+
+std::string last_error() { return tuckfold_last_error(); }
 
 // A ramp of kShape, its view, and room for what packing gives.
 struct Ramp {
@@ -42,14 +55,12 @@ struct Ramp {
   std::vector<float> values;
 };
 
-std::vector<std::byte> packed_by_c(const tuckfold_spec* spec, Ramp& ramp,
+std::vector<std::byte> packed_by_c(const tuckfold_plan* plan, Ramp& ramp,
                                    const tuckfold_options* options = nullptr) {
-  tuckfold_layout fit{};
-  EXPECT_EQ(tuckfold_layout_of(spec, TUCKFOLD_F32, 3, kShape, &fit), TUCKFOLD_OK);
-  std::vector<std::byte> out(fit.max_bytes);
+  std::vector<std::byte> out(tuckfold_plan_layout(plan)->max_bytes);
   const tuckfold_tensor in = ramp.view();
   std::size_t bytes = 0;
-  EXPECT_EQ(tuckfold_pack(spec, &in, out.data(), out.size(), options, &bytes), TUCKFOLD_OK)
+  EXPECT_EQ(tuckfold_pack(plan, &in, out.data(), out.size(), options, &bytes), TUCKFOLD_OK)
       << tuckfold_last_error();
   out.resize(bytes);
   return out;
@@ -66,10 +77,10 @@ constexpr const char* kSpecs[] = {"raw",
 TEST(CApi, PacksTheBytesOfTheCxxApi) {
   for (const char* text : kSpecs) {
     Ramp ramp;
-    const SpecPtr spec = spec_of(text);
+    const PlanPtr plan = plan_of(text);
     const CodecSpec same = CodecSpec::parse(text);
     const tuckfold_options options{.struct_bytes = sizeof options, .seed = 7, .threads = 2};
-    const std::vector<std::byte> packed = packed_by_c(spec.get(), ramp, &options);
+    const std::vector<std::byte> packed = packed_by_c(plan.get(), ramp, &options);
     const Shape shape{3, 64, 64};
     std::vector<std::byte> expected(layout(same, DType::F32, shape).max_bytes);
     expected.resize(
@@ -79,7 +90,7 @@ TEST(CApi, PacksTheBytesOfTheCxxApi) {
     std::vector<float> by_c(ramp.values.size()), by_cxx(ramp.values.size());
     tuckfold_tensor out = ramp.view();
     out.data = by_c.data();
-    ASSERT_EQ(tuckfold_unpack(spec.get(), packed.data(), packed.size(), &out, nullptr),
+    ASSERT_EQ(tuckfold_unpack(plan.get(), packed.data(), packed.size(), &out, nullptr),
               TUCKFOLD_OK);
     unpack(same, expected, {by_cxx.data(), DType::F32, shape});
     EXPECT_EQ(by_c, by_cxx) << text;
@@ -87,27 +98,28 @@ TEST(CApi, PacksTheBytesOfTheCxxApi) {
 }
 
 TEST(CApi, ManyTensorsHaveTheBytesOfEachAlone) {
-  const SpecPtr spec = spec_of("block_quant(bits=2, round=stochastic)");
+  const PlanPtr plan = plan_of("block_quant(bits=2, round=stochastic)");
   Ramp a, b;
   const tuckfold_tensor in[] = {a.view(), b.view()};
-  std::vector<std::byte> first = packed_by_c(spec.get(), a), second(first.size());
+  const tuckfold_plan* const plans[] = {plan.get(), plan.get()};
+  std::vector<std::byte> first = packed_by_c(plan.get(), a), second(first.size());
   void* const out[] = {first.data(), second.data()};
   const std::size_t rooms[] = {first.size(), second.size()};
   std::size_t written[] = {0, 0};
   const tuckfold_options options{.struct_bytes = sizeof options, .seed = 8};
-  ASSERT_EQ(tuckfold_pack_many(spec.get(), 2, in, out, rooms, &options, written), TUCKFOLD_OK);
+  ASSERT_EQ(tuckfold_pack_many(plans, 2, in, out, rooms, &options, written), TUCKFOLD_OK);
   const tuckfold_options next{.struct_bytes = sizeof next, .seed = 9};
-  EXPECT_EQ(second, packed_by_c(spec.get(), b, &next));
+  EXPECT_EQ(second, packed_by_c(plan.get(), b, &next));
   Ramp back_a, back_b;
   const tuckfold_tensor to[] = {back_a.view(), back_b.view()};
   const void* const packed[] = {first.data(), second.data()};
-  ASSERT_EQ(tuckfold_unpack_many(spec.get(), 2, packed, written, to, nullptr), TUCKFOLD_OK);
+  ASSERT_EQ(tuckfold_unpack_many(plans, 2, packed, written, to, nullptr), TUCKFOLD_OK);
   EXPECT_NE(back_b.values, b.values);
-  EXPECT_EQ(tuckfold_pack_many(spec.get(), 0, nullptr, nullptr, nullptr, nullptr, nullptr),
+  EXPECT_EQ(tuckfold_pack_many(nullptr, 0, nullptr, nullptr, nullptr, nullptr, nullptr),
             TUCKFOLD_OK);
-  EXPECT_EQ(tuckfold_pack_many(spec.get(), 2, in, nullptr, rooms, nullptr, written),
+  EXPECT_EQ(tuckfold_pack_many(plans, 2, in, nullptr, rooms, nullptr, written),
             TUCKFOLD_INVALID_ARGUMENT);
-  EXPECT_EQ(tuckfold_unpack_many(spec.get(), 2, packed, nullptr, to, nullptr),
+  EXPECT_EQ(tuckfold_unpack_many(plans, 2, packed, nullptr, to, nullptr),
             TUCKFOLD_INVALID_ARGUMENT);
 }
 
@@ -123,16 +135,16 @@ TEST(CApi, AnExecutorThatCutsLoopsAsItLikesGivesTheSameBytes) {
       .struct_bytes = sizeof own, .threads = 4, .executor = backwards, .executor_data = &parts};
   for (const char* text : kSpecs) {
     Ramp ramp;
-    const SpecPtr spec = spec_of(text);
-    EXPECT_EQ(packed_by_c(spec.get(), ramp, &own), packed_by_c(spec.get(), ramp)) << text;
+    const PlanPtr plan = plan_of(text);
+    EXPECT_EQ(packed_by_c(plan.get(), ramp, &own), packed_by_c(plan.get(), ramp)) << text;
   }
   EXPECT_GT(parts, 0);
 }
 
 TEST(CApi, StridesAreThoseOfTheTensor) {
   Ramp ramp;
-  const SpecPtr spec = spec_of("raw");
   const std::int64_t shape[] = {64, 3}, strides[] = {-1, 4096};
+  const PlanPtr plan = plan_of("raw", shape);
   const tuckfold_tensor view = {.data = ramp.values.data() + 63,
                                 .dtype = TUCKFOLD_F32,
                                 .rank = 2,
@@ -140,23 +152,21 @@ TEST(CApi, StridesAreThoseOfTheTensor) {
                                 .strides = strides};
   std::vector<float> out(64 * 3);
   std::size_t bytes = 0;
-  ASSERT_EQ(tuckfold_pack(spec.get(), &view, out.data(), 768, nullptr, &bytes), TUCKFOLD_OK);
+  ASSERT_EQ(tuckfold_pack(plan.get(), &view, out.data(), 768, nullptr, &bytes), TUCKFOLD_OK);
   EXPECT_EQ(bytes, 768U);
   EXPECT_EQ(out[0], ramp.values[63]);
   EXPECT_EQ(out[4], ramp.values[62 + 4096]);
 }
 
 TEST(CApi, LayoutSaysWhatTheCxxApiSays) {
-  const SpecPtr spec = spec_of("dct_chop(keep=2, coef=f16)");
-  tuckfold_layout fit{};
-  ASSERT_EQ(tuckfold_layout_of(spec.get(), TUCKFOLD_F32, 3, kShape, &fit), TUCKFOLD_OK);
+  const PlanPtr plan = plan_of("dct_chop(keep=2, coef=f16)");
+  const tuckfold_layout& fit = *tuckfold_plan_layout(plan.get());
   EXPECT_EQ(fit.max_bytes, 3U * 16 * 16 * 2);
   EXPECT_EQ(fit.fixed, 1);
   EXPECT_EQ(fit.dtype, TUCKFOLD_F16);
   EXPECT_EQ(std::vector(fit.shape, fit.shape + fit.rank), (std::vector<std::int64_t>{3, 16, 16}));
-  const SpecPtr varying = spec_of("zstd");
-  ASSERT_EQ(tuckfold_layout_of(varying.get(), TUCKFOLD_F32, 3, kShape, &fit), TUCKFOLD_OK);
-  EXPECT_EQ(fit.fixed, 0);
+  EXPECT_EQ(tuckfold_plan_layout(plan_of("zstd").get())->fixed, 0);
+  EXPECT_EQ(tuckfold_plan_layout(nullptr), nullptr);
 }
 
 TEST(CApi, SpecsPrintCanonicallyAndCompare) {
@@ -209,15 +219,15 @@ TEST(CApi, MistakesAreStatusesWithMessages) {
   EXPECT_EQ(tuckfold_spec_parse("raw", nullptr), TUCKFOLD_INVALID_ARGUMENT);
 
   Ramp ramp;
-  const SpecPtr spec = spec_of("dct_chop(keep=4)");
-  std::vector<std::byte> packed = packed_by_c(spec.get(), ramp);
+  const PlanPtr plan = plan_of("dct_chop(keep=4)");
+  std::vector<std::byte> packed = packed_by_c(plan.get(), ramp);
   tuckfold_tensor view = ramp.view();
-  EXPECT_EQ(tuckfold_unpack(spec.get(), packed.data(), packed.size() - 1, &view, nullptr),
+  EXPECT_EQ(tuckfold_unpack(plan.get(), packed.data(), packed.size() - 1, &view, nullptr),
             TUCKFOLD_CORRUPT_DATA);
   EXPECT_NE(last_error().find("packs to 12288 bytes, got 12287"), std::string::npos);
   std::size_t bytes = 0;
   const auto status_of = [&](const tuckfold_tensor& tensor) {
-    return tuckfold_pack(spec.get(), &tensor, packed.data(), packed.size(), nullptr, &bytes);
+    return tuckfold_pack(plan.get(), &tensor, packed.data(), packed.size(), nullptr, &bytes);
   };
   for (const std::int32_t dtype : {-1, 7}) {
     view = ramp.view();
@@ -245,43 +255,72 @@ TEST(CApi, MistakesAreStatusesWithMessages) {
   view = ramp.view();
   EXPECT_EQ(tuckfold_pack(nullptr, &view, packed.data(), packed.size(), nullptr, &bytes),
             TUCKFOLD_INVALID_ARGUMENT);
-  EXPECT_EQ(tuckfold_pack(spec.get(), nullptr, packed.data(), packed.size(), nullptr, &bytes),
+  EXPECT_EQ(tuckfold_pack(plan.get(), nullptr, packed.data(), packed.size(), nullptr, &bytes),
             TUCKFOLD_INVALID_ARGUMENT);
-  EXPECT_EQ(tuckfold_pack(spec.get(), &view, nullptr, packed.size(), nullptr, &bytes),
+  EXPECT_EQ(tuckfold_pack(plan.get(), &view, nullptr, packed.size(), nullptr, &bytes),
             TUCKFOLD_INVALID_ARGUMENT);
-  EXPECT_EQ(tuckfold_pack(spec.get(), &view, packed.data(), packed.size(), nullptr, nullptr),
+  EXPECT_EQ(tuckfold_pack(plan.get(), &view, packed.data(), packed.size(), nullptr, nullptr),
             TUCKFOLD_INVALID_ARGUMENT);
-  EXPECT_EQ(tuckfold_unpack(spec.get(), nullptr, packed.size(), &view, nullptr),
+  EXPECT_EQ(tuckfold_unpack(plan.get(), nullptr, packed.size(), &view, nullptr),
             TUCKFOLD_INVALID_ARGUMENT);
-  EXPECT_EQ(tuckfold_layout_of(spec.get(), TUCKFOLD_F32, 3, kShape, nullptr),
+  EXPECT_EQ(tuckfold_plan_get("raw", TUCKFOLD_F32, 3, kShape, nullptr), TUCKFOLD_INVALID_ARGUMENT);
+  tuckfold_plan* no_plan = nullptr;
+  EXPECT_EQ(tuckfold_plan_get(nullptr, TUCKFOLD_F32, 3, kShape, &no_plan),
             TUCKFOLD_INVALID_ARGUMENT);
+  EXPECT_EQ(tuckfold_plan_get("raw", 99, 3, kShape, &no_plan), TUCKFOLD_INVALID_ARGUMENT);
+  EXPECT_EQ(tuckfold_plan_get("raw", TUCKFOLD_F32, 65, kShape, &no_plan),
+            TUCKFOLD_INVALID_ARGUMENT);
+  EXPECT_EQ(no_plan, nullptr);
+  EXPECT_EQ(tuckfold_pack(plan_of("raw", std::span(kShape).first(2)).get(), &view, packed.data(),
+                          packed.size(), nullptr, &bytes),
+            TUCKFOLD_INVALID_ARGUMENT);
+  EXPECT_NE(last_error().find("the plan is for f32 3x64"), std::string::npos);
 }
 
 TEST(CApi, OptionsMayBeOlderButNotNewer) {
   Ramp ramp;
-  const SpecPtr spec = spec_of("block_quant(bits=2, round=stochastic)");
+  const PlanPtr plan = plan_of("block_quant(bits=2, round=stochastic)");
   tuckfold_options options{.struct_bytes = offsetof(tuckfold_options, threads), .seed = 3};
   options.threads = -1;  // past what an older caller knew
-  const std::vector<std::byte> seeded = packed_by_c(spec.get(), ramp, &options);
-  EXPECT_NE(seeded, packed_by_c(spec.get(), ramp));
+  const std::vector<std::byte> seeded = packed_by_c(plan.get(), ramp, &options);
+  EXPECT_NE(seeded, packed_by_c(plan.get(), ramp));
 
   struct Newer {
     tuckfold_options known;
     std::int64_t unknown;
   } newer{{.struct_bytes = sizeof(Newer), .seed = 3}, 0};
-  EXPECT_EQ(packed_by_c(spec.get(), ramp, &newer.known), seeded);
+  EXPECT_EQ(packed_by_c(plan.get(), ramp, &newer.known), seeded);
   newer.unknown = 1;
   const tuckfold_tensor view = ramp.view();
   std::vector<std::byte> out(seeded.size());
   std::size_t bytes = 0;
-  EXPECT_EQ(tuckfold_pack(spec.get(), &view, out.data(), out.size(), &newer.known, &bytes),
+  EXPECT_EQ(tuckfold_pack(plan.get(), &view, out.data(), out.size(), &newer.known, &bytes),
             TUCKFOLD_UNSUPPORTED);
   options.struct_bytes = 0;
-  EXPECT_EQ(tuckfold_pack(spec.get(), &view, out.data(), out.size(), &options, &bytes),
+  EXPECT_EQ(tuckfold_pack(plan.get(), &view, out.data(), out.size(), &options, &bytes),
             TUCKFOLD_INVALID_ARGUMENT);
   options = {.struct_bytes = sizeof options, .threads = -1};
-  EXPECT_EQ(tuckfold_pack(spec.get(), &view, out.data(), out.size(), &options, &bytes),
+  EXPECT_EQ(tuckfold_pack(plan.get(), &view, out.data(), out.size(), &options, &bytes),
             TUCKFOLD_INVALID_ARGUMENT);
+}
+
+TEST(CApi, APlanStaysForThoseWhoHaveIt) {
+  const PlanPtr kept = plan_of("dct_chop(keep=4)");
+  EXPECT_EQ(plan_of("dct_chop(keep=4)").get(), kept.get());
+  for (std::int64_t rows = 1; rows < 3000; ++rows) plan_of("raw", std::array{rows});
+  EXPECT_NE(plan_of("dct_chop(keep=4)").get(), kept.get());  // dropped from the cache meanwhile
+  Ramp ramp;
+  EXPECT_EQ(packed_by_c(kept.get(), ramp).size(), 3U * 32 * 32 * 4);
+  tuckfold_plan_release(nullptr);
+}
+
+TEST(CApi, LayersAboveReportErrorsOfTheirOwn) {
+  EXPECT_EQ(tuckfold_set_error(TUCKFOLD_UNSUPPORTED, "not here"), TUCKFOLD_UNSUPPORTED);
+  EXPECT_EQ(tuckfold_last_status(), TUCKFOLD_UNSUPPORTED);
+  EXPECT_EQ(last_error(), "not here");
+  tuckfold_clear_error();
+  EXPECT_EQ(tuckfold_last_status(), TUCKFOLD_OK);
+  EXPECT_EQ(last_error(), "");
 }
 
 TEST(CApi, ErrorsBelongToTheirThread) {
@@ -296,10 +335,10 @@ TEST(CApi, ErrorsBelongToTheirThread) {
 
 TEST(CApi, OptionsOfAProgramThatKnewNoStreamsStillFit) {
   Ramp ramp;
-  const SpecPtr spec = spec_of("block_quant(bits=8)");
+  const PlanPtr plan = plan_of("block_quant(bits=8)");
   tuckfold_options options{.struct_bytes = offsetof(tuckfold_options, stream), .threads = 1};
   options.stream = &options;  // past what an older caller knew
-  EXPECT_EQ(packed_by_c(spec.get(), ramp, &options), packed_by_c(spec.get(), ramp));
+  EXPECT_EQ(packed_by_c(plan.get(), ramp, &options), packed_by_c(plan.get(), ramp));
 }
 
 TEST(CApi, WhichCodecsRunOnCudaFollowsFromTheBuild) {

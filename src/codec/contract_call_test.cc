@@ -197,7 +197,7 @@ TEST(Registry, ListsEveryRowOnce) {
   ASSERT_EQ(list_codecs().size(), codec_rows().size());
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < list_codecs().size(); ++i) {
-    EXPECT_EQ(list_codecs()[i].name, codec_rows()[i].info.name);
+    EXPECT_EQ(list_codecs()[i].name, codec_rows()[i]->info.name);
     EXPECT_TRUE(names.insert(list_codecs()[i].name).second);
   }
 }

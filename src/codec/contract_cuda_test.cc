@@ -14,7 +14,7 @@ using ref::Pattern;
 bool runs_on_cuda(const CodecSpec& spec) {
   for (std::size_t i = 0; i < spec.stages().size(); ++i) {
     const Codec& row = row_of(spec.stages()[i]);
-    if (row.pack_cuda == nullptr) return false;
+    if (row.cuda == nullptr) return false;
     if (row.info.name == "bounded" && spec.stages()[i]["codes"] == 2) return false;
     if (i + 1 == spec.stages().size()) continue;
     if (row.info.name == "bounded" || spec.stages()[i].codec->name == "bits") return false;

@@ -13,7 +13,7 @@ using dct_chop::Table;
 using dct_chop::Transform;
 
 Params params_of(const char* what, const CodecSpec& spec) {
-  if (spec.stages().size() != 1 || spec.stages()[0].codec->name != "dct_chop") {
+  if (spec.stages().size() != 1 || &row_of(spec.stages()[0]) != &kDctChop) {
     invalid("[{}] needs one dct_chop, got {}", what, spec.print());
   }
   const Params p = Params::of(spec.stages()[0]);

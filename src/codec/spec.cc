@@ -74,7 +74,7 @@ class Parser {
     } while (accept('|'));
     if (at_ < text_.size()) complain(at_, 1, "expected '|' or the end of the spec");
     for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
-      if (const auto settle = row_of(stages[i]).settle) settle(stages[i], stages[i + 1]);
+      if (const auto resolve = row_of(stages[i]).resolve) resolve(stages[i], row_of(stages[i + 1]));
     }
     return stages;
   }

@@ -11,11 +11,9 @@
 namespace tuckfold {
 namespace {
 
-// About so much is packed together: where a sample can be unpacked alone, what keeps frames a small
-// part of a file; elsewhere what a core unpacks in some tens of microseconds, which is less of what
-// zstd packed.
+// About so much is packed together where a sample can be unpacked alone: frames are then a small
+// part of a file. Elsewhere the codec says (Codec::chunk_elems).
 constexpr std::int64_t kChunkBytes = 256 << 10;
-constexpr std::int64_t kWholeChunkElems = 32 << 10, kZstdChunkElems = 16 << 10;
 constexpr std::int64_t kMaxElems = std::int64_t{1} << 48;  // of a sample
 constexpr std::int64_t kMaxStep = 64;  // between the samples of chunks of two arrays
 
@@ -23,12 +21,11 @@ constexpr std::int64_t kMaxStep = 64;  // between the samples of chunks of two a
 void choose_samples_per_chunk(std::vector<ArrayInfo>& arrays) {
   const auto own = [](const ArrayInfo& array) {
     if (array.samples_per_chunk > 0) return array.samples_per_chunk;
-    if (packs_by_rows(array.codec, with_samples(2, array.shape))) {
+    if (rows_independent(array.codec, with_samples(2, array.shape))) {
       return std::max<std::int64_t>(kChunkBytes / sample_bytes(array), 1);
     }
-    const bool zstd = array.codec.stages().back().codec->name == "zstd";
-    return std::max<std::int64_t>((zstd ? kZstdChunkElems : kWholeChunkElems) / array.shape.elems(),
-                                  1);
+    const Codec& last = row_of(array.codec.stages().back());
+    return std::max<std::int64_t>(last.chunk_elems / array.shape.elems(), 1);
   };
   std::int64_t least = own(arrays[0]);
   for (const ArrayInfo& array : arrays) least = std::min(least, own(array));

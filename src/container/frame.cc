@@ -121,25 +121,17 @@ RawFrame read_raw_frame(ByteSpan bytes) {
 }
 
 FramePlan::FramePlan(const CodecSpec& spec, DType dtype, const Shape& shape)
-    : spec_(spec),
-      dtype_(dtype),
-      shape_(shape),
-      fit_(layout(spec, dtype, shape)),
-      header_(make_header(spec, dtype, shape)) {}
+    : plan_(spec, dtype, shape), header_(make_header(spec, dtype, shape)) {}
 
 std::size_t FramePlan::write(const ConstTensorView& in, std::span<std::byte> out,
                              const RunOptions& options) const {
   if (in.device != Device::Cpu) {
     fail(Errc::Unsupported, "[frame] frames are written on the CPU; copy the tensor there first");
   }
-  if (in.dtype != dtype_ || in.shape != shape_) {
-    fail(Errc::Internal, "[frame] planned for {} {}, got {} {}", to_string(dtype_),
-         to_string(shape_), to_string(in.dtype), to_string(in.shape));
-  }
   if (out.size() < bytes()) {
     invalid("[frame] the output needs {} bytes, got {}; see frame_bytes()", bytes(), out.size());
   }
-  const std::size_t packed = pack(spec_, in, out.subspan(header_.size()), options);
+  const std::size_t packed = plan_.pack(in, out.subspan(header_.size()), options);
   put_header(header_, packed, out);
   return header_.size() + packed;
 }

@@ -31,18 +31,15 @@ class FramePlan {
  public:
   FramePlan(const CodecSpec& spec, DType dtype, const Shape& shape);
 
-  std::size_t bytes() const { return header_.size() + fit_.max_bytes; }  // that write() needs
-  std::size_t workspace_bytes() const { return fit_.workspace_bytes; }
+  std::size_t bytes() const { return header_.size() + plan_.layout().max_bytes; }  // of write()
+  std::size_t workspace_bytes() const { return plan_.layout().workspace_bytes; }
 
   // Packs a tensor behind its header, and returns the bytes of both.
   std::size_t write(const ConstTensorView& in, std::span<std::byte> out,
                     const RunOptions& options) const;
 
  private:
-  CodecSpec spec_;
-  DType dtype_;
-  Shape shape_;
-  Layout fit_;
+  Plan plan_;
   std::vector<std::byte> header_;  // without the size of what follows, and the checksums
 };
 

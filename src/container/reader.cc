@@ -172,7 +172,7 @@ struct FileReader::Impl {
     if (rows == found.rows) return unpack(*found.spec, found.packed, out, {.threads = threads});
     const ArrayInfo& info = schema().arrays[number];
     const Shape whole = with_samples(found.rows, info.shape);
-    if (packs_by_rows(*found.spec, whole)) {
+    if (rows_independent(*found.spec, whole)) {
       const std::size_t each = found.packed.size() / static_cast<std::size_t>(found.rows);
       return unpack(*found.spec,
                     found.packed.subspan(static_cast<std::size_t>(row) * each,

@@ -110,7 +110,8 @@ void Rewrite::plan_anew(std::uint32_t number) {
 Rewrite::How Rewrite::how_to_slice(std::uint32_t number, std::int64_t first,
                                    std::int64_t samples) const {
   const RewrittenArray& array = arrays_[number];
-  if (!packs_by_rows(array.info.codec, with_samples(samples, array.info.shape))) return How::Pack;
+  if (!rows_independent(array.info.codec, with_samples(samples, array.info.shape)))
+    return How::Pack;
   for (std::size_t f = 0; f < files_.size(); ++f) {
     const bool touched = starts_[f] < first + samples && starts_[f + 1] > first;
     if (!touched) continue;
@@ -121,7 +122,7 @@ Rewrite::How Rewrite::how_to_slice(std::uint32_t number, std::int64_t first,
     const auto [begin, end] = chunks_in(chunks, from, to - from);
     for (std::size_t c = begin; c < end; ++c) {
       const Shape shape = with_samples(chunks[c].samples, array.info.shape);
-      if (!packs_by_rows(array.info.codec, shape)) return How::Pack;
+      if (!rows_independent(array.info.codec, shape)) return How::Pack;
     }
   }
   return How::Slice;

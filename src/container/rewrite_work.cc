@@ -188,8 +188,9 @@ class Rewrite::Work {
           record.insert(record.end(), frame.begin(), frame.end());
           return record;
         }
-        if (raw.spec != array.info.codec.print() || !packs_by_rows(array.info.codec, raw.shape) ||
-            !packs_by_rows(array.info.codec, shape_of(job))) {
+        if (raw.spec != array.info.codec.print() ||
+            !rows_independent(array.info.codec, raw.shape) ||
+            !rows_independent(array.info.codec, shape_of(job))) {
           return {};
         }
         const std::size_t each = raw.packed.size() / static_cast<std::size_t>(raw.shape[0]);

@@ -2,8 +2,8 @@
 //
 //   torch.ops.tuckfold.pack(x, "dct_chop(keep=4)", 0)                      # uint8, one axis
 //   torch.ops.tuckfold.unpack(packed, "dct_chop(keep=4)", shape, dtype)
-//   torch.ops.tuckfold.pack_many([x, y], "dct_chop(keep=4)", 0)            # small ones in one
-//   launch
+//   torch.ops.tuckfold.pack_many([x, y], "dct_chop(keep=4)", 0)            # one launch for small
+//   ones
 //
 // The stable ABI has neither fake kernels nor autograd; both are in python/tuckfold/torch/.
 #include <pthread.h>
@@ -14,14 +14,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,20 +32,20 @@ using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 using tuckfold::torch_ops::Place;
 
-// ---- errors, dtypes, specs ----------------------------------------------------------------------
+// ---- errors, dtypes, plans ----------------------------------------------------------------------
 
-// Python sees ValueError for the one and RuntimeError for the other; tuckfold.torch asks the C API
-// for the exact class.
-[[noreturn]] void raise(tuckfold_status status) {
-  const std::string message = tuckfold_last_error();
-  if (status == TUCKFOLD_INVALID_ARGUMENT || status == TUCKFOLD_CORRUPT_DATA) {
-    throw std::invalid_argument(message);
-  }
-  throw std::runtime_error(message);
-}
+// torch makes ValueError or RuntimeError of what is thrown, depending on its version.
+// tuckfold.torch raises the class for tuckfold_last_status() instead, which every refusal here
+// sets.
+[[noreturn]] void raise() { throw std::invalid_argument(tuckfold_last_error()); }
 
 void check(tuckfold_status status) {
-  if (status != TUCKFOLD_OK) raise(status);
+  if (status != TUCKFOLD_OK) raise();
+}
+
+[[noreturn]] void refuse(const char* what, const std::string& text) {
+  tuckfold_set_error(TUCKFOLD_INVALID_ARGUMENT, ("[" + std::string(what) + "] " + text).c_str());
+  raise();
 }
 
 struct DTypeRow {
@@ -66,37 +64,34 @@ std::int32_t dtype_of(const char* what, ScalarType type) {
     if (row.theirs == type) return row.ours;
   }
   const char* hint = type == ScalarType::Bool ? "; pack the tensor's view(torch.uint8)" : "";
-  throw std::invalid_argument(
-      std::string("[") + what +
-      "] dtype must be float32, float16, bfloat16, float64, uint8, int32 or "
-      "int64" +
-      hint);
+  refuse(what,
+         std::string("dtype must be float32, float16, bfloat16, float64, uint8, int32 or int64") +
+             hint);
 }
 
 ScalarType torch_dtype(std::int32_t dtype) { return kDTypes[dtype].theirs; }
 
-using Spec = std::unique_ptr<tuckfold_spec, decltype(&tuckfold_spec_free)>;
-
-// Looks texts up without making strings of them.
-struct TextHash : std::hash<std::string_view> {
-  using is_transparent = void;
-};
-
-// Programs use a handful of specs, over and over. One cache a thread needs no lock.
-const tuckfold_spec* spec_of(std::string_view text) {
-  constexpr std::size_t kMaxCached = 64;
-  thread_local std::unordered_map<std::string, Spec, TextHash, std::equal_to<>> cache;
-  const auto found = cache.find(text);
-  if (found != cache.end()) return found->second.get();
-  if (cache.size() >= kMaxCached) cache.clear();
-  if (text.find('\0') != std::string_view::npos) {
-    throw std::invalid_argument("[codec] a spec has no NUL characters");
+// The library's plan for a spec, a dtype and a shape, which it keeps for the next call.
+class Plan {
+ public:
+  Plan(std::string_view spec, std::int32_t dtype, std::span<const std::int64_t> shape) {
+    if (spec.find('\0') != std::string_view::npos) refuse("codec", "a spec has no NUL characters");
+    check(tuckfold_plan_get(spec.data(), dtype, static_cast<std::int32_t>(shape.size()),
+                            shape.data(), &plan_));
   }
-  tuckfold_spec* spec = nullptr;
-  std::string key(text);
-  check(tuckfold_spec_parse(key.c_str(), &spec));
-  return cache.emplace(std::move(key), Spec(spec, tuckfold_spec_free)).first->second.get();
-}
+  Plan(std::string_view spec, const tuckfold_tensor& tensor)
+      : Plan(spec, tensor.dtype, {tensor.shape, static_cast<std::size_t>(tensor.rank)}) {}
+  Plan(Plan&& other) noexcept : plan_(std::exchange(other.plan_, nullptr)) {}
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  ~Plan() { tuckfold_plan_release(plan_); }
+
+  const tuckfold_plan* get() const { return plan_; }
+  const tuckfold_layout& layout() const { return *tuckfold_plan_layout(plan_); }
+
+ private:
+  tuckfold_plan* plan_ = nullptr;
+};
 
 // ---- tensors ------------------------------------------------------------------------------------
 
@@ -108,12 +103,6 @@ tuckfold_tensor view_of(const char* what, const Place& place, const Tensor& tens
           .shape = tensor.sizes().data(),
           .strides = tensor.strides().data(),
           .device = place.device()};
-}
-
-tuckfold_layout layout_of(const tuckfold_spec* spec, const tuckfold_tensor& view) {
-  tuckfold_layout fit;
-  check(tuckfold_layout_of(spec, view.dtype, view.rank, view.shape, &fit));
-  return fit;
 }
 
 // torch's own threads (libgomp's) are gone in a forked child, and waiting for them hangs.
@@ -140,7 +129,7 @@ void run_on_threads(tuckfold_options& options) {
 
 // On a GPU kernels follow what is in the current stream. Scratch memory of torch's allocator may be
 // given back right after the call, since torch hands it out again in the order of the stream.
-Run run_of(const Place& place, const tuckfold_layout* fit, std::int64_t seed) {
+Run run_of(const Place& place, std::size_t workspace_bytes, std::int64_t seed) {
   Run run;
   run.options.seed = static_cast<std::uint64_t>(seed);
   if (!place.cuda()) {
@@ -148,19 +137,21 @@ Run run_of(const Place& place, const tuckfold_layout* fit, std::int64_t seed) {
     return run;
   }
   run.options.stream = place.stream();
-  if (fit->workspace_bytes > 0) {
-    run.workspace = place.bytes(fit->workspace_bytes);
+  if (workspace_bytes > 0) {
+    run.workspace = place.bytes(workspace_bytes);
     run.options.workspace = run.workspace->mutable_data_ptr();
-    run.options.workspace_bytes = fit->workspace_bytes;
+    run.options.workspace_bytes = workspace_bytes;
   }
   return run;
 }
 
-std::size_t pack_into(const Place& place, const tuckfold_spec* spec, const tuckfold_layout& fit,
-                      const tuckfold_tensor& in, const Tensor& out, std::int64_t seed) {
+std::size_t pack_into(const Place& place, const Plan& plan, const tuckfold_tensor& in,
+                      const Tensor& out, std::int64_t seed) {
   std::size_t written = 0;
-  const Run run = run_of(place, &fit, seed);
-  check(tuckfold_pack(spec, &in, out.mutable_data_ptr(), fit.max_bytes, &run.options, &written));
+  const tuckfold_layout& fit = plan.layout();
+  const Run run = run_of(place, fit.workspace_bytes, seed);
+  check(tuckfold_pack(plan.get(), &in, out.mutable_data_ptr(), fit.max_bytes, &run.options,
+                      &written));
   return written;
 }
 
@@ -170,34 +161,30 @@ bool aligned(const Tensor& packed) {
 }
 
 void check_places(const char* what, const Place& place, const Tensor& packed, const Tensor& out) {
-  const auto refuse = [&](const char* text) {
-    throw std::invalid_argument(std::string("[") + what + "] " + text);
-  };
   if (!place.holds(packed) || !place.holds(out)) {
-    refuse("packed bytes and tensor must be on one device; move one of them");
+    refuse(what, "packed bytes and tensor must be on one device; move one of them");
   }
   if (!packed.is_contiguous()) {
-    refuse("packed bytes must lie side by side; call contiguous() first");
+    refuse(what, "packed bytes must be contiguous; call contiguous() first");
   }
   if (place.cuda() && !aligned(packed)) {
-    refuse("packed bytes on a GPU must start at a multiple of 16 bytes; clone() the slice first");
+    refuse(what,
+           "packed bytes on a GPU must start at a multiple of 16 bytes; clone() the slice first");
   }
 }
 
-void unpack_from(const char* what, const Place& place, const Tensor& packed,
-                 const tuckfold_spec* spec, const Tensor& out) {
+void unpack_from(const char* what, const Place& place, const Tensor& packed, const Plan& plan,
+                 const Tensor& out) {
   check_places(what, place, packed, out);
   const tuckfold_tensor view = view_of(what, place, out, out.mutable_data_ptr());
-  tuckfold_layout fit;
-  if (place.cuda()) fit = layout_of(spec, view);
-  const Run run = run_of(place, &fit, 0);
+  const Run run = run_of(place, plan.layout().workspace_bytes, 0);
   const auto bytes = static_cast<std::size_t>(packed.numel()) * packed.element_size();
-  check(tuckfold_unpack(spec, packed.const_data_ptr(), bytes, &view, &run.options));
+  check(tuckfold_unpack(plan.get(), packed.const_data_ptr(), bytes, &view, &run.options));
 }
 
 void check_bytes(const Tensor& packed) {
   if (packed.scalar_type() != ScalarType::Byte) {
-    throw std::invalid_argument("[unpack] packed bytes must be of uint8; view them as such");
+    refuse("unpack", "packed bytes must be of uint8; view them as such");
   }
 }
 
@@ -225,8 +212,6 @@ class Text {
 };
 
 struct Axes {
-  static constexpr std::int64_t kSmallElems = 1 << 20;
-
   explicit Axes(StableIValue value) {
     const auto list = torch::stable::detail::to<StableListHandle>(value);
     const std::unique_ptr<StableListOpaque, AOTITorchError (*)(StableListHandle)> owner(
@@ -234,8 +219,7 @@ struct Axes {
     std::size_t count = 0;
     TORCH_ERROR_CODE_CHECK(torch_list_size(list, &count));
     if (count > TUCKFOLD_MAX_RANK) {
-      throw std::invalid_argument("[unpack] a tensor has at most 64 axes, got " +
-                                  std::to_string(count));
+      refuse("unpack", "a tensor has at most 64 axes, got " + std::to_string(count));
     }
     rank = static_cast<std::int32_t>(count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -243,16 +227,6 @@ struct Axes {
       TORCH_ERROR_CODE_CHECK(torch_list_get_item(list, i, &length));
       lengths[i] = torch::stable::detail::to<std::int64_t>(length);
     }
-  }
-  // Whether a tensor of that shape is one, and its memory not worth a thought.
-  bool small() const {
-    std::int64_t elems = 1;
-    for (const std::int64_t length : all()) {
-      if (length < 0 || length > kSmallElems) return false;
-      elems *= length;
-      if (elems > kSmallElems) return false;
-    }
-    return true;
   }
   std::span<const std::int64_t> all() const { return {lengths, static_cast<std::size_t>(rank)}; }
 
@@ -269,41 +243,41 @@ Tensor fitted(Tensor room, std::size_t written) {
       torch::stable::narrow(room, 0, 0, static_cast<std::int64_t>(written)));
 }
 
-Tensor pack(const Tensor& x, std::string_view text, std::int64_t seed) {
-  const tuckfold_spec* spec = spec_of(text);
+Tensor pack(const Tensor& x, std::string_view spec, std::int64_t seed) {
   const Place place(x);
   const tuckfold_tensor in = view_of("pack", place, x, const_cast<void*>(x.const_data_ptr()));
-  const tuckfold_layout fit = layout_of(spec, in);
-  Tensor out = place.bytes(fit.max_bytes);
-  return fitted(out, pack_into(place, spec, fit, in, out, seed));
+  const Plan plan(spec, in);
+  Tensor out = place.bytes(plan.layout().max_bytes);
+  return fitted(out, pack_into(place, plan, in, out, seed));
 }
 
 // Refuses a shape that the packed bytes cannot be of before memory is taken for it.
-void check_size(const tuckfold_spec* spec, const Tensor& packed, const Axes& shape,
-                std::int32_t dtype) {
-  alignas(8) static char nowhere[8];  // never written: unpack looks at the size first
+void check_size(const Plan& plan, const Tensor& packed, const Axes& shape, std::int32_t dtype) {
+  const tuckfold_layout& fit = plan.layout();
+  const auto bytes = static_cast<std::size_t>(packed.numel());
+  if (bytes <= fit.max_bytes && (fit.fixed == 0 || bytes == fit.max_bytes)) return;
+  alignas(8) static char nowhere[8];  // never written: unpack checks the size first
   const tuckfold_tensor out = {
       .data = nowhere, .dtype = dtype, .rank = shape.rank, .shape = shape.lengths};
-  const tuckfold_layout fit = layout_of(spec, out);
-  const auto bytes = static_cast<std::size_t>(packed.numel());
-  if (bytes > fit.max_bytes || (fit.fixed == 1 && bytes != fit.max_bytes)) {
-    check(tuckfold_unpack(spec, packed.const_data_ptr(), bytes, &out, nullptr));
-  }
+  check(tuckfold_unpack(plan.get(), packed.const_data_ptr(), bytes, &out, nullptr));
 }
 
-Tensor unpack(const Tensor& packed, std::string_view text, const Axes& shape, ScalarType dtype) {
+Tensor unpack(const Tensor& packed, std::string_view spec, const Axes& shape, ScalarType dtype) {
   check_bytes(packed);
-  const tuckfold_spec* spec = spec_of(text);
-  if (!shape.small()) check_size(spec, packed, shape, dtype_of("unpack", dtype));
+  const std::int32_t ours = dtype_of("unpack", dtype);
+  const Plan plan(spec, ours, shape.all());
+  check_size(plan, packed, shape, ours);
   const Place place(packed);
   Tensor out = place.empty(shape.all(), dtype);
-  unpack_from("unpack", place, packed, spec, out);
+  unpack_from("unpack", place, packed, plan, out);
   return out;
 }
 
-void unpack_into(const Tensor& packed, std::string_view text, const Tensor& out) {
+void unpack_into(const Tensor& packed, std::string_view spec, const Tensor& out) {
   check_bytes(packed);
-  unpack_from("unpack", Place(out), packed, spec_of(text), out);
+  const Place place(out);
+  const Plan plan(spec, view_of("unpack", place, out, nullptr));
+  unpack_from("unpack", place, packed, plan, out);
 }
 
 // ---- many at once
@@ -311,100 +285,99 @@ void unpack_into(const Tensor& packed, std::string_view text, const Tensor& out)
 void check_all_on(const char* what, const Place& place, std::span<const Tensor> tensors) {
   for (const Tensor& tensor : tensors) {
     if (!place.holds(tensor)) {
-      throw std::invalid_argument(std::string("[") + what +
-                                  "] all tensors must be on one device; move some of them");
+      refuse(what, "all tensors must be on one device; move some of them");
     }
   }
 }
 
-// What several calls that follow each other need at most.
-void take_most(tuckfold_layout& most, const tuckfold_layout& fit) {
-  most.workspace_bytes = std::max(most.workspace_bytes, fit.workspace_bytes);
+std::vector<const tuckfold_plan*> handles(const std::vector<Plan>& plans) {
+  std::vector<const tuckfold_plan*> all;
+  for (const Plan& plan : plans) all.push_back(plan.get());
+  return all;
 }
 
-std::vector<Tensor> pack_many(const std::vector<Tensor>& xs, std::string_view text,
+// What calls that run one after the other need at most.
+std::size_t most_workspace(const std::vector<Plan>& plans) {
+  std::size_t most = 0;
+  for (const Plan& plan : plans) most = std::max(most, plan.layout().workspace_bytes);
+  return most;
+}
+
+std::vector<Tensor> pack_many(const std::vector<Tensor>& xs, std::string_view spec,
                               std::int64_t seed) {
   if (xs.empty()) return {};
-  const tuckfold_spec* spec = spec_of(text);
   const Place place(xs[0]);
   check_all_on("pack", place, xs);
   std::vector<tuckfold_tensor> in;
+  std::vector<Plan> plans;
+  for (const Tensor& x : xs) {
+    in.push_back(view_of("pack", place, x, const_cast<void*>(x.const_data_ptr())));
+    plans.emplace_back(spec, in.back());
+  }
   std::vector<Tensor> rooms;
   std::vector<void*> out;
   std::vector<std::size_t> room_bytes, written(xs.size());
-  tuckfold_layout most{};
-  for (const Tensor& x : xs) {
-    in.push_back(view_of("pack", place, x, const_cast<void*>(x.const_data_ptr())));
-    const tuckfold_layout fit = layout_of(spec, in.back());
-    take_most(most, fit);
-    rooms.push_back(place.bytes(fit.max_bytes));
+  for (const Plan& plan : plans) {
+    rooms.push_back(place.bytes(plan.layout().max_bytes));
     out.push_back(rooms.back().mutable_data_ptr());
-    room_bytes.push_back(fit.max_bytes);
+    room_bytes.push_back(plan.layout().max_bytes);
   }
-  const Run run = run_of(place, &most, seed);
-  check(tuckfold_pack_many(spec, xs.size(), in.data(), out.data(), room_bytes.data(), &run.options,
-                           written.data()));
+  const Run run = run_of(place, most_workspace(plans), seed);
+  check(tuckfold_pack_many(handles(plans).data(), xs.size(), in.data(), out.data(),
+                           room_bytes.data(), &run.options, written.data()));
   for (std::size_t i = 0; i < xs.size(); ++i) rooms[i] = fitted(rooms[i], written[i]);
   return rooms;
 }
 
-void unpack_many_into(const std::vector<Tensor>& packed, std::string_view text,
+void unpack_many_into(const std::vector<Tensor>& packed, std::string_view spec,
                       const std::vector<Tensor>& outs) {
   if (packed.size() != outs.size()) {
-    throw std::invalid_argument("[unpack] needs as many outputs as packed tensors, got " +
-                                std::to_string(packed.size()) + " and " +
-                                std::to_string(outs.size()));
+    refuse("unpack", "needs as many outputs as packed tensors, got " +
+                         std::to_string(packed.size()) + " and " + std::to_string(outs.size()));
   }
   if (outs.empty()) return;
-  const tuckfold_spec* spec = spec_of(text);
   const Place place(outs[0]);
   std::vector<tuckfold_tensor> views;
+  std::vector<Plan> plans;
   std::vector<const void*> from;
   std::vector<std::size_t> bytes;
-  tuckfold_layout most{};
   for (std::size_t i = 0; i < outs.size(); ++i) {
     check_bytes(packed[i]);
     check_places("unpack", place, packed[i], outs[i]);
     views.push_back(view_of("unpack", place, outs[i], outs[i].mutable_data_ptr()));
-    if (place.cuda()) take_most(most, layout_of(spec, views.back()));
+    plans.emplace_back(spec, views.back());
     from.push_back(packed[i].const_data_ptr());
     bytes.push_back(static_cast<std::size_t>(packed[i].numel()));
   }
-  const Run run = run_of(place, &most, 0);
-  check(tuckfold_unpack_many(spec, outs.size(), from.data(), bytes.data(), views.data(),
-                             &run.options));
+  const Run run = run_of(place, most_workspace(plans), 0);
+  check(tuckfold_unpack_many(handles(plans).data(), outs.size(), from.data(), bytes.data(),
+                             views.data(), &run.options));
 }
 
 // The packed bytes as the tensor that Layout describes: for dct_chop, the coefficients.
-Tensor compress(const Tensor& x, std::string_view text) {
-  const tuckfold_spec* spec = spec_of(text);
+Tensor compress(const Tensor& x, std::string_view spec) {
   const Place place(x);
   const tuckfold_tensor in = view_of("compress", place, x, const_cast<void*>(x.const_data_ptr()));
-  const tuckfold_layout fit = layout_of(spec, in);
+  const Plan plan(spec, in);
+  const tuckfold_layout& fit = plan.layout();
   if (fit.fixed == 0) {
-    throw std::invalid_argument("[compress] needs a codec of a fixed size; use pack, got " +
-                                std::string(text));
+    refuse("compress", "needs a codec of a fixed size; use pack, got " + std::string(spec));
   }
   Tensor out = place.empty({fit.shape, static_cast<std::size_t>(fit.rank)}, torch_dtype(fit.dtype));
-  pack_into(place, spec, fit, in, out, 0);
+  pack_into(place, plan, in, out, 0);
   return out;
 }
 
-Tensor decompress(const Tensor& coefs, std::string_view text, const Axes& shape, ScalarType dtype) {
-  const tuckfold_spec* spec = spec_of(text);
-  tuckfold_tensor view{};
-  view.dtype = dtype_of("decompress", dtype);
-  view.rank = shape.rank;
-  view.shape = shape.lengths;
-  const tuckfold_layout fit = layout_of(spec, view);
-  if (dtype_of("decompress", coefs.scalar_type()) != fit.dtype) {
-    throw std::invalid_argument("[decompress] the tensor is not of the dtype that compress gives");
+Tensor decompress(const Tensor& coefs, std::string_view spec, const Axes& shape, ScalarType dtype) {
+  const Plan plan(spec, dtype_of("decompress", dtype), shape.all());
+  if (dtype_of("decompress", coefs.scalar_type()) != plan.layout().dtype) {
+    refuse("decompress", "the tensor is not of the dtype that compress gives");
   }
   const Place place(coefs);
   Tensor out = place.empty(shape.all(), dtype);
   // Gradients arrive as slices of anything.
   const bool usable = !place.cuda() || aligned(coefs);
-  unpack_from("decompress", place, usable ? coefs : torch::stable::clone(coefs), spec, out);
+  unpack_from("decompress", place, usable ? coefs : torch::stable::clone(coefs), plan, out);
   return out;
 }
 
@@ -415,12 +388,14 @@ using torch::stable::detail::to;
 
 // What torch calls: arguments stand in the order of the schema, and are this function's to free.
 void boxed_pack(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  tuckfold_clear_error();
   const auto x = to<Tensor>(stack[0]);
   const Text spec(stack[1]);
   stack[0] = from(pack(x, spec.view(), to<std::int64_t>(stack[2])));
 }
 
 void boxed_unpack(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  tuckfold_clear_error();
   const auto packed = to<Tensor>(stack[0]);
   const Text spec(stack[1]);
   const Axes shape(stack[2]);
@@ -428,6 +403,7 @@ void boxed_unpack(StableIValue* stack, std::uint64_t, std::uint64_t) {
 }
 
 void boxed_unpack_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  tuckfold_clear_error();
   const auto packed = to<Tensor>(stack[0]);
   const Text spec(stack[1]);
   const auto out = to<Tensor>(stack[2]);
@@ -435,12 +411,14 @@ void boxed_unpack_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
 }
 
 void boxed_pack_many(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  tuckfold_clear_error();
   const auto xs = to<std::vector<Tensor>>(stack[0]);
   const Text spec(stack[1]);
   stack[0] = from(pack_many(xs, spec.view(), to<std::int64_t>(stack[2])));
 }
 
 void boxed_unpack_many_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  tuckfold_clear_error();
   const auto packed = to<std::vector<Tensor>>(stack[0]);
   const Text spec(stack[1]);
   const auto outs = to<std::vector<Tensor>>(stack[2]);
@@ -448,12 +426,14 @@ void boxed_unpack_many_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
 }
 
 void boxed_compress(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  tuckfold_clear_error();
   const auto x = to<Tensor>(stack[0]);
   const Text spec(stack[1]);
   stack[0] = from(compress(x, spec.view()));
 }
 
 void boxed_decompress(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  tuckfold_clear_error();
   const auto coefs = to<Tensor>(stack[0]);
   const Text spec(stack[1]);
   const Axes shape(stack[2]);
@@ -463,13 +443,13 @@ void boxed_decompress(StableIValue* stack, std::uint64_t, std::uint64_t) {
 }  // namespace
 
 STABLE_TORCH_LIBRARY(tuckfold, library) {
-  library.def("pack(Tensor x, str spec, int seed=0) -> Tensor");
-  library.def("unpack(Tensor packed, str spec, int[] shape, ScalarType dtype) -> Tensor");
+  library.def("pack(Tensor x, str spec, SymInt seed=0) -> Tensor");
+  library.def("unpack(Tensor packed, str spec, SymInt[] shape, ScalarType dtype) -> Tensor");
   library.def("unpack_into(Tensor packed, str spec, Tensor(a!) out) -> ()");
-  library.def("pack_many(Tensor[] xs, str spec, int seed=0) -> Tensor[]");
+  library.def("pack_many(Tensor[] xs, str spec, SymInt seed=0) -> Tensor[]");
   library.def("unpack_many_into(Tensor[] packed, str spec, Tensor(a!)[] outs) -> ()");
   library.def("compress(Tensor x, str spec) -> Tensor");
-  library.def("decompress(Tensor coefs, str spec, int[] shape, ScalarType dtype) -> Tensor");
+  library.def("decompress(Tensor coefs, str spec, SymInt[] shape, ScalarType dtype) -> Tensor");
 }
 
 // The same for both: an operator asks its tensors where they are.

@@ -17,5 +17,6 @@ current stream, where ``CodecInfo.cuda`` says so.
 
 from tuckfold.torch._functions import layout, pack, pack_many, unpack, unpack_many
 from tuckfold.torch._module import Codec
+from tuckfold.torch._packed import Packed
 
-__all__ = ["Codec", "layout", "pack", "pack_many", "unpack", "unpack_many"]
+__all__ = ["Codec", "Packed", "layout", "pack", "pack_many", "unpack", "unpack_many"]

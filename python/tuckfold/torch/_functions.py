@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from tuckfold._codec import Layout
-from tuckfold._spec import CodecSpec
+from tuckfold._codec import Layout, check_dtype_is_known
+from tuckfold._spec import CodecSpec, text_of
 from tuckfold.torch import _library as ops
 
 _pack = torch.ops.tuckfold.pack.default
@@ -18,8 +19,15 @@ _pack_many = torch.ops.tuckfold.pack_many.default
 _unpack_many_into = torch.ops.tuckfold.unpack_many_into.default
 
 
+# Dynamo need not follow it into the library: the answer depends on the text alone.
+_check_dtype_is_known = torch.compiler.assume_constant_result(check_dtype_is_known)
+
+
 def _signed(seed: int) -> int:
     """Seeds count modulo 2**64; operators take 64 bits with a sign."""
+    if torch.compiler.is_compiling():  # where a range check would compile anew for every seed
+        return seed
+    seed = operator.index(seed)
     return seed if -(2**63) <= seed < 2**63 else (seed + 2**63) % 2**64 - 2**63
 
 
@@ -29,7 +37,7 @@ def layout(spec: str | CodecSpec, dtype: torch.dtype, shape: Sequence[int]) -> L
     >>> tuckfold.torch.layout("block_quant(bits=4)", torch.bfloat16, (64, 256)).max_bytes
     8448
     """
-    return ops.layout_of("layout", str(spec), dtype, shape)
+    return ops.layout_of("layout", text_of(spec), dtype, shape)
 
 
 def pack(x: Tensor, spec: str | CodecSpec, *, seed: int = 0) -> Tensor:
@@ -56,14 +64,14 @@ def pack(x: Tensor, spec: str | CodecSpec, *, seed: int = 0) -> Tensor:
     >>> tuckfold.torch.pack(torch.zeros(8, 32, 32), "dct_chop(keep=2)").shape
     torch.Size([2048])
     """
-    return ops.call(_pack, x, str(spec), _signed(seed))
+    return ops.call(_pack, x, text_of(spec), _signed(seed))
 
 
 def unpack(
     packed: Tensor,
     spec: str | CodecSpec,
     shape: Sequence[int] | None = None,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = None,
     *,
     out: Tensor | None = None,
 ) -> Tensor:
@@ -73,8 +81,10 @@ def unpack(
         packed: the bytes; on a CUDA device from a multiple of 16 bytes on, so clone() a slice.
         spec: the codec that packed them.
         shape: of the tensor that was packed; not needed with out.
-        dtype: of the tensor that was packed.
-        out: a tensor to fill, of any strides, instead of a new one.
+        dtype: of the tensor that was packed; float32 unless given, where the codec takes no
+            integers. Codecs that do, such as ``raw``, ``bits`` and ``zstd``, need it.
+        out: a tensor to fill, of any strides, instead of a new one. Autograd sees that it changes, as
+            with ``copy_``; one that requires grad is refused.
 
     Returns:
         The tensor, on the device of the bytes, or out.
@@ -92,8 +102,11 @@ def unpack(
     if out is not None and shape is not None and tuple(shape) != tuple(out.shape):
         raise ValueError(f"[unpack] out has shape {tuple(out.shape)}, not {tuple(shape)}")
     if out is None:
-        return ops.call(_unpack, packed, str(spec), shape, dtype)
-    ops.call(_unpack_into, packed, str(spec), out)
+        if dtype is None:
+            _check_dtype_is_known(text_of(spec))
+            dtype = torch.float32
+        return ops.call(_unpack, packed, text_of(spec), shape, dtype)
+    ops.call(_unpack_into, packed, text_of(spec), out)
     return out
 
 
@@ -119,7 +132,7 @@ def pack_many(tensors: Sequence[Tensor], spec: str | CodecSpec, *, seed: int = 0
     [64, 1024]
     """
     xs = list(tensors)  # none have no device to run on
-    return ops.call(_pack_many, xs, str(spec), _signed(seed)) if xs else []
+    return ops.call(_pack_many, xs, text_of(spec), _signed(seed)) if xs else []
 
 
 def unpack_many(
@@ -147,5 +160,5 @@ def unpack_many(
     """
     outs = list(out)
     if packed or outs:
-        ops.call(_unpack_many_into, list(packed), str(spec), outs)
+        ops.call(_unpack_many_into, list(packed), text_of(spec), outs)
     return outs

@@ -3,7 +3,6 @@ and vmap."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from tuckfold import _library as lib
 from tuckfold._codec import Layout
 from tuckfold._codec import layout as layout_of_name
 from tuckfold._errors import error_of
+from tuckfold._spec import spec_of
 from tuckfold.torch import _linear
 
 _NEEDS = (2, 10)  # TORCH_TARGET_VERSION of the operators
@@ -26,7 +26,6 @@ _NAMES = {
     torch.int32: "i32",
     torch.int64: "i64",
 }
-_OURS = re.compile(r"\[(pack|unpack|compress|decompress|codec)\] ")
 DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 
@@ -46,22 +45,21 @@ _load()
 
 
 def call(op: Callable[..., Any], *arguments: object) -> Any:
-    """Calls an operator; what it throws is raised as the class that the C API's status stands for.
+    """Calls an operator; what it refuses is raised as the class for the C API's status.
 
-    torch makes ValueError or RuntimeError of it, by version. This thread's last error of the C API
-    tells more; what the operators refuse themselves is always an argument.
+    torch makes ValueError or RuntimeError of it, depending on its version. Operators clear the
+    thread's status when they begin and set it where they refuse, so that it says which class it is.
     """
     try:
         return op(*arguments)
     except (RuntimeError, ValueError) as error:
-        if torch.compiler.is_compiling():  # which follows Python, but not into C
+        if torch.compiler.is_compiling():  # Dynamo follows Python, but not into C
             raise
-        text, message = str(error), lib.last_error().decode()
-        if message and message in text:
-            raise error_of(lib.last_status(), message) from None
-        if type(error) is RuntimeError and _OURS.match(text):
-            raise ValueError(text) from None
-        raise
+        status, message = lib.last_status(), lib.last_error().decode()
+        lib.clear_error()
+        if status == 0 or type(error) not in (RuntimeError, ValueError):
+            raise
+        raise error_of(status, message) from None
 
 
 def dtype_name(what: str, dtype: torch.dtype) -> str:
@@ -75,8 +73,22 @@ def dtype_name(what: str, dtype: torch.dtype) -> str:
 
 
 def layout_of(what: str, spec: str, dtype: torch.dtype, shape: Sequence[int]) -> Layout:
-    """The layout for a tensor. Symbolic sizes become numbers, so that programs specialise on them."""
+    """The layout for a tensor."""
     return layout_of_name(spec, dtype_name(what, dtype), tuple(int(n) for n in shape))
+
+
+def _is_dynamic(shape: Sequence[int]) -> bool:
+    """Whether torch.compile or torch.export keeps a size open."""
+    return any(isinstance(n, torch.SymInt) for n in shape)
+
+
+def _check_fits(what: str, spec: str, dtype: torch.dtype, shape: Sequence[int]) -> None:
+    """What can be checked of a spec, a dtype and sizes, of which some may be open."""
+    name = dtype_name(what, dtype)
+    if _is_dynamic(shape):
+        spec_of(spec)  # the sizes are checked when they are known
+    else:
+        layout_of_name(spec, name, tuple(shape))
 
 
 # ---- fake kernels: shapes without values
@@ -84,9 +96,10 @@ def layout_of(what: str, spec: str, dtype: torch.dtype, shape: Sequence[int]) ->
 
 @torch.library.register_fake("tuckfold::pack")
 def _(x: Tensor, spec: str, seed: int = 0) -> Tensor:
-    fit = layout_of("pack", spec, x.dtype, x.shape)
-    # What varies follows from the values, and is a symbol until they are known.
-    size = fit.max_bytes if fit.fixed else torch.library.get_ctx().new_dynamic_size()
+    _check_fits("pack", spec, x.dtype, x.shape)
+    # A size that follows from the values, or from sizes that are open, is a symbol until it is known.
+    known = not _is_dynamic(x.shape) and (fit := layout_of("pack", spec, x.dtype, x.shape)).fixed
+    size = fit.max_bytes if known else torch.library.get_ctx().new_dynamic_size()
     return x.new_empty((size,), dtype=torch.uint8)
 
 
@@ -98,26 +111,26 @@ def _check_bytes(packed: Tensor) -> None:
 @torch.library.register_fake("tuckfold::unpack")
 def _(packed: Tensor, spec: str, shape: list[int], dtype: torch.dtype) -> Tensor:
     _check_bytes(packed)
-    layout_of("unpack", spec, dtype, shape)
+    _check_fits("unpack", spec, dtype, shape)
     return packed.new_empty(shape, dtype=dtype)
 
 
 @torch.library.register_fake("tuckfold::unpack_into")
 def _(packed: Tensor, spec: str, out: Tensor) -> None:
     _check_bytes(packed)
-    layout_of("unpack", spec, out.dtype, out.shape)
+    _check_fits("unpack", spec, out.dtype, out.shape)
 
 
 @torch.library.register_fake("tuckfold::pack_many")
 def _(xs: list[Tensor], spec: str, seed: int = 0) -> list[Tensor]:
-    return [torch.ops.tuckfold.pack(x, spec, seed) for x in xs]
+    return [torch.ops.tuckfold.pack(x, spec, seed + i) for i, x in enumerate(xs)]
 
 
 @torch.library.register_fake("tuckfold::unpack_many_into")
 def _(packed: list[Tensor], spec: str, outs: list[Tensor]) -> None:
     for one, out in zip(packed, outs, strict=True):
         _check_bytes(one)
-        layout_of("unpack", spec, out.dtype, out.shape)
+        _check_fits("unpack", spec, out.dtype, out.shape)
 
 
 @torch.library.register_fake("tuckfold::compress")
@@ -179,6 +192,46 @@ torch.library.register_autograd(
 )
 
 
+# ---- writing into tensors: seen by autograd, as copy_ is
+
+
+def _check_overwritable(out: Tensor) -> None:
+    if torch.is_grad_enabled() and out.requires_grad:
+        kind = "a leaf that requires grad" if out.is_leaf else "part of a graph"
+        raise RuntimeError(
+            f"[unpack] out is {kind}, and unpacking has no gradient; use torch.no_grad(), or unpack "
+            "without out="
+        )
+    if out.is_inference() and not torch.is_inference_mode_enabled():
+        raise RuntimeError(
+            "[unpack] out is an inference tensor; write to it in torch.inference_mode(), or clone it"
+        )
+
+
+def _into_for_autograd(op: torch._ops.OpOverload) -> None:
+    """Has autograd know that the last argument is overwritten: checked first, its version bumped."""
+
+    def autograd(keys: torch._C.DispatchKeySet, packed: Any, spec: str, outs: Any) -> None:
+        for out in [outs] if isinstance(outs, Tensor) else outs:
+            _check_overwritable(out)
+        op.redispatch(keys & torch._C._after_autograd_keyset, packed, spec, outs)
+
+    def in_place(keys: torch._C.DispatchKeySet, packed: Any, spec: str, outs: Any) -> None:
+        op.redispatch(keys & torch._C._after_ADInplaceOrView_keyset, packed, spec, outs)
+        for out in [outs] if isinstance(outs, Tensor) else outs:
+            if not out.is_inference():
+                torch.autograd.graph.increment_version(out)
+
+    name = op.name().partition("::")[2]
+    _IMPLEMENTATIONS.impl(name, autograd, "Autograd", with_keyset=True)
+    _IMPLEMENTATIONS.impl(name, in_place, "ADInplaceOrView", with_keyset=True)
+
+
+_IMPLEMENTATIONS = torch.library.Library("tuckfold", "IMPL")
+_into_for_autograd(torch.ops.tuckfold.unpack_into.default)
+_into_for_autograd(torch.ops.tuckfold.unpack_many_into.default)
+
+
 # ---- vmap: one more leading axis for the linear maps, one call a tensor for bytes
 
 
@@ -201,7 +254,9 @@ def _(info, in_dims: tuple, x: Tensor, spec: str, seed: int = 0) -> tuple[Tensor
             f"[pack] vmap needs a codec of a fixed size, since sizes of {spec} differ from tensor "
             "to tensor; call pack for each"
         )
-    return torch.stack([torch.ops.tuckfold.pack(one, spec, seed) for one in each]), 0
+    # As pack_many has it: each its own noise.
+    packed = [torch.ops.tuckfold.pack(one, spec, seed + i) for i, one in enumerate(each)]
+    return torch.stack(packed), 0
 
 
 @torch.library.register_vmap("tuckfold::unpack")

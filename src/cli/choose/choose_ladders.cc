@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "cli/quality/quality.h"
+#include "codec/registry.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -30,12 +31,6 @@ double shortened(double value) {
 }
 
 // ---- the values of a ladder's main parameter, in its order --------------------------------------
-
-Settings once(const Facts&, const Target&) { return {0}; }
-Settings keeps(const Facts&, const Target&) { return steps(1, 8, 1); }
-Settings bits(const Facts&, const Target&) { return steps(1, 8, 1); }
-Settings dct_rates(const Facts&, const Target&) { return steps(1, 16, 0.125); }
-Settings zfp_rates(const Facts&, const Target&) { return steps(0.5, 32, 0.25); }
 
 // Bounds that every codec with one takes.
 bool is_bound(double value) { return value >= 1e-280 && value <= 1e280; }
@@ -64,57 +59,15 @@ Settings bounds(const Facts& facts, const Target& target) {
   return values;
 }
 
-// ---- the table ----------------------------------------------------------------------------------
-
-// In a text, {x} is the main parameter, {more} what dct_quant is told of the data, {high} the
-// largest value. Of equal candidates the earlier is chosen.
-struct Row {
-  std::string_view text;
-  Settings (*settings)(const Facts&, const Target&);
-};
-
-constexpr Row kRows[] = {
-    {"dct_quant(rate={x}, dc=4{more})", dct_rates},
-    {"dct_quant(rate={x}, dc=8{more})", dct_rates},
-    {"dct_quant(rate={x}, dc=12{more})", dct_rates},
-    {"dct_chop(keep={x})", keeps},
-    {"dct_chop(keep={x}, coef=f16)", keeps},
-    {"dct_chop(keep={x}) | block_quant(bits=8)", keeps},
-    {"block_quant(bits={x}, group=64)", bits},
-    {"block_quant(bits={x}, group=256)", bits},
-    {"bounded(abs={x})", bounds},
-    {"bounded(abs={x}) | zstd", bounds},
-    {"zfp(rate={x})", zfp_rates},
-    {"zfp(accuracy={x})", the_bound},
-    {"mask(scale={high})", once},
-    {"mask(values=sign, scale={high})", once},
-    {"bits", once},
-    {"bytes_of", once},
-    {"bytes_of(scale=1)", once},
-    {"bytes_of(scale=1/127.5, add=-1, round=each)", once},
-    {"bytes_of | zstd", once},
-    {"bytes_of(scale=1) | zstd", once},
-    {"bytes_of(scale=1/127.5, add=-1, round=each) | zstd", once},
-    {"zstd(level=3)", once},
-    {"raw", once},
-};
-
-bool has_codec(std::string_view name) {
-  const auto codecs = list_codecs();
-  return std::any_of(codecs.begin(), codecs.end(),
-                     [&](const CodecInfo& codec) { return codec.name == name; });
-}
-
-// Whether this build has every codec of a chain.
-bool has_codecs(std::string_view chain) {
-  constexpr std::string_view kPipe = " | ";
-  while (true) {
-    const std::size_t pipe = chain.find(kPipe);
-    const std::string_view stage = chain.substr(0, pipe);
-    if (!has_codec(stage.substr(0, stage.find('(')))) return false;
-    if (pipe == chain.npos) return true;
-    chain.remove_prefix(pipe + kPipe.size());
+Settings settings_of(const tuckfold::Ladder& ladder, const Facts& facts, const Target& target) {
+  using enum tuckfold::Ladder::Setting;
+  switch (ladder.setting) {
+    case Once: return {0};
+    case Steps: return steps(ladder.first, ladder.last, ladder.step);
+    case Bounds: return bounds(facts, target);
+    case TheBound: return the_bound(facts, target);
   }
+  return {};
 }
 
 // Values far from 0 would spend the bits of a block's mean on where they all are. The offset is
@@ -154,17 +107,18 @@ Facts facts_of(const Array& array) {
 
 std::vector<Ladder> ladders_for(const Facts& facts, const Target& target) {
   std::vector<Ladder> ladders;
-  const std::string more = dct_quant_parameters(facts);
+  const std::string mean = dct_quant_parameters(facts);
   const double high = facts.high >= 1e-30 && facts.high <= 1e30 ? facts.high : 1;
-  for (const Row& row : kRows) {
-    if (!has_codecs(row.text)) continue;
-    Ladder ladder;
-    for (const double setting : row.settings(facts, target)) {
-      ladder.push_back(
-          CodecSpec::parse(fmt::format(fmt::runtime(row.text), fmt::arg("x", setting),
-                                       fmt::arg("more", more), fmt::arg("high", high))));
+  for (const Codec* row : codec_rows()) {
+    for (const tuckfold::Ladder& rungs : row->ladders) {
+      Ladder ladder;
+      for (const double setting : settings_of(rungs, facts, target)) {
+        ladder.push_back(
+            CodecSpec::parse(fmt::format(fmt::runtime(rungs.text), fmt::arg("x", setting),
+                                         fmt::arg("mean", mean), fmt::arg("high", high))));
+      }
+      if (!ladder.empty()) ladders.push_back(std::move(ladder));
     }
-    if (!ladder.empty()) ladders.push_back(std::move(ladder));
   }
   return ladders;
 }

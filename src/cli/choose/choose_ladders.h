@@ -26,7 +26,7 @@ Facts facts_of(const Array& array);
 // Specs of one codec or chain, from the fewest bytes and the largest error to the reverse.
 using Ladder = std::vector<CodecSpec>;
 
-// Ladders of codecs that this build does not have are left out.
+// In the order of the registry; of equal candidates the earlier is chosen.
 std::vector<Ladder> ladders_for(const Facts& facts, const Target& target);
 
 }  // namespace tuckfold::cli

@@ -14,6 +14,7 @@
 #include "cli/terminal/status_line.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
+#include "codec/registry.h"
 #include "tuckfold/version.h"
 
 namespace tuckfold::cli {
@@ -55,18 +56,6 @@ Target target_of(const Options& options) {
   return given.front();
 }
 
-// Codecs that keep to a bound, or lose nothing, whatever the values.
-constexpr std::string_view kFaithful[] = {"bounded", "bytes_of", "mask", "bits", "zstd", "raw"};
-
-// Whether the largest error of a sample holds for the rest too.
-bool promises_error(const CodecSpec& spec) {
-  return std::all_of(spec.stages().begin(), spec.stages().end(), [](const Stage& stage) {
-    const std::string_view name = stage.codec->name;
-    if (name == "zfp") return stage["accuracy"] != 0;
-    return std::find(std::begin(kFaithful), std::end(kFaithful), name) != std::end(kFaithful);
-  });
-}
-
 std::string to_table(const Choice& choice) {
   Table table(
       {"<", "<codec", "ratio", "ratio stored", "PSNR dB", "max error", "pack GB/s", "unpack GB/s"});
@@ -99,7 +88,7 @@ void print_text(const Array& array, const Array& sample, const Target& target, c
                   : target.kind == Target::Kind::Ratio ? "closest"
                                                        : "smallest");
   text += to_table(choice) + notes_on(array);
-  if (!whole && target.kind == Target::Kind::MaxError && !promises_error(best)) {
+  if (!whole && target.kind == Target::Kind::MaxError && !error_bound(best)) {
     text += "note: the error was measured on the sample; the rest may have a larger one\n";
   }
   print_out(fmt::format("{}use: {}\n", text, best.print()));

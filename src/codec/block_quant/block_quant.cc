@@ -6,7 +6,6 @@
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/stream.h"
-#include "codec/cuda_rows.h"
 
 namespace tuckfold::block_quant {
 namespace {
@@ -100,6 +99,15 @@ Sizes sizes_of(const Params& p, std::int64_t elems) {
 
 namespace tuckfold {
 
+namespace {
+
+constexpr Ladder kLadders[] = {
+    {"block_quant(bits={x}, group=64)", Ladder::Setting::Steps, 1, 8},
+    {"block_quant(bits={x}, group=256)", Ladder::Setting::Steps, 1, 8},
+};
+
+}  // namespace
+
 const Codec kBlockQuant = {
     .info = {.name = "block_quant",
              .summary = "whole numbers with a scale and a minimum per group",
@@ -108,8 +116,8 @@ const Codec kBlockQuant = {
     .layout = block_quant::layout_of,
     .pack = block_quant::pack_all,
     .unpack = block_quant::unpack_all,
-    .pack_cuda = block_quant::pack_cuda,
-    .unpack_cuda = block_quant::unpack_cuda,
+    .cuda = &block_quant::kCuda,
+    .ladders = kLadders,
 };
 
 }  // namespace tuckfold

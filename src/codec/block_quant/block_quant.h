@@ -52,4 +52,6 @@ struct UnpackJob {
 void pack_groups(const PackJob& job, std::int64_t begin, std::int64_t end);
 void unpack_groups(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 
+TUCKFOLD_WEAK extern const CudaCodec kCuda;
+
 }  // namespace tuckfold::block_quant

@@ -6,7 +6,7 @@
 #include "codec/block_quant/block_quant.h"
 #include "codec/block_quant/block_quant_pack_cuda.cuh"
 #include "codec/block_quant/block_quant_unpack_cuda.cuh"
-#include "codec/cuda_rows.h"
+#include "codec/registry.h"
 
 namespace tuckfold::block_quant {
 namespace {
@@ -130,5 +130,7 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
         run.stream, args);
   });
 }
+
+const CudaCodec kCuda = {.pack = pack_cuda, .unpack = unpack_cuda};
 
 }  // namespace tuckfold::block_quant

@@ -12,7 +12,6 @@
 #include "base/parallel.h"
 #include "base/stream.h"
 #include "codec/bounded/bounded_block.h"
-#include "codec/cuda_rows.h"
 
 namespace tuckfold::bounded {
 namespace {
@@ -52,8 +51,8 @@ Codec::Complaint check(const Stage& stage) {
   return {};
 }
 
-void settle(Stage& stage, const Stage& next) {
-  if (stage["codes"] == 0 && next.codec->name == "zstd") value_of(stage, "codes") = 2;
+void resolve(Stage& stage, const Codec& next) {
+  if (stage["codes"] == 0 && &next == &kZstd) value_of(stage, "codes") = 2;
 }
 
 // How a tensor is cut into the parts that threads take, in the order of their payloads.
@@ -320,18 +319,32 @@ std::int64_t Tiling::before(std::int64_t tile) const {
 
 namespace tuckfold {
 
+namespace {
+
+constexpr Ladder kLadders[] = {
+    {"bounded(abs={x})", Ladder::Setting::Bounds},
+    {"bounded(abs={x}) | zstd", Ladder::Setting::Bounds},
+};
+
+}  // namespace
+
 const Codec kBounded = {
     .info = {.name = "bounded",
              .summary = "every value within a bound; the size follows from the values",
              .params = bounded::kParams},
     .check = bounded::check,
-    .settle = bounded::settle,
+    .resolve = bounded::resolve,
     .layout = bounded::layout_of,
     .pack = bounded::pack_all,
     .unpack = bounded::unpack_all,
-    .pack_cuda = bounded::pack_cuda,
-    .unpack_cuda = bounded::unpack_cuda,
+    .cuda = &bounded::kCuda,
     .reports = true,
+    // A relative bound is known only with the values.
+    .error_bound = [](const Stage& stage) -> std::optional<double> {
+      const double bound = stage["abs"];
+      return bound != 0 ? std::optional(bound) : std::nullopt;
+    },
+    .ladders = kLadders,
 };
 
 }  // namespace tuckfold

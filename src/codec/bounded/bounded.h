@@ -130,4 +130,6 @@ std::size_t pack_part(const Job& job, const Tiling& tiling, const FlatReader& in
 bool unpack_part(const Job& job, const Tiling& tiling, std::span<const std::byte> payload,
                  const FlatWriter& out, std::int64_t part, bool stream);
 
+TUCKFOLD_WEAK extern const CudaCodec kCuda;
+
 }  // namespace tuckfold::bounded

@@ -7,7 +7,7 @@
 #include "codec/bounded/bounded_pack_cuda.cuh"
 #include "codec/bounded/bounded_range_cuda.cuh"
 #include "codec/bounded/bounded_unpack_cuda.cuh"
-#include "codec/cuda_rows.h"
+#include "codec/registry.h"
 
 namespace tuckfold::bounded {
 namespace {
@@ -152,17 +152,18 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
   check_codes(params);
   const View view = View::of(in);
   if (view.elems == 0) {
-    if (run.outcome != nullptr) cuda::fill(run.outcome, 0, sizeof(*run.outcome), run.stream);
+    if (run.device_result != nullptr)
+      cuda::fill(run.device_result, 0, sizeof(*run.device_result), run.stream);
     return 0;
   }
   const Sizes sizes(params, view.elems);
-  CopyArgs as_it_is{view, out.data(), out.size(), nullptr, run.outcome};
+  CopyArgs as_it_is{view, out.data(), out.size(), nullptr, run.device_result};
   if (sizes.front_bytes >= out.size()) {
     copy_all<true>(as_it_is, run.stream);
     return out.size();
   }
   Control* control = control_of(run);
-  std::uint64_t* verdict = run.outcome != nullptr ? run.outcome : &control->verdict;
+  std::uint64_t* verdict = run.device_result != nullptr ? run.device_result : &control->verdict;
   const cuda::DeviceLimits device = cuda::device();
   PackArgs args{.in = view,
                 .chunks = sizes.chunks,
@@ -208,7 +209,7 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
   as_it_is.size = &control->size;
   as_it_is.verdict = verdict;
   copy_all<true>(as_it_is, run.stream);
-  if (run.outcome != nullptr || cuda::is_capturing(run.stream)) return out.size();
+  if (run.device_result != nullptr || cuda::is_capturing(run.stream)) return out.size();
   return fetch(verdict, run.stream);
 }
 
@@ -221,32 +222,35 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
   const std::size_t tensor_bytes = static_cast<std::size_t>(view.elems) * size_bytes(view.dtype);
   if (view.elems == 0) {
     if (!packed.empty()) corrupt("an empty tensor has no bytes");
-    if (run.outcome != nullptr) cuda::fill(run.outcome, 0, sizeof(*run.outcome), run.stream);
+    if (run.device_result != nullptr)
+      cuda::fill(run.device_result, 0, sizeof(*run.device_result), run.stream);
     return;
   }
   if (packed.size() == tensor_bytes) {
     if (view.dense()) {
-      if (run.outcome != nullptr) cuda::fill(run.outcome, 0, sizeof(*run.outcome), run.stream);
+      if (run.device_result != nullptr)
+        cuda::fill(run.device_result, 0, sizeof(*run.device_result), run.stream);
       return cuda::copy(view.data, packed.data(), packed.size(), run.stream);
     }
     return copy_all<false>(
-        {view, const_cast<std::byte*>(packed.data()), packed.size(), nullptr, run.outcome},
+        {view, const_cast<std::byte*>(packed.data()), packed.size(), nullptr, run.device_result},
         run.stream);
   }
   const Sizes sizes(params, view.elems);
   if (packed.size() < sizes.front_bytes) corrupt("there are fewer bytes than its headers take");
   Control* control = control_of(run);
-  const UnpackArgs args{.out = view,
-                        .chunks = sizes.chunks,
-                        .packed = packed.data(),
-                        .packed_bytes = packed.size(),
-                        .front_bytes = sizes.front_bytes,
-                        .bound_bytes = sizes.bound_bytes,
-                        .control = control,
-                        .verdict = run.outcome != nullptr ? run.outcome : &control->verdict,
-                        .before = words_of(run),
-                        .states = words_of(run) + sizes.parts,
-                        .vectors = view.dense(16)};
+  const UnpackArgs args{
+      .out = view,
+      .chunks = sizes.chunks,
+      .packed = packed.data(),
+      .packed_bytes = packed.size(),
+      .front_bytes = sizes.front_bytes,
+      .bound_bytes = sizes.bound_bytes,
+      .control = control,
+      .verdict = run.device_result != nullptr ? run.device_result : &control->verdict,
+      .before = words_of(run),
+      .states = words_of(run) + sizes.parts,
+      .vectors = view.dense(16)};
   const std::int64_t scans = cuda::blocks_for(sizes.parts, kScanThreads);
   begin({.dtype = view.dtype,
          .absolute = params.absolute,
@@ -268,10 +272,12 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
                   .shared_bytes = kUnpackWarps * Stage16<Element>::kBytes},
                  run.stream, args);
   });
-  if (run.outcome != nullptr || cuda::is_capturing(run.stream)) return;
+  if (run.device_result != nullptr || cuda::is_capturing(run.stream)) return;
   if (fetch(args.verdict, run.stream) != 0) {
     corrupt("a header or a payload contradicts itself; the bytes are damaged or of another tensor");
   }
 }
+
+const CudaCodec kCuda = {.pack = pack_cuda, .unpack = unpack_cuda};
 
 }  // namespace tuckfold::bounded

@@ -35,7 +35,7 @@ inline constexpr DType kDTypeOf = std::is_same_v<Element, double>         ? DTyp
 struct Control {
   alignas(16) unsigned char grids[kGrids * sizeof(Grid<double>)];
   unsigned long long lowest, highest;  // the range so far, as keys; 0 before there is any
-  std::uint64_t verdict;               // RunOptions::outcome where the caller has none
+  std::uint64_t verdict;               // CudaOptions::device_result where the caller has none
   std::uint64_t size;                  // of all packed bytes
   unsigned tickets;
   bool hopeless;  // the stored bound is none

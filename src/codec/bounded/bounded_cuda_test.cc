@@ -57,7 +57,7 @@ std::uint64_t fetch_word(const DeviceBytes& from) {
   return word;
 }
 
-// Packs and unpacks on both, the device's outcome left there; returns the packed bytes.
+// Packs and unpacks on both, the device's device_result left there; returns the packed bytes.
 std::vector<std::byte> compare(const std::string& text, DType dtype, std::int64_t elems,
                                const Value& value, std::int64_t shift = 0) {
   SCOPED_TRACE(fmt::format("{} of {} {} shift {}", text, to_string(dtype), elems, shift));
@@ -70,11 +70,12 @@ std::vector<std::byte> compare(const std::string& text, DType dtype, std::int64_
 
   const Dense given(dtype, elems, shift);
   if (elems > 0) cuda::copy(given.view().data, in.storage().data(), in.storage().size(), nullptr);
-  const DeviceBytes out(fit.max_bytes), outcome(8), workspace(fit.workspace_bytes);
-  const RunOptions options{.workspace = workspace.span(),
-                           .outcome = reinterpret_cast<std::uint64_t*>(outcome.data())};
+  const DeviceBytes out(fit.max_bytes), device_result(8), workspace(fit.workspace_bytes);
+  const RunOptions options{
+      .workspace = workspace.span(),
+      .cuda = {.device_result = reinterpret_cast<std::uint64_t*>(device_result.data())}};
   EXPECT_EQ(pack(spec, given.view(), out.span(), options), fit.max_bytes);
-  EXPECT_EQ(fetch_word(outcome), wanted.size());
+  EXPECT_EQ(fetch_word(device_result), wanted.size());
   std::vector<std::byte> got = out.fetch();
   got.resize(wanted.size());
   EXPECT_EQ(first_difference(DType::U8, got, wanted), "");
@@ -85,7 +86,7 @@ std::vector<std::byte> compare(const std::string& text, DType dtype, std::int64_
   const DeviceBytes packed(wanted);
   const Dense back(dtype, elems, shift);
   unpack(spec, packed.span(), back.view(), options);
-  EXPECT_EQ(fetch_word(outcome), 0u);
+  EXPECT_EQ(fetch_word(device_result), 0u);
   EXPECT_EQ(first_difference(dtype, back.fetch(), expected.bytes()), "");
   EXPECT_TRUE(back.bytes.guards_untouched() && workspace.guards_untouched());
   return wanted;
@@ -222,11 +223,11 @@ TEST_F(BoundedCuda, AChunkThatContradictsItselfIsNoNumber) {
   const CodecSpec spec = CodecSpec::parse("bounded(abs=1e-2, codes=bits)");
   std::vector<std::byte> bytes = compare("bounded(abs=1e-2, codes=bits)", DType::F32, 3072, noise);
   bytes[3 * 6 + 1] = std::byte{9};  // says what numbers are
-  const DeviceBytes packed(bytes), outcome(8);
+  const DeviceBytes packed(bytes), device_result(8);
   const Dense back(DType::F32, 3072, 0);
   unpack(spec, packed.span(), back.view(),
-         {.outcome = reinterpret_cast<std::uint64_t*>(outcome.data())});
-  EXPECT_EQ(fetch_word(outcome), kRefused);
+         {.cuda = {.device_result = reinterpret_cast<std::uint64_t*>(device_result.data())}});
+  EXPECT_EQ(fetch_word(device_result), kRefused);
   const std::vector<std::byte> values = back.fetch();
   for (std::int64_t i = 0; i < 3072; ++i) {
     EXPECT_EQ(std::isnan(ref::get(DType::F32, values.data(), i)), i < 1024);

@@ -465,14 +465,13 @@ TEST(ParallelBounded, ThreadsPackAndUnpackTheSame) {
 
 TEST(Bounded, CodesAreBytesWhereZstdFollows) {
   const CodecSpec alone = CodecSpec::parse("bounded(rel=0.001)");
-  constexpr CodecInfo kZstd{"zstd", "", {}}, kOther{"other", "", {}};
-  const auto codes_before = [&](const CodecInfo& next, const char* text) {
+  const auto codes_before = [&](const Codec& next, const char* text) {
     Stage stage = CodecSpec::parse(text).stages()[0];
-    kBounded.settle(stage, Stage{&next, {}});
+    kBounded.resolve(stage, next);
     return stage["codes"];
   };
   EXPECT_EQ(alone.stages()[0]["codes"], 0);
-  EXPECT_EQ(codes_before(kOther, "bounded(rel=0.001)"), 0);
+  EXPECT_EQ(codes_before(kRaw, "bounded(rel=0.001)"), 0);
   EXPECT_EQ(codes_before(kZstd, "bounded(rel=0.001)"), 2);
   EXPECT_EQ(codes_before(kZstd, "bounded(rel=0.001, codes=bits)"), 1);
 }

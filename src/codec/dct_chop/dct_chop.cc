@@ -6,7 +6,6 @@
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/stream.h"
-#include "codec/cuda_rows.h"
 
 namespace tuckfold::dct_chop {
 namespace {
@@ -72,9 +71,9 @@ Codec::Complaint check(const Stage& stage) {
 }
 
 // Coefficients of one frequency are of one size, so they should share block_quant's scales.
-void settle(Stage& stage, const Stage& next) {
+void resolve(Stage& stage, const Codec& next) {
   const bool open = stage["order"] == 0 && stage["serialize"] == 1;
-  if (open && next.codec->name == "block_quant") value_of(stage, "order") = 2;
+  if (open && &next == &kBlockQuant) value_of(stage, "order") = 2;
 }
 
 Layout layout_of(const Stage& stage, DType, const Shape& shape) {
@@ -159,24 +158,32 @@ Blocks blocks_of(const Params& params, const Shape& shape) {
 
 namespace tuckfold {
 
+namespace {
+
+constexpr Ladder kLadders[] = {
+    {"dct_chop(keep={x})", Ladder::Setting::Steps, 1, 8},
+    {"dct_chop(keep={x}, coef=f16)", Ladder::Setting::Steps, 1, 8},
+    {"dct_chop(keep={x}) | block_quant(bits=8)", Ladder::Setting::Steps, 1, 8},
+};
+
+}  // namespace
+
 const Codec kDctChop = {
     .info = {.name = "dct_chop",
              .summary = "keep the low frequencies of every block; the paper's DCT+Chop",
              .params = dct_chop::kParams},
     .check = dct_chop::check,
-    .settle = dct_chop::settle,
+    .resolve = dct_chop::resolve,
     .layout = dct_chop::layout_of,
     .pack = dct_chop::pack_all,
     .unpack = dct_chop::unpack_all,
-    .pack_cuda = dct_chop::pack_cuda,
-    .unpack_cuda = dct_chop::unpack_cuda,
-    .pack_cuda_many = dct_chop::pack_cuda_many,
-    .unpack_cuda_many = dct_chop::unpack_cuda_many,
-    .by_rows =
+    .cuda = &dct_chop::kCuda,
+    .rows_independent =
         [](const Stage& stage, const Shape& shape) {
           const auto p = dct_chop::Params::of(stage);
           return !p.planes && Folding::of(p.block, shape).leading > 0;
         },
+    .ladders = kLadders,
 };
 
 }  // namespace tuckfold

@@ -39,4 +39,6 @@ void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 // takes them, several at once. Larger ones keep a thread for each block busy.
 inline constexpr std::int64_t kSmallBlocks = 512;
 
+TUCKFOLD_WEAK extern const CudaCodec kCuda;
+
 }  // namespace tuckfold::dct_chop

@@ -2,10 +2,10 @@
 #include <array>
 #include <utility>
 
-#include "codec/cuda_rows.h"
 #include "codec/dct_chop/dct_chop.h"
 #include "codec/dct_chop/dct_chop_cuda.cuh"
 #include "codec/dct_chop/dct_chop_lanes_cuda.cuh"
+#include "codec/registry.h"
 
 namespace tuckfold::dct_chop {
 namespace {
@@ -282,5 +282,10 @@ void unpack_cuda_many(const Stage& stage, std::span<const std::span<const std::b
                       std::span<const TensorView> out, CudaContext run) {
   run_many<false>(Params::of(stage), out, packed, run.stream);
 }
+
+const CudaCodec kCuda = {.pack = pack_cuda,
+                         .unpack = unpack_cuda,
+                         .pack_many = pack_cuda_many,
+                         .unpack_many = unpack_cuda_many};
 
 }  // namespace tuckfold::dct_chop

@@ -4,7 +4,6 @@
 
 #include "base/parallel.h"
 #include "base/stream.h"
-#include "codec/cuda_rows.h"
 
 namespace tuckfold::dct_quant {
 namespace {
@@ -92,6 +91,16 @@ Params Params::of(const Stage& stage) {
 
 namespace tuckfold {
 
+namespace {
+
+constexpr Ladder kLadders[] = {
+    {"dct_quant(rate={x}, dc=4{mean})", Ladder::Setting::Steps, 1, 16, 0.125},
+    {"dct_quant(rate={x}, dc=8{mean})", Ladder::Setting::Steps, 1, 16, 0.125},
+    {"dct_quant(rate={x}, dc=12{mean})", Ladder::Setting::Steps, 1, 16, 0.125},
+};
+
+}  // namespace
+
 const Codec kDctQuant = {
     .info = {.name = "dct_quant",
              .summary = "a fixed number of bits a block, spent on the frequencies that need them",
@@ -99,10 +108,12 @@ const Codec kDctQuant = {
     .layout = dct_quant::layout_of,
     .pack = dct_quant::pack_all,
     .unpack = dct_quant::unpack_all,
-    .pack_cuda = dct_quant::pack_cuda,
-    .unpack_cuda = dct_quant::unpack_cuda,
-    .by_rows = [](const Stage&,
-                  const Shape& shape) { return Folding::of(dct_quant::kSide, shape).leading > 0; },
+    .cuda = &dct_quant::kCuda,
+    .rows_independent =
+        [](const Stage&, const Shape& shape) {
+          return Folding::of(dct_quant::kSide, shape).leading > 0;
+        },
+    .ladders = kLadders,
 };
 
 }  // namespace tuckfold

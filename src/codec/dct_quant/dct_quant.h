@@ -28,4 +28,6 @@ using UnpackJob = UnpackStrips<Params>;
 void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end);
 void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 
+TUCKFOLD_WEAK extern const CudaCodec kCuda;
+
 }  // namespace tuckfold::dct_quant

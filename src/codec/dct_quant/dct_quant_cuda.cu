@@ -1,7 +1,7 @@
 // dct_quant on CUDA: dense tensors of whole blocks at rates up to 8 by kernels that keep a block in
 // registers, all others by the normative functions, a block a thread as well.
-#include "codec/cuda_rows.h"
 #include "codec/dct_quant/dct_quant_unpack_cuda.cuh"
+#include "codec/registry.h"
 
 namespace tuckfold::dct_quant {
 namespace {
@@ -138,5 +138,7 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
                  run.stream, any, p, from);
   });
 }
+
+const CudaCodec kCuda = {.pack = pack_cuda, .unpack = unpack_cuda};
 
 }  // namespace tuckfold::dct_quant

@@ -7,7 +7,6 @@
 
 #include "base/fail.h"
 #include "base/stream.h"
-#include "codec/cuda_rows.h"
 #include "codec/exact/exact_common.h"
 
 namespace tuckfold::bits {
@@ -135,6 +134,12 @@ void check_width(int width, std::size_t packed_bytes, const TensorView& out) {
 
 namespace tuckfold {
 
+namespace {
+
+constexpr Ladder kLadders[] = {{"bits"}};
+
+}  // namespace
+
 const Codec kBits = {
     .info = {.name = "bits",
              .summary = "whole numbers in a few bits each, exactly",
@@ -143,9 +148,9 @@ const Codec kBits = {
     .layout = bits::layout_of,
     .pack = bits::pack_all,
     .unpack = bits::unpack_all,
-    .pack_cuda = bits::pack_cuda,
-    .unpack_cuda = bits::unpack_cuda,
+    .cuda = &bits::kCuda,
     .reports = true,
+    .ladders = kLadders,
 };
 
 }  // namespace tuckfold

@@ -83,4 +83,6 @@ void unpack_codes(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 void check_header(int given_width, std::size_t packed_bytes, const TensorView& out);
 void check_width(int width, std::size_t packed_bytes, const TensorView& out);
 
+TUCKFOLD_WEAK extern const CudaCodec kCuda;
+
 }  // namespace tuckfold::bits

@@ -2,9 +2,9 @@
 // device alone until the host asks. A block stages codes, or reads bits, as words of the packed
 // bytes, which begin at a multiple of four though codes may not.
 #include "base/cuda/runtime.h"
-#include "codec/cuda_rows.h"
 #include "codec/exact/bits.h"
 #include "codec/exact/exact_cuda.cuh"
+#include "codec/exact/raw.h"
 
 namespace tuckfold::bits {
 namespace {
@@ -26,7 +26,7 @@ struct Args {
   std::size_t packed_bytes;  // of unpack
   int given_width;           // 0: found
   Range* range;              // of pack
-  std::uint64_t* outcome;
+  std::uint64_t* device_result;
 };
 
 template <class T>
@@ -94,11 +94,11 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
   const std::size_t header = kMinimumBytes + (a.given_width == 0 ? kWidthBytes : 0);
   const std::size_t bytes = header + code_bytes(a.view.elems, width);
   if (needed > width) {
-    if (first && a.outcome != nullptr) *a.outcome = kRefused;
+    if (first && a.device_result != nullptr) *a.device_result = kRefused;
     return;
   }
   if (first) {
-    if (a.outcome != nullptr) *a.outcome = bytes;
+    if (a.device_result != nullptr) *a.device_result = bytes;
     *reinterpret_cast<std::int64_t*>(a.packed) = minimum;
     if (a.given_width == 0) a.packed[kMinimumBytes] = static_cast<std::byte>(width);
   }
@@ -175,11 +175,11 @@ __global__ void __launch_bounds__(kThreads) unpack_kernel(const __grid_constant_
   if (width == 0) {
     width = static_cast<int>(a.packed[kMinimumBytes]);
     if (width > kMost || a.packed_bytes != header + code_bytes(a.view.elems, width)) {
-      if (first && a.outcome != nullptr) *a.outcome = kRefused;
+      if (first && a.device_result != nullptr) *a.device_result = kRefused;
       return;
     }
   }
-  if (first && a.outcome != nullptr) *a.outcome = 0;
+  if (first && a.device_result != nullptr) *a.device_result = 0;
   const auto minimum = static_cast<Word<T>>(*reinterpret_cast<const std::int64_t*>(a.packed));
   const Code<T> mask = width == 0 ? Code<T>{0} : ~Code<T>{0} >> (8 * sizeof(Code<T>) - width);
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kTile;
@@ -219,15 +219,15 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
                       CudaContext run) {
   const int width = given_width(stage);
   if (in.shape.elems() == 0 || width == bits_of(in.dtype)) {
-    cuda::set_outcome(run, in.shape.elems() == 0 ? 0 : out.size());
-    return in.shape.elems() == 0 ? 0 : raw::pack_cuda(stage, in, out, run);
+    cuda::set_device_result(run, in.shape.elems() == 0 ? 0 : out.size());
+    return in.shape.elems() == 0 ? 0 : raw::kCuda.pack(stage, in, out, run);
   }
   auto* range = reinterpret_cast<Range*>(run.workspace.data());
   const Args args{.view = View::of(in),
                   .packed = out.data(),
                   .given_width = width,
                   .range = range,
-                  .outcome = run.outcome};
+                  .device_result = run.device_result};
   const std::int64_t blocks = cuda::blocks_for(args.view.elems, kTile);
   const cuda::Grid all{.blocks = blocks, .threads = kThreads};
   const cuda::Grid some{.blocks = blocks < kRangeBlocks ? blocks : kRangeBlocks,
@@ -256,8 +256,8 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
                  CudaContext run) {
   const int width = given_width(stage);
   if (out.shape.elems() == 0 || width == bits_of(out.dtype)) {
-    cuda::set_outcome(run, 0);
-    if (out.shape.elems() != 0) raw::unpack_cuda(stage, packed, out, run);
+    cuda::set_device_result(run, 0);
+    if (out.shape.elems() != 0) raw::kCuda.unpack(stage, packed, out, run);
     return;
   }
   check_header(width, packed.size(), out);
@@ -272,12 +272,14 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
                   .packed_bytes = packed.size(),
                   .given_width = width,
                   .range = nullptr,
-                  .outcome = run.outcome};
+                  .device_result = run.device_result};
   const cuda::Grid all{.blocks = cuda::blocks_for(args.view.elems, kTile), .threads = kThreads};
   with_whole(out.dtype, [&]<class T>(T) {
     args.view.dense() ? cuda::launch(unpack_kernel<T, true>, all, run.stream, args)
                       : cuda::launch(unpack_kernel<T, false>, all, run.stream, args);
   });
 }
+
+const CudaCodec kCuda = {.pack = pack_cuda, .unpack = unpack_cuda};
 
 }  // namespace tuckfold::bits

@@ -6,7 +6,6 @@
 #include "base/fail.h"
 #include "base/fp_env.h"
 #include "base/stream.h"
-#include "codec/cuda_rows.h"
 #include "codec/exact/exact_common.h"
 
 namespace tuckfold::bytes_of {
@@ -112,6 +111,19 @@ void refuse(const Table& table, DType dtype, std::uint64_t bits, std::int64_t in
 
 namespace tuckfold {
 
+namespace {
+
+constexpr Ladder kLadders[] = {
+    {"bytes_of"},
+    {"bytes_of(scale=1)"},
+    {"bytes_of(scale=1/127.5, add=-1, round=each)"},
+    {"bytes_of | zstd"},
+    {"bytes_of(scale=1) | zstd"},
+    {"bytes_of(scale=1/127.5, add=-1, round=each) | zstd"},
+};
+
+}  // namespace
+
 const Codec kBytesOf = {
     .info = {.name = "bytes_of",
              .summary = "floats that are 256 evenly spaced values, as bytes, exactly",
@@ -120,9 +132,9 @@ const Codec kBytesOf = {
     .layout = bytes_of::layout_of,
     .pack = bytes_of::pack_all,
     .unpack = bytes_of::unpack_all,
-    .pack_cuda = bytes_of::pack_cuda,
-    .unpack_cuda = bytes_of::unpack_cuda,
+    .cuda = &bytes_of::kCuda,
     .reports = true,
+    .ladders = kLadders,
 };
 
 }  // namespace tuckfold

@@ -43,4 +43,6 @@ struct UnpackJob {
 std::int64_t pack_bytes(const PackJob& job, std::int64_t begin, std::int64_t end);
 void unpack_bytes(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 
+TUCKFOLD_WEAK extern const CudaCodec kCuda;
+
 }  // namespace tuckfold::bytes_of

@@ -4,9 +4,9 @@
 
 #include "base/cuda/runtime.h"
 #include "codec/blocks/vectors_cuda.cuh"
-#include "codec/cuda_rows.h"
 #include "codec/exact/bytes_of.h"
 #include "codec/exact/exact_cuda.cuh"
+#include "codec/registry.h"
 
 namespace tuckfold::bytes_of {
 namespace {
@@ -235,11 +235,13 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
 
 void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const TensorView& out,
                  CudaContext run) {
-  cuda::set_outcome(run, 0);
+  cuda::set_device_result(run, 0);
   const View view = View::of(out);
   if (view.elems == 0) return;
   run_all<false>(view, table_of(stage, out.dtype), const_cast<std::byte*>(packed.data()), {},
                  run.stream);
 }
+
+const CudaCodec kCuda = {.pack = pack_cuda, .unpack = unpack_cuda};
 
 }  // namespace tuckfold::bytes_of

@@ -15,21 +15,21 @@ namespace tuckfold::cuda {
 
 inline constexpr std::uint64_t kNoneRefused = ~std::uint64_t{0};
 
-// Either may be null: where the first refused element is noted, and the caller's outcome.
+// Either may be null: where the first refused element is noted, and the caller's device_result.
 struct Refusals {
   unsigned long long* first;
-  std::uint64_t* outcome;
+  std::uint64_t* device_result;
 };
 
 // Where all is refused most threads find an earlier element noted, and leave it.
 __device__ TUCKFOLD_INLINE void refuse(const Refusals& refusals, std::int64_t index) {
   const auto at = static_cast<unsigned long long>(index);
   if (refusals.first != nullptr && at < __ldcg(refusals.first)) atomicMin(refusals.first, at);
-  if (refusals.outcome != nullptr) *refusals.outcome = kRefused;
+  if (refusals.device_result != nullptr) *refusals.device_result = kRefused;
 }
 
 inline bool waits(const CudaContext& run) {
-  return run.outcome == nullptr && !is_capturing(run.stream);
+  return run.device_result == nullptr && !is_capturing(run.stream);
 }
 
 namespace {
@@ -37,27 +37,27 @@ namespace {
 __global__ void begin_kernel(Refusals refusals, std::uint64_t bytes) {
   if (threadIdx.x != 0) return;
   if (refusals.first != nullptr) *refusals.first = kNoneRefused;
-  if (refusals.outcome != nullptr) *refusals.outcome = bytes;
+  if (refusals.device_result != nullptr) *refusals.device_result = bytes;
 }
 
-void set_outcome(const CudaContext& run, std::uint64_t value) {
-  if (run.outcome == nullptr) return;
-  launch(begin_kernel, {.blocks = 1, .threads = kWarp}, run.stream, Refusals{nullptr, run.outcome},
-         value);
+void set_device_result(const CudaContext& run, std::uint64_t value) {
+  if (run.device_result == nullptr) return;
+  launch(begin_kernel, {.blocks = 1, .threads = kWarp}, run.stream,
+         Refusals{nullptr, run.device_result}, value);
 }
 
-// The outcome is `bytes` unless a kernel refuses.
+// The device_result is `bytes` unless a kernel refuses.
 Refusals begin_pack(const CudaContext& run, std::uint64_t bytes) {
   void* first = waits(run) ? run.workspace.data() : nullptr;
-  const Refusals refusals{static_cast<unsigned long long*>(first), run.outcome};
-  if (refusals.first != nullptr || refusals.outcome != nullptr) {
+  const Refusals refusals{static_cast<unsigned long long*>(first), run.device_result};
+  if (refusals.first != nullptr || refusals.device_result != nullptr) {
     launch(begin_kernel, {.blocks = 1, .threads = kWarp}, run.stream, refusals, bytes);
   }
   return refusals;
 }
 
-// Waits for the stream, unless the outcome says it or nothing can, and calls refuse(bits, index)
-// for the first element that was refused.
+// Waits for the stream, unless the device_result says it or nothing can, and calls refuse(bits,
+// index) for the first element that was refused.
 template <class Refuse>
 void check_refused(const Refusals& refusals, const View& view, void* stream, Refuse&& refuse) {
   if (refusals.first == nullptr) return;

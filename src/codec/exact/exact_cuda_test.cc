@@ -159,13 +159,14 @@ TEST_F(ExactCuda, SaysTheOutcomeWhereItIsTold) {
       if (packs) wanted.resize(pack(spec, values.view(), wanted));
       const DeviceTensor from(values);
       const DeviceBytes out(layout(spec, values.dtype(), values.shape()).max_bytes);
-      const DeviceBytes outcome(sizeof(std::uint64_t));
-      const RunOptions options{.outcome = reinterpret_cast<std::uint64_t*>(outcome.data())};
+      const DeviceBytes device_result(sizeof(std::uint64_t));
+      const RunOptions options{
+          .cuda = {.device_result = reinterpret_cast<std::uint64_t*>(device_result.data())}};
       pack(spec, from.view(), out.span(), options);
-      EXPECT_EQ(fetch(outcome), packs ? wanted.size() : kRefused) << text;
+      EXPECT_EQ(fetch(device_result), packs ? wanted.size() : kRefused) << text;
       if (!packs) continue;
       unpack(spec, out.span().first(wanted.size()), from.view(), options);
-      EXPECT_EQ(fetch(outcome), 0u) << text;
+      EXPECT_EQ(fetch(device_result), 0u) << text;
     }
   }
 }
@@ -181,10 +182,10 @@ TEST_F(ExactCuda, BitsWhoseWidthDoesNotFitTheirNumberAreCorrupt) {
     const DeviceTensor to(back);
     EXPECT_EQ(words_of([&] { unpack(spec, on_device.span(), to.view()); }),
               words_of([&] { unpack(spec, packed, back.view()); }));
-    const DeviceBytes outcome(sizeof(std::uint64_t));
+    const DeviceBytes device_result(sizeof(std::uint64_t));
     unpack(spec, on_device.span(), to.view(),
-           {.outcome = reinterpret_cast<std::uint64_t*>(outcome.data())});
-    EXPECT_EQ(fetch(outcome), kRefused);
+           {.cuda = {.device_result = reinterpret_cast<std::uint64_t*>(device_result.data())}});
+    EXPECT_EQ(fetch(device_result), kRefused);
   }
 }
 

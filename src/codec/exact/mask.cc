@@ -8,7 +8,6 @@
 #include "base/fail.h"
 #include "base/fp_env.h"
 #include "base/stream.h"
-#include "codec/cuda_rows.h"
 #include "codec/exact/exact_common.h"
 
 namespace tuckfold::mask {
@@ -99,6 +98,12 @@ void refuse(const Stage& stage, DType dtype, std::uint64_t bits, std::int64_t in
 
 namespace tuckfold {
 
+namespace {
+
+constexpr Ladder kLadders[] = {{"mask(scale={high})"}, {"mask(values=sign, scale={high})"}};
+
+}  // namespace
+
 const Codec kMask = {
     .info = {.name = "mask",
              .summary = "one bit for each of two values, exactly",
@@ -107,9 +112,9 @@ const Codec kMask = {
     .layout = mask::layout_of,
     .pack = mask::pack_all,
     .unpack = mask::unpack_all,
-    .pack_cuda = mask::pack_cuda,
-    .unpack_cuda = mask::unpack_cuda,
+    .cuda = &mask::kCuda,
     .reports = true,
+    .ladders = kLadders,
 };
 
 }  // namespace tuckfold

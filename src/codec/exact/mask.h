@@ -36,4 +36,6 @@ struct UnpackJob {
 std::int64_t pack_bits(const PackJob& job, std::int64_t begin, std::int64_t end);
 void unpack_bits(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 
+TUCKFOLD_WEAK extern const CudaCodec kCuda;
+
 }  // namespace tuckfold::mask

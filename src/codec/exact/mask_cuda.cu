@@ -1,8 +1,8 @@
 // mask on CUDA: a warp takes 1024 values, and votes on 32 of them at a time.
 #include "base/cuda/runtime.h"
-#include "codec/cuda_rows.h"
 #include "codec/exact/exact_cuda.cuh"
 #include "codec/exact/mask.h"
+#include "codec/registry.h"
 
 namespace tuckfold::mask {
 namespace {
@@ -205,7 +205,7 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
 
 void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const TensorView& out,
                  CudaContext run) {
-  cuda::set_outcome(run, 0);
+  cuda::set_device_result(run, 0);
   const View view = View::of(out);
   if (view.elems == 0) return;
   const Pair pair = pair_of(stage, out.dtype);
@@ -227,5 +227,7 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
                  run.stream, args);
   });
 }
+
+const CudaCodec kCuda = {.pack = pack_cuda, .unpack = unpack_cuda};
 
 }  // namespace tuckfold::mask

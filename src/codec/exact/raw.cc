@@ -1,10 +1,10 @@
 // raw: bytes as they are, in row-major order.
+#include "codec/exact/raw.h"
+
 #include <cstring>
 
 #include "base/parallel.h"
 #include "base/strided.h"
-#include "codec/cuda_rows.h"
-#include "codec/registry.h"
 
 namespace tuckfold {
 namespace {
@@ -49,16 +49,22 @@ void raw_unpack(const Stage&, std::span<const std::byte> packed, const TensorVie
 
 }  // namespace
 
+namespace {
+
+constexpr Ladder kLadders[] = {{"raw"}};
+
+}  // namespace
+
 const Codec kRaw = {
     .info = {.name = "raw", .summary = "bytes as they are", .params = {}},
     .exact = true,
     .layout = raw_layout,
     .pack = raw_pack,
     .unpack = raw_unpack,
-    .pack_cuda = raw::pack_cuda,
-    .unpack_cuda = raw::unpack_cuda,
+    .cuda = &raw::kCuda,
     .unpacked_bytes = [](const Stage&, std::span<const std::byte> packed) { return packed.size(); },
-    .by_rows = [](const Stage&, const Shape&) { return true; },
+    .rows_independent = [](const Stage&, const Shape&) { return true; },
+    .ladders = kLadders,
 };
 
 }  // namespace tuckfold

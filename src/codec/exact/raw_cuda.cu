@@ -1,7 +1,7 @@
 // raw on CUDA: a copy, or where elements do not lie side by side a gather.
 #include "base/cuda/runtime.h"
 #include "base/cuda/view.cuh"
-#include "codec/cuda_rows.h"
+#include "codec/exact/raw.h"
 
 namespace tuckfold::raw {
 namespace {
@@ -50,5 +50,7 @@ void unpack_cuda(const Stage&, std::span<const std::byte> packed, const TensorVi
                  CudaContext run) {
   copy_all<false>(View::of(out), const_cast<std::byte*>(packed.data()), run.stream);
 }
+
+const CudaCodec kCuda = {.pack = pack_cuda, .unpack = unpack_cuda};
 
 }  // namespace tuckfold::raw

@@ -7,9 +7,9 @@
 
 #include "codec/block_quant/block_quant.h"
 #include "codec/block_quant/block_quant_block.h"
-#include "codec/cuda_rows.h"
 #include "codec/dct_chop/dct_chop.h"
 #include "codec/dct_chop/dct_chop_cuda.cuh"
+#include "codec/registry.h"
 
 namespace tuckfold::dct_chop {
 namespace {
@@ -343,14 +343,8 @@ bool unpack_both(const Stage& first, const Stage& second, std::span<const std::b
 }
 
 }  // namespace
+
+TUCKFOLD_WEAK extern const CudaPair kWithBlockQuant;
+const CudaPair kWithBlockQuant = {&kDctChop, &kBlockQuant, pack_both, unpack_both};
+
 }  // namespace tuckfold::dct_chop
-
-namespace tuckfold {
-
-std::span<const CudaPair> cuda_pairs() {
-  static const CudaPair kPairs[] = {
-      {&kDctChop, &kBlockQuant, dct_chop::pack_both, dct_chop::unpack_both}};
-  return kPairs;
-}
-
-}  // namespace tuckfold

@@ -272,6 +272,15 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
 
 namespace tuckfold {
 
+namespace {
+
+constexpr Ladder kLadders[] = {
+    {"zfp(rate={x})", Ladder::Setting::Steps, 0.5, 32, 0.25},
+    {"zfp(accuracy={x})", Ladder::Setting::TheBound},
+};
+
+}  // namespace
+
 const Codec kZfp = {
     .info = {.name = "zfp",
              .summary = "blocks of 4 x 4 values by libzfp, at a rate, an accuracy or a precision",
@@ -280,6 +289,12 @@ const Codec kZfp = {
     .layout = zfp::layout_of,
     .pack = zfp::pack_all,
     .unpack = zfp::unpack_all,
+    // libzfp's own promise for finite values; nothing is promised of a rate or a precision.
+    .error_bound = [](const Stage& stage) -> std::optional<double> {
+      const double accuracy = stage["accuracy"];
+      return accuracy != 0 ? std::optional(accuracy) : std::nullopt;
+    },
+    .ladders = kLadders,
 };
 
 }  // namespace tuckfold

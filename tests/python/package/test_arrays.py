@@ -2,7 +2,9 @@
 
 import ctypes
 import mmap
+import pickle
 import sys
+import threading
 import time
 
 import numpy as np
@@ -24,6 +26,14 @@ SPECS = {
 }  # fmt: skip
 CASES = [(dtype, spec) for dtype, specs in SPECS.items() for spec in specs]
 EXACT = ("raw", "zstd", "bits", "bits(width=8)")
+
+
+def pack_on_one_thread(*arguments, **more) -> np.ndarray:
+    tuckfold.set_num_threads(1)
+    try:
+        return tuckfold.pack(*arguments, **more)
+    finally:
+        tuckfold.set_num_threads(0)
 
 
 def make(dtype: str, shape: tuple[int, ...] = (3, 40, 48)) -> np.ndarray:
@@ -140,7 +150,7 @@ def test_unaligned_packed_bytes_unpack() -> None:
     array = make("f32")
     room = bytearray(tuckfold.pack(array, "raw").nbytes + 1)
     room[1:] = tuckfold.pack(array, "raw").tobytes()
-    assert np.array_equal(tuckfold.unpack(memoryview(room)[1:], "raw", shape=array.shape), array)
+    assert np.array_equal(tuckfold.unpack(memoryview(room)[1:], "raw", array.shape, "f32"), array)
 
 
 def test_read_only_arrays_pack() -> None:
@@ -167,14 +177,14 @@ def test_zero_sizes_and_scalars() -> None:
         array = np.ones(shape, np.float32)
         packed = tuckfold.pack(array, "raw")
         assert packed.nbytes == array.nbytes
-        assert tuckfold.unpack(packed, "raw", shape=shape).shape == shape
+        assert tuckfold.unpack(packed, "raw", shape, "f32").shape == shape
 
 
 def test_seeds_change_stochastic_rounding_alone() -> None:
     array = make("f32")
     spec = "block_quant(bits=2, round=stochastic)"
     first = tuckfold.pack(array, spec, seed=1)
-    assert np.array_equal(first, tuckfold.pack(array, spec, seed=1, threads=1))
+    assert np.array_equal(first, pack_on_one_thread(array, spec, seed=1))
     assert not np.array_equal(first, tuckfold.pack(array, spec, seed=2))
     assert np.array_equal(
         tuckfold.pack(array, spec, seed=-1), tuckfold.pack(array, spec, seed=2**64 - 1)
@@ -210,17 +220,25 @@ REFUSED = [
     (lambda: tuckfold.pack(ARRAY.astype(">f4"), "raw"), ValueError, "dtype must be one of"),
     (lambda: tuckfold.pack(ARRAY.astype(complex), "raw"), ValueError, "complex128"),
     (lambda: tuckfold.pack(ARRAY, "raw", dtype="f16"), ValueError, "float32, not f16"),
-    (lambda: tuckfold.pack(ARRAY, "raw", threads=-1), ValueError, "threads"),
+    (lambda: tuckfold.set_num_threads(-1), ValueError, "set_num_threads"),
     (lambda: tuckfold.pack(np.zeros(3, np.float32), "dct_chop"), ValueError, "dct_chop"),
     (lambda: tuckfold.pack(Dlpack(ARRAY, device=2), "raw"), NotImplementedError, "CPU"),
     (lambda: tuckfold.layout("raw", "f99", (3,)), ValueError, "f99"),
     (lambda: tuckfold.layout("raw", "f32", (1,) * 65), ValueError, "64"),
     (lambda: tuckfold.layout("raw", "f32", (-1,)), ValueError, "-1"),
     (lambda: tuckfold.unpack(b"123", "raw"), ValueError, "shape"),
-    (lambda: tuckfold.unpack(b"123", "raw", shape=(1,)), tuckfold.CorruptDataError, "got 3"),
-    (lambda: tuckfold.unpack(b"123", "raw", shape=(1 << 40,)), tuckfold.CorruptDataError, "got 3"),
-    (lambda: tuckfold.unpack(b"x" * 99, "zstd", shape=(64,)), tuckfold.CorruptDataError, "zstd"),
-    (lambda: tuckfold.unpack(np.zeros(8, np.uint8)[::2], "raw", shape=(1,)), ValueError, "side"),
+    (lambda: tuckfold.unpack(bytes(4), "raw", (1,)), ValueError, "say which"),
+    (lambda: tuckfold.unpack(bytes(4), "bits | zstd", (1,)), ValueError, "say which"),
+    (lambda: tuckfold.layout("raw", "f32", (2**64 + 16,)), ValueError, "2\\*\\*63"),
+    (lambda: tuckfold.layout("raw", "f32", 5), TypeError, "shape must be a sequence"),
+    (lambda: tuckfold.layout("raw", "f32", (1.5,)), TypeError, "shape must be a sequence"),
+    (lambda: tuckfold.pack(ARRAY, None), TypeError, "NoneType"),
+    (lambda: tuckfold.pack(ARRAY, "raw", seed="x"), TypeError, "integer"),
+    (lambda: tuckfold.pack(np.ma.masked_equal(ARRAY, 0), "raw"), TypeError, "mask"),
+    (lambda: tuckfold.unpack(b"123", "raw", (1,), "f32"), tuckfold.CorruptDataError, "got 3"),
+    (lambda: tuckfold.unpack(b"123", "raw", (1 << 40,), "f32"), tuckfold.CorruptDataError, "got 3"),
+    (lambda: tuckfold.unpack(b"x" * 99, "zstd", (64,), "f32"), tuckfold.CorruptDataError, "zstd"),
+    (lambda: tuckfold.unpack(np.zeros(8, np.uint8)[::2], "raw", (1,), "f32"), ValueError, "contiguous"),
     (lambda: tuckfold.unpack(bytes(4), "raw", out=np.zeros(2, np.float32), shape=(1,)), ValueError, "out has shape"),
     (lambda: tuckfold.unpack(bytes(4), "raw", out=np.frombuffer(bytes(4), np.float32)), ValueError, "writeable"),
     (lambda: tuckfold.unpack(bytes(8), "raw", out=np.broadcast_to(ARRAY[0, 0, :1], (2,))), ValueError, "writeable"),
@@ -257,4 +275,52 @@ def test_python_threads_pack_the_same_bytes() -> None:
 
 def test_other_threads_run_while_one_packs() -> None:
     array = np.random.default_rng(0).integers(0, 255, 1 << 23, dtype=np.uint8)
-    assert releases_gil(lambda: tuckfold.pack(array, "zstd(level=9)", threads=1))
+    assert releases_gil(lambda: pack_on_one_thread(array, "zstd(level=9)"))
+
+
+def test_plans_live_while_other_threads_drop_them() -> None:
+    """Thousands of specs pass through the caches; none is freed during a call."""
+    array = np.zeros((8, 64), np.float32)
+
+    def work(thread: int) -> None:
+        for i in range(400):
+            rate = 1 + (i * 7 + thread) % 100 / 8
+            tuckfold.layout(f"dct_quant(rate={rate}, offset={i * 4 + thread})", "f32", (64, 64))
+            tuckfold.pack(array, f"block_quant(group={64 << i % 3}, bits={1 + i % 8})")
+            tuckfold.matmul_form(f"dct_chop(keep={1 + i % 8})", 16, 8 * (1 + i))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_seeds_are_any_integers() -> None:
+    array, spec = make("f32"), "block_quant(bits=2, round=stochastic)"
+    expected = tuckfold.pack(array, spec, seed=3)
+    assert np.array_equal(tuckfold.pack(array, spec, seed=np.int64(3)), expected)
+    assert np.array_equal(tuckfold.pack(array, spec, seed=3 + 2**64), expected)
+
+
+def test_packed_knows_itself() -> None:
+    for dtype, spec in CASES:
+        array = make(dtype)
+        packed = tuckfold.Packed.pack(array, spec, dtype=dtype)
+        same = pickle.loads(pickle.dumps(packed))
+        assert same == packed
+        assert hash(same) == hash(packed)
+        assert packed.nbytes == tuckfold.pack(array, spec, dtype=dtype).nbytes
+        back = tuckfold.unpack(packed.bytes, spec, array.shape, dtype)
+        assert same.unpack().tobytes() == back.tobytes()
+        assert packed.ratio == array.nbytes / packed.nbytes
+        out = np.zeros_like(array)
+        assert packed.unpack(out=out) is out
+    frame = bytearray(tuckfold.Packed.pack(make("f32"), "dct_quant(rate=4)").to_bytes())
+    for at in range(0, len(frame), 7):
+        frame[at] ^= 1
+        with pytest.raises((tuckfold.CorruptDataError, NotImplementedError)):
+            tuckfold.Packed.from_bytes(frame)
+        frame[at] ^= 1
+    with pytest.raises(tuckfold.CorruptDataError):
+        tuckfold.Packed.from_bytes(frame[:-1])

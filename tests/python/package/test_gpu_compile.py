@@ -38,7 +38,7 @@ def inductor() -> dict:
 @each(*[(spec,) for spec in FIXED])
 def test_pack_and_unpack_compile_in_one_graph(spec: str) -> None:
     def through(x: torch.Tensor) -> torch.Tensor:
-        return tft.unpack(tft.pack(x * 2, spec), spec, x.shape) + 1
+        return tft.unpack(tft.pack(x * 2, spec), spec, x.shape, x.dtype) + 1
 
     x = gpu.make(spec, "f32", (4, 32, 64)).to(DEVICE)
     for options in ({"backend": "aot_eager"}, inductor()):
@@ -46,7 +46,7 @@ def test_pack_and_unpack_compile_in_one_graph(spec: str) -> None:
 
 
 def store(spec: str, x: torch.Tensor) -> torch.Tensor:
-    return tft.unpack(tft.pack(x.relu(), spec), spec, x.shape)
+    return tft.unpack(tft.pack(x.relu(), spec), spec, x.shape, x.dtype)
 
 
 def check_replay(spec: str, options: dict) -> None:

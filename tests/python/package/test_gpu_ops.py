@@ -68,7 +68,7 @@ def test_strides_are_walked_in_place(spec: str) -> None:
         out = order(torch.full_like(base, 7.0).to(DEVICE))
         packed = tft.pack(there, spec)
         assert tft.unpack(packed, spec, out=out) is out
-        assert gpu.same(out.contiguous(), tft.unpack(packed, spec, view.shape)), spec
+        assert gpu.same(out.contiguous(), tft.unpack(packed, spec, view.shape, view.dtype)), spec
 
 
 @each(*[(spec,) for spec in SPECS])
@@ -87,7 +87,7 @@ def test_zero_sizes() -> None:
         x = torch.empty(shape, device=DEVICE)
         packed = tft.pack(x, "raw")
         assert packed.numel() == 0
-        assert tft.unpack(packed, "raw", shape).shape == x.shape
+        assert tft.unpack(packed, "raw", shape, x.dtype).shape == x.shape
 
 
 def test_seeds_change_the_bytes_as_on_the_cpu() -> None:
@@ -148,19 +148,19 @@ def test_a_slice_of_packed_bytes_is_to_be_cloned() -> None:
     x = torch.rand(16, 64, device=DEVICE)
     padded = torch.cat([torch.zeros(1, dtype=torch.uint8, device=DEVICE), tft.pack(x, "raw")])
     with raises(ValueError, "16 bytes", "clone()"):
-        tft.unpack(padded[1:], "raw", x.shape)
-    assert torch.equal(tft.unpack(padded[1:].clone(), "raw", x.shape), x)
+        tft.unpack(padded[1:], "raw", x.shape, x.dtype)
+    assert torch.equal(tft.unpack(padded[1:].clone(), "raw", x.shape, x.dtype), x)
 
 
 def test_mistakes_are_exceptions_of_their_class() -> None:
     x = torch.rand(16, 64, device=DEVICE)
     packed = tft.pack(x, "raw")
     with raises(tuckfold.CorruptDataError, "got 4095"):
-        tft.unpack(packed[:-1], "raw", x.shape)
+        tft.unpack(packed[:-1], "raw", x.shape, x.dtype)
     with raises(ValueError, "contiguous()"):
-        tft.unpack(packed[::2], "raw", (16, 32))
+        tft.unpack(packed[::2], "raw", (16, 32), torch.float32)
     with raises(ValueError, "uint8"):
-        tft.unpack(x, "raw", x.shape)
+        tft.unpack(x, "raw", x.shape, x.dtype)
     with raises(ValueError, "view(torch.uint8)"):
         tft.pack(x > 0.5, "raw")
     with raises(ValueError, "repeat"):
@@ -177,7 +177,7 @@ def test_numpy_points_to_torch() -> None:
 def test_vmap_takes_rows_that_start_anywhere() -> None:
     x = torch.rand(5, 7, 3, device=DEVICE)  # 84 bytes each
     packed = torch.vmap(lambda one: tft.pack(one, "raw"))(x)
-    back = torch.vmap(lambda one: tft.unpack(one, "raw", (7, 3)))(packed)
+    back = torch.vmap(lambda one: tft.unpack(one, "raw", (7, 3), torch.float32))(packed)
     assert torch.equal(back, x)
 
 
@@ -201,8 +201,8 @@ def test_many_tensors_have_the_bytes_of_each_alone(spec: str) -> None:
     back = tft.unpack_many(packed, spec, out=[torch.empty_like(x, device=DEVICE) for x in xs])
     for i, x in enumerate(xs):
         wanted = tft.pack(x, spec, seed=3 + i)
-        assert gpu.same(packed[i], wanted), (spec, x.shape)
-        assert gpu.same(back[i], tft.unpack(wanted, spec, x.shape)), (spec, x.shape)
+        assert gpu.same(packed[i], wanted), (spec, x.shape, x.dtype)
+        assert gpu.same(back[i], tft.unpack(wanted, spec, x.shape, x.dtype)), (spec, x.shape)
 
 
 def test_many_tensors_are_of_one_device() -> None:

@@ -24,7 +24,7 @@ def values(spec: str, turn: int) -> torch.Tensor:
 
 def through(spec: str, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     packed = tft.pack(x, spec)
-    return packed, tft.unpack(packed, spec, x.shape)
+    return packed, tft.unpack(packed, spec, x.shape, x.dtype)
 
 
 @each(*[(spec,) for spec in FIXED])
@@ -45,7 +45,7 @@ def test_a_graph_packs_what_its_input_holds(spec: str) -> None:
         graph.replay()
         wanted = tft.pack(new.cpu(), spec)
         assert gpu.same(packed, wanted)
-        assert gpu.same(back, tft.unpack(wanted, spec, SHAPE))
+        assert gpu.same(back, tft.unpack(wanted, spec, SHAPE, torch.float32))
 
 
 def test_a_graph_packs_many_tensors() -> None:
@@ -64,7 +64,7 @@ def test_a_graph_packs_many_tensors() -> None:
         graph.replay()
         for i, x in enumerate(xs):
             assert gpu.same(packed[i], tft.pack(x.cpu(), spec))
-            assert gpu.same(back[i], tft.unpack(packed[i].cpu(), spec, x.shape))
+            assert gpu.same(back[i], tft.unpack(packed[i].cpu(), spec, x.shape, x.dtype))
 
 
 def test_kernels_that_start_early_see_what_came_before() -> None:

@@ -78,3 +78,34 @@ def test_list_codecs_is_that_of_the_command_line() -> None:
 def test_version_is_that_of_the_file() -> None:
     assert tuckfold.__version__ == (TUCKFOLD.parents[2] / "VERSION").read_text().strip()
     assert tuckfold.cpu_target()
+
+
+def test_stages_and_matrices_are_values() -> None:
+    spec = tuckfold.CodecSpec("dct_chop(keep=4) | block_quant")
+    for value in (spec.stages, tuckfold.matmul_form("dct_chop(keep=4)", 16, 16)):
+        same = pickle.loads(pickle.dumps(value))
+        assert same == value
+        assert hash(same) == hash(value)
+        assert copy.deepcopy(value) == value
+    assert tuckfold.matmul_form("dct_chop(keep=4)", 16, 16) != tuckfold.matmul_form(
+        "dct_chop(keep=3)", 16, 16
+    )
+    with pytest.raises(TypeError):
+        spec.stages[0].params["keep"] = 3
+
+
+def test_specs_join_and_format() -> None:
+    spec = tuckfold.CodecSpec.of("dct_chop", keep=3)
+    assert str(spec) == "dct_chop(keep=3)"
+    assert spec | tuckfold.CodecSpec("zstd") == tuckfold.CodecSpec("dct_chop(keep=3) | zstd")
+    assert spec | "zstd" == tuckfold.CodecSpec("dct_chop(keep=3) | zstd")
+    assert "dct_chop(keep=3)" | tuckfold.CodecSpec("zstd") == spec | "zstd"
+    assert f"{spec:>20}" == "    dct_chop(keep=3)"
+    assert tuckfold.CodecSpec.of("raw") == tuckfold.CodecSpec("raw")
+    for wrong in (
+        lambda: spec | 3,
+        lambda: tuckfold.CodecSpec(None),
+        lambda: tuckfold.CodecSpec(3),
+    ):
+        with pytest.raises(TypeError):
+            wrong()

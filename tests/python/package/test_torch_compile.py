@@ -25,7 +25,7 @@ def compiled(function):
 def test_pack_and_unpack_compile_in_one_graph(spec: str) -> None:
     def through(x: torch.Tensor) -> torch.Tensor:
         packed = tft.pack(x * 2, spec)
-        return tft.unpack(packed, spec, x.shape) + packed.numel()
+        return tft.unpack(packed, spec, x.shape, x.dtype) + packed.numel()
 
     for shape in ((4, 16, 32), (2, 24, 16)):
         x = torch.rand(shape)
@@ -34,7 +34,7 @@ def test_pack_and_unpack_compile_in_one_graph(spec: str) -> None:
 
 def test_a_varying_size_compiles_with_a_symbol() -> None:
     def through(x: torch.Tensor) -> torch.Tensor:
-        return tft.unpack(tft.pack(x, "zstd"), "zstd", x.shape) * 2
+        return tft.unpack(tft.pack(x, "zstd"), "zstd", x.shape, x.dtype) * 2
 
     x = torch.rand(16, 64)
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):

@@ -141,7 +141,7 @@ def test_strides_are_walked_in_place(spec: str) -> None:
             view.transpose(1, 3).shape
         )
         filled = tft.unpack(packed, spec, out=out.transpose(1, 3))
-        assert torch.equal(filled, tft.unpack(packed, spec, view.shape))
+        assert torch.equal(filled, tft.unpack(packed, spec, view.shape, view.dtype))
 
 
 def test_packing_a_view_takes_no_memory_of_its_size() -> None:
@@ -172,7 +172,7 @@ def test_zero_sizes() -> None:
     for spec in ("raw", "dct_chop(keep=4)", "block_quant(bits=8)"):
         packed = tft.pack(x, spec)
         assert packed.shape == (0,)
-        assert tft.unpack(packed, spec, x.shape).shape == x.shape
+        assert tft.unpack(packed, spec, x.shape, x.dtype).shape == x.shape
 
 
 def test_packed_bytes_pass_between_numpy_and_torch() -> None:
@@ -195,13 +195,13 @@ REFUSED = [
     (lambda: tft.pack(X > 0.5, "mask"), ValueError, r"view\(torch.uint8\)"),
     (lambda: tft.pack(X.to(torch.complex64), "raw"), ValueError, "dtype must be"),
     (lambda: tft.pack(torch.rand(3), "dct_chop"), ValueError, "two sides"),
-    (lambda: tft.unpack(torch.zeros(9, dtype=torch.uint8), "raw", (2,)), tuckfold.CorruptDataError, "got 9"),
-    (lambda: tft.unpack(torch.zeros(9, dtype=torch.uint8), "raw", (1 << 40,)), tuckfold.CorruptDataError, "got 9"),
-    (lambda: tft.unpack(torch.zeros(9, dtype=torch.uint8), "zstd", (8,)), tuckfold.CorruptDataError, "zstd"),
-    (lambda: tft.unpack(torch.zeros(8, dtype=torch.uint8), "raw", (-2,)), ValueError, "-2"),
-    (lambda: tft.unpack(torch.zeros(8, dtype=torch.uint8), "raw", (1,) * 65), ValueError, "64 axes"),
-    (lambda: tft.unpack(torch.zeros(2), "raw", (2,)), ValueError, "uint8"),
-    (lambda: tft.unpack(torch.zeros(16, dtype=torch.uint8)[::2], "raw", (2,)), ValueError, "contiguous"),
+    (lambda: tft.unpack(torch.zeros(9, dtype=torch.uint8), "raw", (2,), torch.float32), tuckfold.CorruptDataError, "got 9"),
+    (lambda: tft.unpack(torch.zeros(9, dtype=torch.uint8), "raw", (1 << 40,), torch.float32), tuckfold.CorruptDataError, "got 9"),
+    (lambda: tft.unpack(torch.zeros(9, dtype=torch.uint8), "zstd", (8,), torch.float32), tuckfold.CorruptDataError, "zstd"),
+    (lambda: tft.unpack(torch.zeros(8, dtype=torch.uint8), "raw", (-2,), torch.float32), ValueError, "-2"),
+    (lambda: tft.unpack(torch.zeros(8, dtype=torch.uint8), "raw", (1,) * 65, torch.float32), ValueError, "64 axes"),
+    (lambda: tft.unpack(torch.zeros(2), "raw", (2,), torch.float32), ValueError, "uint8"),
+    (lambda: tft.unpack(torch.zeros(16, dtype=torch.uint8)[::2], "raw", (2,), torch.float32), ValueError, "contiguous"),
     (lambda: tft.unpack(torch.zeros(8, dtype=torch.uint8), "raw"), ValueError, "shape"),
     (lambda: tft.unpack(torch.zeros(8, dtype=torch.uint8), "raw", (3,), out=torch.zeros(2)), ValueError, "out has shape"),
     (lambda: tft.unpack(torch.zeros(8, dtype=torch.uint8), "raw", out=torch.zeros(1).expand(2)), ValueError, "repeat"),
@@ -247,7 +247,7 @@ def test_any_integer_is_a_seed() -> None:
 
 def test_an_older_error_is_not_mistaken_for_this_one() -> None:
     with pytest.raises(tuckfold.CorruptDataError):
-        tuckfold.unpack(b"123", "zstd", shape=(8,))
+        tuckfold.unpack(b"123", "zstd", (8,), "f32")
     with pytest.raises(ValueError, match="dtype") as raised:
         tft.pack(X.to(torch.complex64), "raw")
     assert raised.type is ValueError

@@ -1,0 +1,10 @@
+// raw: bytes as they are. bits uses it where its codes are as wide as the values.
+#pragma once
+
+#include "codec/registry.h"
+
+namespace tuckfold::raw {
+
+TUCKFOLD_WEAK extern const CudaCodec kCuda;
+
+}  // namespace tuckfold::raw
