@@ -37,11 +37,11 @@ const Codec& row_of(const Stage& stage) {
   return rows()[static_cast<std::size_t>(stage.codec - infos().data())];
 }
 
-bool packs_by_rows(const CodecSpec& spec, const Shape& shape) {
+bool rows_independent(const CodecSpec& spec, const Shape& shape) {
   if (spec.stages().size() != 1 || shape.rank() == 0) return false;
   const Stage& stage = spec.stages()[0];
   const Codec& row = row_of(stage);
-  return row.by_rows != nullptr && row.by_rows(stage, shape);
+  return row.rows_independent != nullptr && row.rows_independent(stage, shape);
 }
 
 }  // namespace tuckfold

@@ -71,7 +71,7 @@ struct Codec {
   std::size_t (*unpacked_bytes)(const Stage&, std::span<const std::byte> packed) = nullptr;
   // Whether a tensor of that shape packs to what its leading rows pack to alone, one behind the
   // other, each in as many bytes: some can then be unpacked without the rest. Null: never.
-  bool (*by_rows)(const Stage&, const Shape&) = nullptr;
+  bool (*rows_independent)(const Stage&, const Shape&) = nullptr;
 };
 
 // Two stages that one kernel does without the tensor between them. Both functions return false, and
@@ -87,8 +87,8 @@ struct CudaPair {
 
 std::span<const Codec> codec_rows();
 const Codec& row_of(const Stage& stage);
-// The same as Codec::by_rows for a spec; chains do not promise it.
-bool packs_by_rows(const CodecSpec& spec, const Shape& shape);
+// The same as Codec::rows_independent for a spec; chains do not promise it.
+bool rows_independent(const CodecSpec& spec, const Shape& shape);
 
 // The value of a parameter that the codec has, to be changed.
 double& value_of(Stage& stage, std::string_view param);

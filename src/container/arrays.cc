@@ -23,8 +23,9 @@ constexpr std::int64_t kMaxStep = 64;  // between the samples of chunks of two a
 void choose_samples_per_chunk(std::vector<ArrayInfo>& arrays) {
   const auto own = [](const ArrayInfo& array) {
     if (array.samples_per_chunk > 0) return array.samples_per_chunk;
-    if (packs_by_rows(array.codec, with_samples(2, array.shape))) {
-      return std::max<std::int64_t>(kChunkBytes / sample_bytes(array), 1);
+    if (rows_independent(array.codec, with_samples(2, array.shape))) {
+      return std::max<std::int64_t>(kChunkBytes / static_cast<std::int64_t>(array.sample_bytes()),
+                                    1);
     }
     const bool zstd = array.codec.stages().back().codec->name == "zstd";
     return std::max<std::int64_t>((zstd ? kZstdChunkElems : kWholeChunkElems) / array.shape.elems(),
@@ -41,10 +42,6 @@ void choose_samples_per_chunk(std::vector<ArrayInfo>& arrays) {
 }
 
 }  // namespace
-
-std::int64_t sample_bytes(const ArrayInfo& array) {
-  return array.shape.elems() * static_cast<std::int64_t>(size_bytes(array.dtype));
-}
 
 void check_metadata(const std::string& json) {
   try {

@@ -64,8 +64,8 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   const FlatReader reader(in);
   const PackJob job{Params::of(stage), blocks_of(in.shape), &reader, out.data(),
                     out.size() > kStreamBytes};
-  parallel_for(job.blocks.strips(), run.threads,
-               [&](std::int64_t begin, std::int64_t end) { pack_strips(job, begin, end); });
+  parallel_for(job.blocks.all_block_rows(), run.threads,
+               [&](std::int64_t begin, std::int64_t end) { pack_block_rows(job, begin, end); });
   return out.size();
 }
 
@@ -76,8 +76,8 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   const std::size_t bytes = static_cast<std::size_t>(writer.elems()) * size_bytes(out.dtype);
   const UnpackJob job{Params::of(stage), blocks_of(out.shape), packed.data(), &writer,
                       bytes > kStreamBytes};
-  parallel_for(job.blocks.strips(), run.threads,
-               [&](std::int64_t begin, std::int64_t end) { unpack_strips(job, begin, end); });
+  parallel_for(job.blocks.all_block_rows(), run.threads,
+               [&](std::int64_t begin, std::int64_t end) { unpack_block_rows(job, begin, end); });
 }
 
 }  // namespace
@@ -101,8 +101,10 @@ const Codec kDctQuant = {
     .unpack = dct_quant::unpack_all,
     .pack_cuda = dct_quant::pack_cuda,
     .unpack_cuda = dct_quant::unpack_cuda,
-    .by_rows = [](const Stage&,
-                  const Shape& shape) { return Folding::of(dct_quant::kSide, shape).leading > 0; },
+    .rows_independent =
+        [](const Stage&, const Shape& shape) {
+          return Folding::of(dct_quant::kSide, shape).leading > 0;
+        },
 };
 
 }  // namespace tuckfold

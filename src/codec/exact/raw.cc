@@ -58,7 +58,7 @@ const Codec kRaw = {
     .pack_cuda = raw::pack_cuda,
     .unpack_cuda = raw::unpack_cuda,
     .unpacked_bytes = [](const Stage&, std::span<const std::byte> packed) { return packed.size(); },
-    .by_rows = [](const Stage&, const Shape&) { return true; },
+    .rows_independent = [](const Stage&, const Shape&) { return true; },
 };
 
 }  // namespace tuckfold
