@@ -227,18 +227,18 @@ void run(int count, char** words) {
   const std::vector<std::filesystem::path> inputs(words + 5, words + count);
   std::unique_ptr<Source> source = open_source(inputs, {});
   const SourceArray& first = source->arrays()[0];
-  std::vector<ArrayInfo> settled = {{.name = first.name,
+  std::vector<ArrayInfo> checked = {{.name = first.name,
                                      .dtype = first.dtype,
                                      .shape = first.sample,
                                      .codec = CodecSpec::parse(words[1])}};
-  check_arrays(settled);
+  check_arrays(checked);
   const std::int64_t source_samples = source->samples();
   const Bench bench{.source = std::move(source),
-                    .spec = settled[0].codec,
+                    .spec = checked[0].codec,
                     .threads = thread_count(std::atoi(words[2])),
                     .seconds = std::atof(words[3]),
                     .path = std::string(words[4]) + "/bench.tuck",
-                    .chunk = std::min(settled[0].samples_per_chunk, source_samples)};
+                    .chunk = std::min(checked[0].samples_per_chunk, source_samples)};
   Json row = {{"codec", bench.spec.print()},
               {"dtype", to_string(bench.array().dtype)},
               {"shape",

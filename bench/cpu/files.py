@@ -192,7 +192,7 @@ def holds(runner: Runner, path: Path, images: np.ndarray, labels: np.ndarray) ->
         return False
     for name, wanted in (("image", images), ("label", labels)):
         bytes_of = subprocess.run(
-            [runner.tuckfold, "cat", path, "--array", name], capture_output=True, check=True
+            [runner.tuckfold, "cat", path, "--select", name], capture_output=True, check=True
         ).stdout
         if bytes_of != wanted.tobytes():
             return False
@@ -258,7 +258,7 @@ def measure_flips(runner: Runner, record: Record, folder: Path) -> None:
 
     def cat(name: str) -> bytes | None:
         done = subprocess.run(
-            [runner.tuckfold, "cat", path, "--array", name], capture_output=True, check=False
+            [runner.tuckfold, "cat", path, "--select", name], capture_output=True, check=False
         )
         if done.returncode not in (0, 2, 3, 4):
             raise BenchError(f"byte {at} of twice.tuck: status {done.returncode}")

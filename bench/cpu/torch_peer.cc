@@ -150,7 +150,7 @@ class Contest {
 
  private:
   std::int64_t kept() const { return side_ / kBlock * keep_; }
-  std::int64_t strips() const { return planes_ * (side_ / kBlock); }
+  std::int64_t block_rows() const { return planes_ * (side_ / kBlock); }
 
   Tensor make(at::IntArrayRef sizes) const {
     Tensor tensor = at::empty(sizes);
@@ -219,14 +219,14 @@ class Contest {
   // the side. Of the orders and calls tried, these are torch's fastest.
   void add_blocked() {
     const tuckfold::MatmulForm form = tuckfold::matmul_form(spec_, kBlock, kBlock);
-    const Tensor lhs = tensor_of(form.lhs).expand({strips(), keep_, kBlock});
-    const Tensor back_lhs = tensor_of(form.back_lhs).expand({strips(), kBlock, keep_});
+    const Tensor lhs = tensor_of(form.lhs).expand({block_rows(), keep_, kBlock});
+    const Tensor back_lhs = tensor_of(form.back_lhs).expand({block_rows(), kBlock, keep_});
     const Tensor rhs = tensor_of(form.rhs), back_rhs = tensor_of(form.back_rhs);
-    const Tensor image = image_.view({strips(), kBlock, side_});
+    const Tensor image = image_.view({block_rows(), kBlock, side_});
     const Tensor input = input_.view({-1, keep_});
     Tensor packed = packed_.view({-1, keep_});
-    Tensor restored = restored_.view({strips(), kBlock, side_});
-    Tensor cut_rows = scratch_.view({strips(), keep_, side_});
+    Tensor restored = restored_.view({block_rows(), kBlock, side_});
+    Tensor cut_rows = scratch_.view({block_rows(), keep_, side_});
     Tensor runs = scratch_.view({-1, kBlock});  // the same
     const auto run_pack = [=]() mutable {
       at::bmm_out(cut_rows, lhs, image);

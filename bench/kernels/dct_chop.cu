@@ -26,8 +26,8 @@ __device__ TUCKFOLD_INLINE float4 load_four(const float* from) {
 }
 
 template <int kKeep, Load kHow>
-__global__ void __launch_bounds__(kThreads)
-    pack_rung(const __grid_constant__ cuda::WholeBlocks in, const __grid_constant__ Stored out) {
+__global__ void __launch_bounds__(kThreads) pack_rung(const __grid_constant__ cuda::WholeBlocks in,
+                                                      const __grid_constant__ StoredCoefs out) {
   const WarpPlace at(in.count, kThreads);
   float x[64], coefs[kKeep * kKeep];
   if constexpr (kHow == Load::Paired) {
@@ -57,7 +57,8 @@ enum class Store { Plain, Streaming, Paired, Staged, Bulk };
 
 template <int kKeep, Store kHow>
 __global__ void __launch_bounds__(kThreads)
-    unpack_rung(const __grid_constant__ cuda::WholeBlocks out, const __grid_constant__ Stored in) {
+    unpack_rung(const __grid_constant__ cuda::WholeBlocks out,
+                const __grid_constant__ StoredCoefs in) {
   const WarpPlace at(out.count, kThreads);
   float x[64], coefs[kKeep * kKeep];
   const float* from =
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
     cuda::store_warp_blocks<float>(out, at.first, x);
     return;
   }
-  // The CTA's blocks are whole strips here, so they lie in one piece.
+  // The CTA's blocks are whole block rows here, so they lie in one piece.
   auto* stage = reinterpret_cast<float*>(cuda::shared_memory());
   const std::int64_t piece = at.cta_first * 64, own = out.first(at.block) - piece;
   float* to = static_cast<float*>(out.data) + piece;
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(kThreads)
 // The first blocks by the normative functions.
 template <int kKeep>
 std::vector<float> some_coefs(const std::vector<float>& values) {
-  std::vector<float> coefs(kN / 8 * kKeep * kKeep), square(kKeep * kKeep);  // of a strip
+  std::vector<float> coefs(kN / 8 * kKeep * kKeep), square(kKeep * kKeep);  // of a block row
   for (std::int64_t b = 0; b < kN / 8; ++b) {
     forward_block<8>(kDct<8>, kKeep, &values[b * 8], kN, square.data());
     for (int i = 0; i < kKeep * kKeep; ++i) {
@@ -132,11 +133,11 @@ void run(ladder::Ladder& steps, const std::vector<float>& values, const ladder::
   const ladder::Buffer<float> coefs(kBlocks * kKeep * kKeep);
   const cuda::WholeBlocks blocks{in.data(), kBlocks, kN, kN / 8};
   const cuda::WholeBlocks to{back.data(), kBlocks, kN, kN / 8};
-  const Stored stored{.data = coefs.data(),
-                      .triangle = false,
-                      .planes = false,
-                      .blocks = kBlocks,
-                      .row_values = kN / 8 * kKeep};
+  const StoredCoefs stored{.data = coefs.data(),
+                           .triangle = false,
+                           .planes = false,
+                           .blocks = kBlocks,
+                           .row_values = kN / 8 * kKeep};
   const double bytes = 4.0 * kBlocks * (64 + kKeep * kKeep);
   const std::vector<float> expected = some_coefs<kKeep>(values);
   const auto rung = [&](std::string what, auto kernel, const auto& blocks_of,

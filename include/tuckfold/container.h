@@ -34,7 +34,7 @@ namespace tuckfold {
 struct FrameHeader {
   DType dtype = DType::F32;
   Shape shape;
-  CodecSpec spec;
+  CodecSpec codec;
   std::size_t header_bytes = 0;  // the packed bytes follow
   std::size_t packed_bytes = 0;
 };
@@ -60,6 +60,10 @@ struct ArrayInfo {
   Shape shape{};  // of one sample; scalars have none
   CodecSpec codec = CodecSpec::parse("raw");
   std::int64_t samples_per_chunk = 0;  // 0: what suits the codec
+
+  std::size_t sample_bytes() const {
+    return static_cast<std::size_t>(shape.elems()) * size_bytes(dtype);
+  }
   friend bool operator==(const ArrayInfo& a, const ArrayInfo& b) = default;
 };
 
@@ -139,8 +143,8 @@ class TUCKFOLD_API FileReader {
   std::int64_t samples() const;
   const std::string& metadata() const;  // a JSON object
   std::uint64_t file_bytes() const;
-  // Bytes behind the last whole state of the file: an append that was stopped.
-  std::uint64_t bytes_behind() const;
+  // Bytes after the last whole state of the file: an append that was stopped.
+  std::uint64_t trailing_bytes() const;
 
   // Samples first .. first + count to `out`, of the array's dtype and shape with the sample axis in
   // front. Each chunk's checksum is looked at once per reader.
@@ -174,9 +178,9 @@ struct BrokenChunk {
 struct VerifyReport {
   std::int64_t samples = 0, chunks = 0;
   std::vector<BrokenChunk> broken;
-  std::uint64_t bytes_behind = 0;  // as FileReader has it: of an append that was stopped, unless
-  bool trailer_broken = false;     // a trailer among them shows that it was finished
-  bool schema_broken = false;      // at the start; the index has another, which is read
+  std::uint64_t trailing_bytes = 0;  // as FileReader has it: of an append that was stopped, unless
+  bool trailer_broken = false;       // a trailer among them shows that it was finished
+  bool schema_broken = false;        // at the start; the index has another, which is read
 };
 
 // Is told of bytes that were looked at or written since the last time, on one thread at a time;

@@ -25,7 +25,7 @@ constexpr auto kSpin = std::chrono::microseconds(50);
 
 // A short loop costs less than handing it over, so a range is at least one part and threads are
 // used only as far as there are parts. Each thread gets one contiguous range: parts cost alike.
-struct Job {
+struct ParallelLoop {
   RangeFn run;
   void* context;
   std::int64_t parts;
@@ -39,12 +39,12 @@ struct Job {
 
 class Pool {
  public:
-  // Runs the job on the caller and up to ranges - 1 workers. False if the pool is taken.
-  bool try_run(const Job& job) {
+  // Runs the loop on the caller and up to ranges - 1 workers. False if the pool is taken.
+  bool try_run(const ParallelLoop& loop) {
     const std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
     if (!owner.owns_lock()) return false;
-    const int helpers = start_workers(job.ranges - 1);
-    job_ = job;
+    const int helpers = start_workers(loop.ranges - 1);
+    loop_ = loop;
     next_ = 1;
     owner_thread_ = gettid();
     owner_cpu_ = sched_getcpu();
@@ -53,7 +53,7 @@ class Pool {
       turns_[i].number.fetch_add(1);
       turns_[i].number.notify_one();
     }
-    job_.run_range(0);
+    loop_.run_range(0);
     take_ranges();  // of workers that are slow to wake
     open_ = false;
     for (int spins = 0; inside_ > 0; ++spins) {
@@ -95,11 +95,11 @@ class Pool {
   }
 
   void take_ranges() noexcept {
-    for (int i = next_++; i < job_.ranges; i = next_++) job_.run_range(i);
+    for (int i = next_++; i < loop_.ranges; i = next_++) loop_.run_range(i);
   }
 
-  // A worker may look at the job only while it is counted as inside and has then seen the job open:
-  // the owner closes the job, and goes on when nobody is inside.
+  // A worker may look at the loop only while it is counted as inside and has then seen the loop
+  // open: the owner closes the loop, and goes on when nobody is inside.
   void work(std::atomic<unsigned>& number) noexcept {
     for (unsigned seen = 0;;) {
       wait_for_change(number, seen);
@@ -138,7 +138,7 @@ class Pool {
   std::atomic<int> next_{0};  // the first range that nobody has taken
   std::atomic<pid_t> owner_thread_{0};
   std::atomic<int> owner_cpu_{0};
-  Job job_{};
+  ParallelLoop loop_{};
   int workers_ = 0;
   Turn turns_[kMaxWorkers];
 };
@@ -166,27 +166,27 @@ UseExecutor::~UseExecutor() { t_executor = before_; }
 
 void detail::parallel_ranges(std::int64_t parts, int threads, RangeFn run, void* context) {
   const int ranges = static_cast<int>(std::min<std::int64_t>(parts, threads));
-  const Job job{run, context, parts, std::max(ranges, 1)};
+  const ParallelLoop loop{run, context, parts, std::max(ranges, 1)};
   if (parts <= 0) return;
   if (ranges > 1 && !t_inside && t_executor.run != nullptr) {
     const auto body = [](void* of, std::int64_t begin, std::int64_t end) {
       const FpEnv env;
-      const Job& whole = *static_cast<const Job*>(of);
+      const ParallelLoop& whole = *static_cast<const ParallelLoop*>(of);
       whole.run(whole.context, begin, end);
     };
     t_inside = true;
-    Job whole = job;
+    ParallelLoop whole = loop;
     t_executor.run(t_executor.data, parts, ranges, body, &whole);
     t_inside = false;
     return;
   }
   if (ranges > 1 && !t_inside) {
     t_inside = true;
-    const bool done = g_pool.try_run(job);
+    const bool done = g_pool.try_run(loop);
     t_inside = false;
     if (done) return;
   }
-  Job alone = job;
+  ParallelLoop alone = loop;
   alone.ranges = 1;
   alone.run_range(0);
 }

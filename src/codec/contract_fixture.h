@@ -140,7 +140,7 @@ inline std::string missing(const Group& group) {
 
 // Whether the packed bytes follow from the values even where they hold a NaN: its sign and payload
 // are open, and a codec of bytes behind another makes a different number of bytes of them.
-inline bool nan_settles(const CodecSpec& spec, const Layout& fit) {
+inline bool nan_packs_alike(const CodecSpec& spec, const Layout& fit) {
   return fit.fixed || spec.stages().size() == 1;
 }
 

@@ -22,7 +22,8 @@ void choose_samples_per_chunk(std::vector<ArrayInfo>& arrays) {
   const auto own = [](const ArrayInfo& array) {
     if (array.samples_per_chunk > 0) return array.samples_per_chunk;
     if (rows_independent(array.codec, with_samples(2, array.shape))) {
-      return std::max<std::int64_t>(kChunkBytes / sample_bytes(array), 1);
+      return std::max<std::int64_t>(kChunkBytes / static_cast<std::int64_t>(array.sample_bytes()),
+                                    1);
     }
     const Codec& last = row_of(array.codec.stages().back());
     return std::max<std::int64_t>(last.chunk_elems / array.shape.elems(), 1);
@@ -38,10 +39,6 @@ void choose_samples_per_chunk(std::vector<ArrayInfo>& arrays) {
 }
 
 }  // namespace
-
-std::int64_t sample_bytes(const ArrayInfo& array) {
-  return array.shape.elems() * static_cast<std::int64_t>(size_bytes(array.dtype));
-}
 
 void check_metadata(const std::string& json) {
   try {

@@ -31,7 +31,7 @@ TEST(Container, WhatIsWrittenIsRead) {
   const FileReader reader(path);
   EXPECT_EQ(reader.samples(), 11);
   EXPECT_EQ(reader.metadata(), R"({"split": "train"})");
-  EXPECT_EQ(reader.bytes_behind(), 0u);
+  EXPECT_EQ(reader.trailing_bytes(), 0u);
   EXPECT_EQ(reader.file_bytes() % 64, 0u);
   ASSERT_EQ(reader.arrays().size(), 3u);
   EXPECT_EQ(reader.arrays()[0], ref::small_arrays()[0]);
@@ -257,8 +257,9 @@ TEST(Container, SamplesTooFewForTheCodecAreStoredAsTheyAre) {
   writer.finish();
   const FileReader reader(folder / "a.tuck");
   ASSERT_EQ(reader.chunks(0).size(), 2u);
-  EXPECT_EQ(read_frame_header(reader.chunk_bytes(0, 0)).spec, CodecSpec::parse("dct_chop(keep=8)"));
-  EXPECT_EQ(read_frame_header(reader.chunk_bytes(0, 1)).spec, CodecSpec::parse("raw"));
+  EXPECT_EQ(read_frame_header(reader.chunk_bytes(0, 0)).codec,
+            CodecSpec::parse("dct_chop(keep=8)"));
+  EXPECT_EQ(read_frame_header(reader.chunk_bytes(0, 1)).codec, CodecSpec::parse("raw"));
   std::vector<float> last(16);
   reader.read(0, 8, 2, TensorView(last.data(), DType::F32, {2, 8}));
   EXPECT_TRUE(std::equal(last.begin(), last.end(), rows.begin() + 64));

@@ -60,8 +60,8 @@ class Damage : public ::testing::TestWithParam<Golden> {
       ASSERT_TRUE(reader.samples() == wanted.samples ||
                   (wanted.samples_before > 0 && reader.samples() == wanted.samples_before))
           << what;
-      // Without the newer samples there is something behind, unless it was cut off exactly.
-      ASSERT_TRUE(reader.samples() == wanted.samples || reader.bytes_behind() > 0 ||
+      // Without the newer samples there are trailing bytes, unless it was cut off exactly.
+      ASSERT_TRUE(reader.samples() == wanted.samples || reader.trailing_bytes() > 0 ||
                   bytes.size() < whole_.size())
           << what;
       ASSERT_TRUE(holds(reader, numbers_to(reader.samples()))) << what;
@@ -256,7 +256,7 @@ TEST(DamageReport, VerifyNamesTheChunkAndRepairDropsItsSamplesFromAllArrays) {
 }
 
 TEST(DamageReport, UnknownRecordsAreSkipped) {
-  // Behind the chunks lies a record of a kind to come, then an index and a trailer as before.
+  // The chunks are followed by a record of a kind to come, then an index and a trailer as before.
   const TempFolder folder;
   write_small(folder / "a.tuck", 4, 4);
   std::string bytes = read_file(folder / "a.tuck");
@@ -270,7 +270,7 @@ TEST(DamageReport, UnknownRecordsAreSkipped) {
   add(ending.index);
   add(ending.trailer);
   write_file(folder / "a.tuck", bytes);
-  EXPECT_EQ(FileReader(folder / "a.tuck").bytes_behind(), 0u);
+  EXPECT_EQ(FileReader(folder / "a.tuck").trailing_bytes(), 0u);
   EXPECT_TRUE(holds(FileReader(folder / "a.tuck"), numbers_to(4)));
 
   bytes[chunks_end + 40] ^= 1;  // the index is lost: every record is looked at

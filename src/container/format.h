@@ -76,6 +76,15 @@ Schema parse_schema(std::string_view text, const std::string& path);
 
 // The shape of `samples` samples together.
 Shape with_samples(std::int64_t samples, const Shape& sample);
+// Rows first .. first + count of a tensor, along its first axis.
+template <class View>
+View rows_of(View view, std::int64_t first, std::int64_t count) {
+  using Byte = std::conditional_t<std::is_same_v<View, TensorView>, std::byte, const std::byte>;
+  const std::int64_t step = view.strides[0] * static_cast<std::int64_t>(size_bytes(view.dtype));
+  view.data = static_cast<Byte*>(view.data) + first * step;
+  view.shape[0] = count;
+  return view;
+}
 
 // ---- index and trailer --------------------------------------------------------------------------
 

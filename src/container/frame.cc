@@ -161,7 +161,7 @@ FrameHeader read_frame_header(std::span<const std::byte> bytes) {
   const RawFrame frame = read_raw_frame(bytes);
   return {.dtype = frame.dtype,
           .shape = frame.shape,
-          .spec = spec_in_file(frame.spec),
+          .codec = spec_in_file(frame.spec),
           .header_bytes = frame.header_bytes,
           .packed_bytes = frame.packed.size()};
 }

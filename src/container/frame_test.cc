@@ -40,12 +40,12 @@ TEST(Frame, SaysHowToUnpackItself) {
   const FrameHeader header = read_frame_header(bytes);
   EXPECT_EQ(header.dtype, DType::F16);
   EXPECT_EQ(header.shape, Shape({3, 16, 24}));
-  EXPECT_EQ(header.spec, CodecSpec::parse("dct_chop(keep=8) | zstd"));
+  EXPECT_EQ(header.codec, CodecSpec::parse("dct_chop(keep=8) | zstd"));
   EXPECT_EQ(header.header_bytes % 16, 0u);
   EXPECT_EQ(header.header_bytes + header.packed_bytes, bytes.size());
   const ref::Tensor out(DType::F16, {3, 16, 24}), wanted(DType::F16, {3, 16, 24});
   unpack_frame(bytes, out.view());
-  unpack(header.spec, std::span(bytes).subspan(header.header_bytes), wanted.view());
+  unpack(header.codec, std::span(bytes).subspan(header.header_bytes), wanted.view());
   EXPECT_EQ(out.bytes(), wanted.bytes());
 }
 

@@ -17,14 +17,6 @@
 namespace tuckfold {
 namespace {
 
-TensorView rows_of(const TensorView& view, std::int64_t first, std::int64_t count) {
-  TensorView rows = view;
-  const std::int64_t step = view.strides[0] * static_cast<std::int64_t>(size_bytes(view.dtype));
-  rows.data = static_cast<std::byte*>(view.data) + first * step;
-  rows.shape[0] = count;
-  return rows;
-}
-
 const CodecSpec& raw_spec() {
   static const CodecSpec raw = CodecSpec::parse("raw");
   return raw;
@@ -87,7 +79,7 @@ struct FileReader::Impl {
     }
     samples += static_cast<std::int64_t>(shard.index.samples);
     shards.back().index.entries = std::vector<Entry>();  // columns have them
-    shard.file.let_go();
+    shard.file.drop_pages();
   }
 
   void open(const std::string& path) {
@@ -125,7 +117,7 @@ struct FileReader::Impl {
     const ByteSpan payload = shard.file.bytes().subspan(
         place.offset + kRecordHeadBytes, kChunkHeadBytes + column.chunks[chunk].frame_bytes);
     const ByteSpan frame = payload.subspan(kChunkHeadBytes);
-    shard.file.looked_at(payload.size());
+    shard.file.note_read(payload.size());
     std::atomic<std::uint32_t>& seen = column.seen[chunk];
     std::uint32_t state = seen.load(std::memory_order_relaxed);
     if (state == 0) {
@@ -191,10 +183,10 @@ struct FileReader::Impl {
 
   std::size_t chunk_of(std::size_t number, std::int64_t sample) const {
     const std::vector<ChunkInfo>& chunks = columns[number].chunks;
-    const auto behind =
+    const auto after =
         std::upper_bound(chunks.begin(), chunks.end(), sample,
                          [](std::int64_t value, const ChunkInfo& c) { return value < c.first; });
-    return static_cast<std::size_t>(behind - chunks.begin()) - 1;
+    return static_cast<std::size_t>(after - chunks.begin()) - 1;
   }
 };
 
@@ -217,7 +209,7 @@ std::uint64_t FileReader::file_bytes() const {
   return bytes;
 }
 
-std::uint64_t FileReader::bytes_behind() const {
+std::uint64_t FileReader::trailing_bytes() const {
   std::uint64_t bytes = 0;
   for (const Shard& shard : impl_->shards) bytes += shard.file.bytes().size() - shard.index.end;
   return bytes;

@@ -194,9 +194,9 @@ Index copy_kept(const std::vector<std::vector<Piece>>& arrays, const std::vector
 
 VerifyReport verify(const std::string& path, int threads, const Progress& progress) {
   const FileReader reader(path);
-  VerifyReport report{.samples = reader.samples(), .bytes_behind = reader.bytes_behind()};
-  for (const Behind& behind : look_behind(path)) {
-    report.trailer_broken = report.trailer_broken || behind.trailer_broken;
+  VerifyReport report{.samples = reader.samples(), .trailing_bytes = reader.trailing_bytes()};
+  for (const TrailingData& trailing : find_trailing_data(path)) {
+    report.trailer_broken = report.trailer_broken || trailing.trailer_broken;
   }
   report.schema_broken = has_broken_schema(path);
   const int workers = thread_count(threads);

@@ -9,7 +9,6 @@
 
 namespace tuckfold {
 
-std::int64_t sample_bytes(const ArrayInfo& array);
 // Throws InvalidArgument where arrays cannot be written; settles their samples_per_chunk.
 void check_arrays(std::vector<ArrayInfo>& arrays);
 // Throws InvalidArgument where this is no JSON object.

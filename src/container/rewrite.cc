@@ -33,7 +33,7 @@ void read_files(std::span<const FileReader> files, std::size_t array, std::int64
     if (from >= to) continue;
     file.read(array, from, to - from,
               TensorView(out, info.dtype, with_samples(to - from, info.shape)), threads);
-    out += (to - from) * sample_bytes(info);
+    out += static_cast<std::size_t>(to - from) * info.sample_bytes();
   }
 }
 
@@ -67,15 +67,15 @@ Rewrite::Rewrite(std::span<const FileReader> files, std::vector<RewriteArray> ar
     arrays_.push_back({.from = arrays[i].from, .info = infos[i], .lossy_before = {}});
     as_before[i] ? plan_as_before(i) : plan_anew(i);
   }
-  std::ranges::stable_sort(
-      jobs_, {}, [](const Job& job) { return std::pair(job.first + job.samples, job.array); });
+  std::ranges::stable_sort(new_chunks_, {}, [](const NewChunk& chunk) {
+    return std::pair(chunk.first + chunk.samples, chunk.array);
+  });
 }
 
-void Rewrite::add(std::uint32_t number, How how, std::int64_t first, std::int64_t samples,
-                  std::uint32_t file, std::size_t chunk) {
+void Rewrite::add(std::uint32_t number, How how, std::int64_t first, std::int64_t samples) {
   RewrittenArray& array = arrays_[number];
   ++(how == How::Pack ? array.packs_again : array.copied);
-  jobs_.push_back({number, how, first, samples, file, chunk});
+  new_chunks_.push_back({number, how, first, samples});
   if (how != How::Pack || is_exact(array.info.codec)) return;
   for (std::size_t f = 0; f < files_.size() && !array.lossy_before; ++f) {
     const CodecSpec& before = files_[f].arrays()[array.from].codec;
@@ -91,8 +91,7 @@ void Rewrite::plan_as_before(std::uint32_t number) {
     const bool same = files_[f].arrays()[array.from].codec == array.info.codec;
     const std::span<const ChunkInfo> chunks = files_[f].chunks(array.from);
     for (std::size_t c = 0; c < chunks.size(); ++c) {
-      add(number, same ? How::Copy : How::Pack, starts_[f] + chunks[c].first, chunks[c].samples, f,
-          c);
+      add(number, same ? How::Copy : How::Pack, starts_[f] + chunks[c].first, chunks[c].samples);
     }
   }
 }
@@ -102,7 +101,7 @@ void Rewrite::plan_anew(std::uint32_t number) {
   const std::int64_t full = arrays_[number].info.samples_per_chunk;
   for (std::int64_t first = 0; first < samples_; first += full) {
     const std::int64_t samples = std::min(full, samples_ - first);
-    add(number, how_to_slice(number, first, samples), first, samples, 0, 0);
+    add(number, how_to_slice(number, first, samples), first, samples);
   }
 }
 

@@ -66,26 +66,23 @@ class Rewrite {
     Raw,    // rows that cannot be had alone; stored as they are, since the codec would lose more
     Pack,
   };
-  struct Job {
+  struct NewChunk {
     std::uint32_t array;
     How how;
     std::int64_t first, samples;
-    std::uint32_t file;  // to copy from
-    std::size_t chunk;
   };
   class Work;
 
   void plan_as_before(std::uint32_t number);
   void plan_anew(std::uint32_t number);
-  void add(std::uint32_t number, How how, std::int64_t first, std::int64_t samples,
-           std::uint32_t file, std::size_t chunk);
+  void add(std::uint32_t number, How how, std::int64_t first, std::int64_t samples);
   How how_to_slice(std::uint32_t number, std::int64_t first, std::int64_t samples) const;
 
   std::span<const FileReader> files_;
   std::vector<std::int64_t> starts_;  // of the files' samples, and the end
   std::int64_t samples_ = 0;
   std::vector<RewrittenArray> arrays_;
-  std::vector<Job> jobs_;  // in the order of their last samples
+  std::vector<NewChunk> new_chunks_;  // in the order of their last samples
 };
 
 }  // namespace tuckfold

@@ -32,15 +32,16 @@ class Rewrite::Work {
     out_.write(file_start());
     const std::string schema = schema_text(index_.schema);
     out_.write(make_record(RecordKind::Schema, std::as_bytes(std::span(schema)), out_.size()));
-    const std::span<const Job> jobs = plan_.jobs_;
-    for (std::size_t begin = 0; begin < jobs.size();) {
+    const std::span<const NewChunk> new_chunks = plan_.new_chunks_;
+    for (std::size_t begin = 0; begin < new_chunks.size();) {
       std::size_t end = begin;
       std::uint64_t bytes = 0;
       const std::size_t most = 4 * static_cast<std::size_t>(threads_);
-      while (end < jobs.size() && end - begin < most && (end == begin || bytes < kGroupBytes)) {
-        bytes += bytes_of(jobs[end++]);
+      while (end < new_chunks.size() && end - begin < most &&
+             (end == begin || bytes < kGroupBytes)) {
+        bytes += bytes_of(new_chunks[end++]);
       }
-      make(jobs.subspan(begin, end - begin));
+      make(new_chunks.subspan(begin, end - begin));
       begin = end;
       if (options_.progress) options_.progress(bytes);
     }
@@ -64,22 +65,22 @@ class Rewrite::Work {
     std::vector<std::byte> bytes;
   };
 
-  const RewrittenArray& array_of(const Job& job) const { return plan_.arrays_[job.array]; }
-  std::uint64_t bytes_of(const Job& job) const {
-    return static_cast<std::uint64_t>(job.samples * sample_bytes(array_of(job).info));
+  const RewrittenArray& array_of(const NewChunk& chunk) const { return plan_.arrays_[chunk.array]; }
+  std::uint64_t bytes_of(const NewChunk& chunk) const {
+    return static_cast<std::uint64_t>(chunk.samples) * array_of(chunk).info.sample_bytes();
   }
 
-  void make(std::span<const Job> group) {
+  void make(std::span<const NewChunk> group) {
     std::vector<Unpacked> unpacked(plan_.arrays_.size());
-    for (const Job& job : group) {  // of one array, in the order of samples
-      if (job.how != How::Pack) continue;
-      Unpacked& part = unpacked[job.array];
-      if (part.end == 0) part.first = job.first;
-      part.end = job.first + job.samples;
+    for (const NewChunk& chunk : group) {  // of one array, in the order of samples
+      if (chunk.how != How::Pack) continue;
+      Unpacked& part = unpacked[chunk.array];
+      if (part.end == 0) part.first = chunk.first;
+      part.end = chunk.first + chunk.samples;
     }
     for (std::size_t a = 0; a < unpacked.size(); ++a) {
       Unpacked& part = unpacked[a];
-      const auto each = static_cast<std::size_t>(sample_bytes(plan_.arrays_[a].info));
+      const std::size_t each = plan_.arrays_[a].info.sample_bytes();
       part.bytes.resize(static_cast<std::size_t>(part.end - part.first) * each);
       read_files(plan_.files_, plan_.arrays_[a].from, part.first, part.end - part.first,
                  part.bytes.data(), threads_);
@@ -106,35 +107,36 @@ class Rewrite::Work {
     }
   }
 
-  std::vector<std::byte> record_of(const Job& job, const Unpacked& part, int threads) const {
+  std::vector<std::byte> record_of(const NewChunk& chunk, const Unpacked& part, int threads) const {
     std::vector<std::byte> record;
-    if (job.how == How::Copy || job.how == How::Slice) record = kept_record(job);
-    if (record.empty() && job.how != How::Pack) {
-      std::vector<std::byte> rows(bytes_of(job));
-      read_files(plan_.files_, array_of(job).from, job.first, job.samples, rows.data(), 1);
-      record = packed_record(job, CodecSpec::parse("raw"), rows.data(), threads);
+    if (chunk.how == How::Copy || chunk.how == How::Slice) record = kept_record(chunk);
+    if (record.empty() && chunk.how != How::Pack) {
+      std::vector<std::byte> rows(bytes_of(chunk));
+      read_files(plan_.files_, array_of(chunk).from, chunk.first, chunk.samples, rows.data(), 1);
+      record = packed_record(chunk, CodecSpec::parse("raw"), rows.data(), threads);
     }
     if (record.empty()) {
-      const std::int64_t skip = (job.first - part.first) * sample_bytes(array_of(job).info);
-      record = packed_record(job, spec_for(job), part.bytes.data() + skip, threads);
+      const std::size_t skip =
+          static_cast<std::size_t>(chunk.first - part.first) * array_of(chunk).info.sample_bytes();
+      record = packed_record(chunk, spec_for(chunk), part.bytes.data() + skip, threads);
     }
     put_chunk_head(record.data() + kRecordHeadBytes,
-                   {.array = job.array,
-                    .samples = static_cast<std::uint32_t>(job.samples),
-                    .number = static_cast<std::uint64_t>(job.first)});
+                   {.array = chunk.array,
+                    .samples = static_cast<std::uint32_t>(chunk.samples),
+                    .number = static_cast<std::uint64_t>(chunk.first)});
     return record;
   }
 
-  Shape shape_of(const Job& job) const {
-    return with_samples(job.samples, array_of(job).info.shape);
+  Shape shape_of(const NewChunk& chunk) const {
+    return with_samples(chunk.samples, array_of(chunk).info.shape);
   }
 
   // Few samples at the end may be too few for a codec: they are stored as they are.
-  CodecSpec spec_for(const Job& job) const {
-    const ArrayInfo& info = array_of(job).info;
-    if (job.samples == info.samples_per_chunk) return info.codec;
+  CodecSpec spec_for(const NewChunk& chunk) const {
+    const ArrayInfo& info = array_of(chunk).info;
+    if (chunk.samples == info.samples_per_chunk) return info.codec;
     try {
-      layout(info.codec, info.dtype, shape_of(job));
+      layout(info.codec, info.dtype, shape_of(chunk));
       return info.codec;
     } catch (const Error& error) {
       if (error.code() != Errc::InvalidArgument) throw;
@@ -142,38 +144,38 @@ class Rewrite::Work {
     }
   }
 
-  std::vector<std::byte> packed_record(const Job& job, const CodecSpec& spec,
+  std::vector<std::byte> packed_record(const NewChunk& chunk, const CodecSpec& spec,
                                        const std::byte* values, int threads) const {
-    const ArrayInfo& info = array_of(job).info;
+    const ArrayInfo& info = array_of(chunk).info;
     try {
-      std::vector<std::byte> record(kHeads + frame_bytes(spec, info.dtype, shape_of(job)));
+      std::vector<std::byte> record(kHeads + frame_bytes(spec, info.dtype, shape_of(chunk)));
       const std::size_t bytes = write_frame(
-          spec, ConstTensorView(values, info.dtype, shape_of(job)),
+          spec, ConstTensorView(values, info.dtype, shape_of(chunk)),
           std::span(record).subspan(kHeads),
           {.threads = threads,
-           .seed = options_.seed + static_cast<std::uint64_t>(job.first) * kOdd + job.array});
-      if (passes_ratio(info.dtype, shape_of(job), bytes)) {
+           .seed = options_.seed + static_cast<std::uint64_t>(chunk.first) * kOdd + chunk.array});
+      if (passes_ratio(info.dtype, shape_of(chunk), bytes)) {
         invalid("samples pack to less than a {}th of their bytes; choose a smaller {} than {}",
                 kMaxRatio, "samples_per_chunk", info.samples_per_chunk);
       }
       record.resize(kHeads + bytes);
       return record;
     } catch (const Error& error) {
-      fail(error.code(), "[rewrite] '{}', samples {} to {}: {}", info.name, job.first,
-           job.first + job.samples - 1, error.what());
+      fail(error.code(), "[rewrite] '{}', samples {} to {}: {}", info.name, chunk.first,
+           chunk.first + chunk.samples - 1, error.what());
     }
   }
 
   // A chunk of packed bytes that stay as they are; nothing where they cannot be had so: a part of
   // a chunk that unpacks as a whole, or samples that were stored raw beside packed ones.
-  std::vector<std::byte> kept_record(const Job& job) const {
-    const RewrittenArray& array = array_of(job);
+  std::vector<std::byte> kept_record(const NewChunk& chunk) const {
+    const RewrittenArray& array = array_of(chunk);
     std::vector<std::byte> packed;
     for (std::uint32_t f = 0; f < plan_.files_.size(); ++f) {
       const FileReader& file = plan_.files_[f];
-      const std::int64_t from = std::max(job.first - plan_.starts_[f], std::int64_t{0});
+      const std::int64_t from = std::max(chunk.first - plan_.starts_[f], std::int64_t{0});
       const std::int64_t to =
-          std::min(job.first + job.samples, plan_.starts_[f + 1]) - plan_.starts_[f];
+          std::min(chunk.first + chunk.samples, plan_.starts_[f + 1]) - plan_.starts_[f];
       if (from >= to) continue;
       const std::span<const ChunkInfo> chunks = file.chunks(array.from);
       auto c = static_cast<std::size_t>(
@@ -181,8 +183,8 @@ class Rewrite::Work {
       for (; c < chunks.size() && chunks[c].first < to; ++c) {
         const ByteSpan frame = file.chunk_bytes(array.from, c);
         const RawFrame raw = read_raw_frame(frame);
-        const bool whole = chunks[c].first == from && raw.shape[0] == job.samples &&
-                           chunks[c].samples == job.samples;
+        const bool whole = chunks[c].first == from && raw.shape[0] == chunk.samples &&
+                           chunks[c].samples == chunk.samples;
         if (whole) {
           std::vector<std::byte> record(kHeads);
           record.insert(record.end(), frame.begin(), frame.end());
@@ -190,7 +192,7 @@ class Rewrite::Work {
         }
         if (raw.spec != array.info.codec.print() ||
             !rows_independent(array.info.codec, raw.shape) ||
-            !rows_independent(array.info.codec, shape_of(job))) {
+            !rows_independent(array.info.codec, shape_of(chunk))) {
           return {};
         }
         const std::size_t each = raw.packed.size() / static_cast<std::size_t>(raw.shape[0]);
@@ -202,18 +204,18 @@ class Rewrite::Work {
         packed.insert(packed.end(), bytes.begin(), bytes.end());
       }
     }
-    std::vector<std::byte> record(kHeads + frame_header_bytes(array.info.codec, shape_of(job)) +
+    std::vector<std::byte> record(kHeads + frame_header_bytes(array.info.codec, shape_of(chunk)) +
                                   packed.size());
-    write_packed_frame(array.info.codec, array.info.dtype, shape_of(job), packed,
+    write_packed_frame(array.info.codec, array.info.dtype, shape_of(chunk), packed,
                        std::span(record).subspan(kHeads));
     return record;
   }
 
-  void write(const Job& job, std::vector<std::byte>& record) {
+  void write(const NewChunk& chunk, std::vector<std::byte>& record) {
     put_record_head(record, RecordKind::Chunk, out_.size());
-    index_.entries.push_back({.array = job.array,
-                              .samples = static_cast<std::uint32_t>(job.samples),
-                              .first = static_cast<std::uint64_t>(job.first),
+    index_.entries.push_back({.array = chunk.array,
+                              .samples = static_cast<std::uint32_t>(chunk.samples),
+                              .first = static_cast<std::uint64_t>(chunk.first),
                               .offset = out_.size(),
                               .payload_bytes = record.size() - kRecordHeadBytes,
                               .skip = 0});

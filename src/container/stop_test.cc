@@ -142,10 +142,10 @@ TEST(Appended, AnyPartOfAnAppendLeavesTheOldSamples) {
     write_file(path, after.substr(0, size));
     {
       const FileReader reader(path);
-      ASSERT_EQ(reader.bytes_behind(), size - before.size());
+      ASSERT_EQ(reader.trailing_bytes(), size - before.size());
       ASSERT_TRUE(holds(reader, numbers_to(5))) << size;
     }
-    FileWriter writer(path, {}, quick(WriteMode::Append));  // drops what lies behind
+    FileWriter writer(path, {}, quick(WriteMode::Append));  // drops the trailing bytes
     ASSERT_EQ(writer.samples(), 5);
     writer.write(Batch(5, 6).views());
     writer.finish();

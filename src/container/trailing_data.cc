@@ -35,8 +35,8 @@ bool has_broken_trailer(ByteSpan file, std::uint64_t end) {
   return false;
 }
 
-std::vector<Behind> look_behind(const std::string& path) {
-  std::vector<Behind> found;
+std::vector<TrailingData> find_trailing_data(const std::string& path) {
+  std::vector<TrailingData> found;
   for (const std::string& part : files_of(path)) {
     const MappedFile shard(part);
     const std::optional<Trailer> trailer = find_trailer(shard.bytes());

@@ -1,4 +1,4 @@
-// Damage that readers pass by: what lies behind the last whole state of a file, an append that was
+// Damage that readers pass by: what trails the last whole state of a file, an append that was
 // stopped or one whose trailer has been damaged since, and the schema at its start.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace tuckfold {
 
-struct Behind {
+struct TrailingData {
   std::string path;
   std::uint64_t bytes = 0;
   bool trailer_broken = false;
@@ -17,9 +17,9 @@ struct Behind {
 
 // Of a .tuck file or each shard of a manifest: those that have something there. The path must open
 // as FileReader opens it.
-std::vector<Behind> look_behind(const std::string& path);
+std::vector<TrailingData> find_trailing_data(const std::string& path);
 
-// Whether a trailer lies behind `end`, the end of the last whole state, and its checksum is wrong.
+// Whether a trailer follows `end`, the end of the last whole state, and its checksum is wrong.
 // A writer that is stopped leaves none.
 bool has_broken_trailer(ByteSpan file, std::uint64_t end);
 

@@ -30,18 +30,18 @@ struct Files {
   }
 };
 
-TEST(Behind, WholeFilesHaveNothingThere) {
+TEST(TrailingData, WholeFilesHaveNothingThere) {
   const Files files;
-  EXPECT_TRUE(look_behind(files.path).empty());
+  EXPECT_TRUE(find_trailing_data(files.path).empty());
   EXPECT_FALSE(has_broken_schema(files.path));
 }
 
-TEST(Behind, NoPartOfAnAppendLooksLikeABrokenTrailer) {
+TEST(TrailingData, NoPartOfAnAppendLooksLikeABrokenTrailer) {
   const Files files;
   for (std::size_t size = files.before.size() + 1; size < files.after.size(); ++size) {
     write_file(files.path, files.after.substr(0, size));
     const VerifyReport report = verify(files.path, 1);
-    ASSERT_EQ(report.bytes_behind, size - files.before.size());
+    ASSERT_EQ(report.trailing_bytes, size - files.before.size());
     ASSERT_FALSE(report.trailer_broken) << size;
     ASSERT_TRUE(report.broken.empty()) << size;
   }
@@ -50,7 +50,7 @@ TEST(Behind, NoPartOfAnAppendLooksLikeABrokenTrailer) {
   EXPECT_FALSE(verify(files.path, 1).trailer_broken);
 }
 
-TEST(Behind, AnyBitOfTheLastTrailerThatFlipsIsSeenAndRepaired) {
+TEST(TrailingData, AnyBitOfTheLastTrailerThatFlipsIsSeenAndRepaired) {
   const Files files;
   const std::string to = files.folder / "b.tuck";
   for (std::size_t at = files.after.size() - 64; at < files.after.size(); ++at) {
@@ -67,7 +67,7 @@ TEST(Behind, AnyBitOfTheLastTrailerThatFlipsIsSeenAndRepaired) {
   }
 }
 
-TEST(Behind, ABrokenSchemaAtTheStartIsSeenAndRepaired) {
+TEST(TrailingData, ABrokenSchemaAtTheStartIsSeenAndRepaired) {
   const Files files;
   const std::string to = files.folder / "b.tuck";
   for (const std::size_t at : {64, 80, 100, 200}) {

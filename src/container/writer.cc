@@ -16,14 +16,6 @@ namespace {
 
 constexpr std::uint64_t kSliceBytes = 64 << 20;  // of a batch, about, taken at a time
 
-ConstTensorView rows_of(const ConstTensorView& view, std::int64_t first, std::int64_t count) {
-  ConstTensorView rows = view;
-  const std::int64_t step = view.strides[0] * static_cast<std::int64_t>(size_bytes(view.dtype));
-  rows.data = static_cast<const std::byte*>(view.data) + first * step;
-  rows.shape[0] = count;
-  return rows;
-}
-
 // Samples of a batch: they lie somewhere, or are to be fetched.
 struct Batch {
   std::span<const ConstTensorView> views{};
@@ -32,7 +24,7 @@ struct Batch {
 };
 
 // A chunk to be packed: of a batch, or of samples gathered from several.
-struct Job {
+struct PendingChunk {
   std::uint32_t array;
   std::int64_t first, samples;
   std::int64_t in_batch;         // of its first sample
@@ -46,7 +38,7 @@ struct Job {
 };
 
 // Memory that is kept from chunk to chunk, and never cleared.
-class Room {
+class ReusedBuffer {
  public:
   std::span<std::byte> of(std::size_t bytes) {
     if (bytes > capacity_) {
@@ -62,18 +54,18 @@ class Room {
 };
 
 // What a thread packs in: room for samples that are fetched, and for the codec.
-struct Desk {
-  Room samples, workspace;
+struct WorkerBuffers {
+  ReusedBuffer samples, workspace;
 };
 
 // A packed chunk on its way to the file.
-struct Packed {
-  Room room;
+struct PackedRecord {
+  ReusedBuffer buffer;
   std::span<std::byte> bytes;
 };
 
 // Samples of an array that do not fill a chunk yet.
-struct Gathered {
+struct PartialChunk {
   std::vector<std::byte> bytes;
   std::int64_t first = 0, samples = 0;
 };
@@ -84,15 +76,15 @@ struct FileWriter::Impl {
   std::string path;
   WriteOptions options;
   std::optional<OutFile> out;
-  Index index;                     // what is in the file by now
-  std::uint64_t number_shift = 0;  // from samples to their numbers in records
-  std::uint64_t old_end = 0;       // when appending
-  std::int64_t samples = 0;        // that write() took
-  std::vector<Gathered> gathered;  // for each array
-  std::vector<FramePlan> plans;    // of each array's whole chunks
-  std::vector<Job> jobs;
-  std::vector<Desk> desks;      // one a thread
-  std::vector<Packed> records;  // that wait for those in front of them
+  Index index;                               // what is in the file by now
+  std::uint64_t number_shift = 0;            // from samples to their numbers in records
+  std::uint64_t old_end = 0;                 // when appending
+  std::int64_t samples = 0;                  // that write() took
+  std::vector<PartialChunk> partial_chunks;  // for each array
+  std::vector<FramePlan> plans;              // of each array's whole chunks
+  std::vector<PendingChunk> pending;
+  std::vector<WorkerBuffers> worker_buffers;  // one a thread
+  std::vector<PackedRecord> records;          // that wait for those in front of them
   enum class State : unsigned char { Open, Failed, Finished } state = State::Open;
 
   Impl(const std::string& where, const WriteOptions& how) : path(where), options(how) {}
@@ -105,7 +97,7 @@ struct FileWriter::Impl {
 
   const std::vector<ArrayInfo>& arrays() const { return index.schema.arrays; }
   // Gathered chunks that are waited for, so that every thread has some to pack.
-  std::size_t most_jobs() const {
+  std::size_t most_pending() const {
     return std::size_t{4} * static_cast<std::size_t>(options.threads);
   }
 
@@ -122,8 +114,8 @@ struct FileWriter::Impl {
     }
     samples = static_cast<std::int64_t>(index.samples);
     number_shift = index.next_number - index.samples;
-    gathered.resize(arrays().size());
-    for (Gathered& column : gathered) column.first = samples;
+    partial_chunks.resize(arrays().size());
+    for (PartialChunk& column : partial_chunks) column.first = samples;
     for (const ArrayInfo& array : arrays()) {
       plans.emplace_back(array.codec, array.dtype,
                          with_samples(array.samples_per_chunk, array.shape));
@@ -195,7 +187,7 @@ struct FileWriter::Impl {
     std::uint64_t bytes = 1;
     for (const ArrayInfo& array : arrays()) {
       most = std::max(most, array.samples_per_chunk);
-      bytes += sample_bytes(array);
+      bytes += array.sample_bytes();
     }
     const auto fit = static_cast<std::int64_t>(kSliceBytes / bytes);
     return std::max(most, fit / most * most);
@@ -208,39 +200,39 @@ struct FileWriter::Impl {
   }
 
   void take(const Batch& batch, std::int64_t at, std::int64_t count) {
-    const std::size_t before = jobs.size();
+    const std::size_t before = pending.size();
     for (std::uint32_t i = 0; i < arrays().size(); ++i) take_array(i, batch, at, at + count);
-    std::sort(jobs.begin() + static_cast<std::ptrdiff_t>(before), jobs.end(),
-              [](const Job& a, const Job& b) {
+    std::sort(pending.begin() + static_cast<std::ptrdiff_t>(before), pending.end(),
+              [](const PendingChunk& a, const PendingChunk& b) {
                 return std::pair(a.end(), a.array) < std::pair(b.end(), b.array);
               });
     samples += count;
     std::uint64_t bytes = 0;
     bool borrowed = false;  // what the caller has may be gone after this
-    for (const Job& job : jobs) {
-      bytes += job.owned.size();
-      borrowed = borrowed || job.owned.empty();
+    for (const PendingChunk& chunk : pending) {
+      bytes += chunk.owned.size();
+      borrowed = borrowed || chunk.owned.empty();
     }
-    if (borrowed || jobs.size() >= most_jobs() || bytes >= kSliceBytes) {
-      pack_jobs(batch.fetch);
+    if (borrowed || pending.size() >= most_pending() || bytes >= kSliceBytes) {
+      pack_pending(batch.fetch);
     }
   }
 
   void take_array(std::uint32_t number, const Batch& batch, std::int64_t at, std::int64_t end) {
     const ArrayInfo& array = arrays()[number];
     const std::int64_t full = array.samples_per_chunk;
-    const auto bytes = static_cast<std::size_t>(sample_bytes(array));
-    Gathered& column = gathered[number];
+    const std::size_t bytes = array.sample_bytes();
+    PartialChunk& column = partial_chunks[number];
     while (at < end) {
       if (column.samples == 0 && end - at >= full) {
-        jobs.push_back({.array = number,
-                        .first = column.first,
-                        .samples = full,
-                        .in_batch = at,
-                        .view = batch.fetch ? ConstTensorView(nullptr, array.dtype,
-                                                              with_samples(full, array.shape))
-                                            : rows_of(batch.views[number], at, full),
-                        .owned = {}});
+        pending.push_back({.array = number,
+                           .first = column.first,
+                           .samples = full,
+                           .in_batch = at,
+                           .view = batch.fetch ? ConstTensorView(nullptr, array.dtype,
+                                                                 with_samples(full, array.shape))
+                                               : rows_of(batch.views[number], at, full),
+                           .owned = {}});
         column.first += full;
         at += full;
         continue;
@@ -258,20 +250,20 @@ struct FileWriter::Impl {
       }
       column.samples += taken;
       at += taken;
-      if (column.samples == full) add_gathered(number);
+      if (column.samples == full) add_partial(number);
     }
   }
 
-  void add_gathered(std::uint32_t number) {
-    Gathered& column = gathered[number];
+  void add_partial(std::uint32_t number) {
+    PartialChunk& column = partial_chunks[number];
     if (column.samples == 0) return;
     const ArrayInfo& array = arrays()[number];
-    jobs.push_back({.array = number,
-                    .first = column.first,
-                    .samples = column.samples,
-                    .in_batch = 0,
-                    .view = {nullptr, array.dtype, with_samples(column.samples, array.shape)},
-                    .owned = std::move(column.bytes)});
+    pending.push_back({.array = number,
+                       .first = column.first,
+                       .samples = column.samples,
+                       .in_batch = 0,
+                       .view = {nullptr, array.dtype, with_samples(column.samples, array.shape)},
+                       .owned = std::move(column.bytes)});
     column = {.bytes = {}, .first = column.first + column.samples, .samples = 0};
   }
 
@@ -286,20 +278,20 @@ struct FileWriter::Impl {
   }
 
   // Packs a chunk; the record lacks its head.
-  void pack_job(const Job& job, const ConstTensorView& view, Room& workspace, Packed& record,
-                int threads) const {
-    const ArrayInfo& array = arrays()[job.array];
+  void pack_chunk(const PendingChunk& chunk, const ConstTensorView& view, ReusedBuffer& workspace,
+                  PackedRecord& record, int threads) const {
+    const ArrayInfo& array = arrays()[chunk.array];
     std::optional<FramePlan> few;
-    if (job.samples != array.samples_per_chunk) few = plan_few(array, view.shape);
-    const FramePlan& plan = few ? *few : plans[job.array];
-    const std::uint64_t number = static_cast<std::uint64_t>(job.first) + number_shift;
+    if (chunk.samples != array.samples_per_chunk) few = plan_few(array, view.shape);
+    const FramePlan& plan = few ? *few : plans[chunk.array];
+    const std::uint64_t number = static_cast<std::uint64_t>(chunk.first) + number_shift;
     constexpr std::size_t kHeads = kRecordHeadBytes + kChunkHeadBytes;
-    const std::span<std::byte> room = record.room.of(kHeads + plan.bytes() + kRecordAlign);
+    const std::span<std::byte> out_bytes = record.buffer.of(kHeads + plan.bytes() + kRecordAlign);
     constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;  // numbers far apart for chunks side by side
     const std::size_t bytes =
-        plan.write(view, room.subspan(kHeads, room.size() - kHeads - kRecordAlign),
+        plan.write(view, out_bytes.subspan(kHeads, out_bytes.size() - kHeads - kRecordAlign),
                    {.threads = threads,
-                    .seed = options.seed + number * kOdd + job.array,
+                    .seed = options.seed + number * kOdd + chunk.array,
                     .workspace = workspace.of(plan.workspace_bytes())});
     if (passes_ratio(array.dtype, view.shape, bytes)) {
       invalid(
@@ -307,71 +299,73 @@ struct FileWriter::Impl {
           "samples_per_chunk than {}",
           kMaxRatio, array.samples_per_chunk);
     }
-    put_chunk_head(
-        room.data() + kRecordHeadBytes,
-        {.array = job.array, .samples = static_cast<std::uint32_t>(job.samples), .number = number});
-    record.bytes = room.first(kHeads + bytes);
+    put_chunk_head(out_bytes.data() + kRecordHeadBytes,
+                   {.array = chunk.array,
+                    .samples = static_cast<std::uint32_t>(chunk.samples),
+                    .number = number});
+    record.bytes = out_bytes.first(kHeads + bytes);
   }
 
   // The samples of a chunk, wherever they are.
-  ConstTensorView samples_of(const Job& job, const Fetch* fetch, Room& room) const {
-    if (job.view.data != nullptr) return job.view;
-    const std::byte* data = job.owned.data();
-    if (fetch != nullptr && job.owned.empty()) {
-      data = (*fetch)(job.array, job.in_batch, job.samples, room.of(job.bytes()).data());
+  ConstTensorView samples_of(const PendingChunk& chunk, const Fetch* fetch,
+                             ReusedBuffer& buffer) const {
+    if (chunk.view.data != nullptr) return chunk.view;
+    const std::byte* data = chunk.owned.data();
+    if (fetch != nullptr && chunk.owned.empty()) {
+      data = (*fetch)(chunk.array, chunk.in_batch, chunk.samples, buffer.of(chunk.bytes()).data());
     }
-    return {data, job.view.dtype, job.view.shape};
+    return {data, chunk.view.dtype, chunk.view.shape};
   }
 
-  void pack_checked(const Job& job, const ConstTensorView& view, Room& workspace, Packed& record,
-                    int threads) const {
+  void pack_checked(const PendingChunk& chunk, const ConstTensorView& view, ReusedBuffer& workspace,
+                    PackedRecord& record, int threads) const {
     try {
-      pack_job(job, view, workspace, record, threads);
+      pack_chunk(chunk, view, workspace, record, threads);
     } catch (const Error& error) {
-      fail(error.code(), "[write] '{}', samples {} to {}: {}", arrays()[job.array].name, job.first,
-           job.end() - 1, error.what());
+      fail(error.code(), "[write] '{}', samples {} to {}: {}", arrays()[chunk.array].name,
+           chunk.first, chunk.end() - 1, error.what());
     }
   }
 
-  void pack_jobs(const Fetch* fetch) {
+  void pack_pending(const Fetch* fetch) {
     std::size_t most = 0;
-    for (const Job& job : jobs) most = std::max(most, job.bytes());
+    for (const PendingChunk& chunk : pending) most = std::max(most, chunk.bytes());
     Lanes lanes = lanes_for(most, options.threads);
-    if (jobs.size() == 1) lanes = {1, options.threads, 1};
-    desks.resize(static_cast<std::size_t>(lanes.workers));
+    if (pending.size() == 1) lanes = {1, options.threads, 1};
+    worker_buffers.resize(static_cast<std::size_t>(lanes.workers));
     records.resize(static_cast<std::size_t>(lanes.window));
     in_order(
-        static_cast<std::int64_t>(jobs.size()), lanes,
+        static_cast<std::int64_t>(pending.size()), lanes,
         [&](std::int64_t i, std::size_t slot, int worker) {
-          const Job& job = jobs[static_cast<std::size_t>(i)];
-          Desk& desk = desks[static_cast<std::size_t>(worker)];
-          pack_checked(job, samples_of(job, fetch, desk.samples), desk.workspace, records[slot],
+          const PendingChunk& chunk = pending[static_cast<std::size_t>(i)];
+          WorkerBuffers& own = worker_buffers[static_cast<std::size_t>(worker)];
+          pack_checked(chunk, samples_of(chunk, fetch, own.samples), own.workspace, records[slot],
                        lanes.threads_of_each);
         },
         [&](std::int64_t i, std::size_t slot) {
-          write_job(jobs[static_cast<std::size_t>(i)], records[slot].bytes);
+          write_chunk(pending[static_cast<std::size_t>(i)], records[slot].bytes);
         });
-    jobs.clear();
+    pending.clear();
   }
 
-  void write_job(const Job& job, std::span<std::byte> record) {
+  void write_chunk(const PendingChunk& chunk, std::span<std::byte> record) {
     put_record_head(record, RecordKind::Chunk, out->size());
-    index.entries.push_back({.array = job.array,
-                             .samples = static_cast<std::uint32_t>(job.samples),
-                             .first = static_cast<std::uint64_t>(job.first),
+    index.entries.push_back({.array = chunk.array,
+                             .samples = static_cast<std::uint32_t>(chunk.samples),
+                             .first = static_cast<std::uint64_t>(chunk.first),
                              .offset = out->size(),
                              .payload_bytes = record.size() - kRecordHeadBytes,
                              .skip = 0});
-    // The room reaches that far.
+    // The buffer reaches that far.
     const std::size_t padded = round_up(record.size(), kRecordAlign);
     std::fill(record.data() + record.size(), record.data() + padded, std::byte{0});
     out->write({record.data(), padded});
   }
 
   void finish() {
-    for (std::uint32_t i = 0; i < arrays().size(); ++i) add_gathered(i);
-    pack_jobs(nullptr);
-    desks.clear();  // the index takes memory, too
+    for (std::uint32_t i = 0; i < arrays().size(); ++i) add_partial(i);
+    pack_pending(nullptr);
+    worker_buffers.clear();  // the index takes memory, too
     records.clear();
     index.samples = static_cast<std::uint64_t>(samples);
     index.next_number = index.samples + number_shift;

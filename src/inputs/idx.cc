@@ -156,9 +156,9 @@ std::unique_ptr<Source> open(std::span<const SourceInput> inputs, const SourceOp
       return std::pair(named.source->arrays()[0].name, named.path);
     });
     std::string path = group.arrays.front().path;
-    parts.push_back({std::move(path), join_beside(std::move(group.arrays))});
+    parts.push_back({std::move(path), join_arrays(std::move(group.arrays))});
   }
-  return join_behind(std::move(parts));
+  return join_samples(std::move(parts));
 }
 
 }  // namespace

@@ -17,10 +17,10 @@ std::string describe(std::span<const SourceArray> arrays) {
   return text;
 }
 
-class Behind final : public Source {
+class Concatenated final : public Source {
  public:
-  Behind(std::vector<NamedSource> parts, std::vector<SourceArray> arrays,
-         std::vector<std::int64_t> ends)
+  Concatenated(std::vector<NamedSource> parts, std::vector<SourceArray> arrays,
+               std::vector<std::int64_t> ends)
       : Source(std::move(arrays), ends.back()), parts_(std::move(parts)), ends_(std::move(ends)) {}
 
  private:
@@ -54,12 +54,13 @@ class Behind final : public Source {
 };
 
 // Arrays of others by number; what stands side by side and what is picked differ in which.
-class Gathered final : public Source {
+class PickedArrays final : public Source {
  public:
   struct From {
     std::size_t part, array;
   };
-  Gathered(std::vector<NamedSource> parts, std::vector<SourceArray> arrays, std::vector<From> from)
+  PickedArrays(std::vector<NamedSource> parts, std::vector<SourceArray> arrays,
+               std::vector<From> from)
       : Source(std::move(arrays), parts.front().source->samples()),
         parts_(std::move(parts)),
         from_(std::move(from)) {}
@@ -80,7 +81,7 @@ class Gathered final : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> join_behind(std::vector<NamedSource> parts) {
+std::unique_ptr<Source> join_samples(std::vector<NamedSource> parts) {
   if (parts.size() == 1) return std::move(parts.front().source);
   const auto& [first_path, first] = parts.front();
   std::vector<std::int64_t> ends;
@@ -98,14 +99,14 @@ std::unique_ptr<Source> join_behind(std::vector<NamedSource> parts) {
     ends.push_back(end);
   }
   std::vector<SourceArray> arrays(first->arrays().begin(), first->arrays().end());
-  return std::make_unique<Behind>(std::move(parts), std::move(arrays), std::move(ends));
+  return std::make_unique<Concatenated>(std::move(parts), std::move(arrays), std::move(ends));
 }
 
-std::unique_ptr<Source> join_beside(std::vector<NamedSource> parts) {
+std::unique_ptr<Source> join_arrays(std::vector<NamedSource> parts) {
   if (parts.size() == 1) return std::move(parts.front().source);
   const auto& [first_path, first] = parts.front();
   std::vector<SourceArray> arrays;
-  std::vector<Gathered::From> from;
+  std::vector<PickedArrays::From> from;
   for (std::size_t part = 0; part < parts.size(); ++part) {
     const auto& [path, source] = parts[part];
     if (source->samples() != first->samples()) {
@@ -124,14 +125,14 @@ std::unique_ptr<Source> join_beside(std::vector<NamedSource> parts) {
       from.push_back({part, i});
     }
   }
-  return std::make_unique<Gathered>(std::move(parts), std::move(arrays), std::move(from));
+  return std::make_unique<PickedArrays>(std::move(parts), std::move(arrays), std::move(from));
 }
 
 std::unique_ptr<Source> pick_arrays(std::unique_ptr<Source> source,
                                     std::span<const std::string> names) {
   if (std::ranges::equal(names, source->arrays(), {}, {}, &SourceArray::name)) return source;
   std::vector<SourceArray> arrays;
-  std::vector<Gathered::From> from;
+  std::vector<PickedArrays::From> from;
   for (const std::string& name : names) {
     const auto found = std::ranges::find(source->arrays(), name, &SourceArray::name);
     if (found == source->arrays().end()) {
@@ -143,7 +144,7 @@ std::unique_ptr<Source> pick_arrays(std::unique_ptr<Source> source,
   }
   std::vector<NamedSource> parts;
   parts.push_back({"", std::move(source)});
-  return std::make_unique<Gathered>(std::move(parts), std::move(arrays), std::move(from));
+  return std::make_unique<PickedArrays>(std::move(parts), std::move(arrays), std::move(from));
 }
 
 }  // namespace tuckfold

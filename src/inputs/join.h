@@ -16,10 +16,10 @@ struct NamedSource {
 };
 
 // The samples of all, in order; their arrays must be equal. At least one.
-std::unique_ptr<Source> join_behind(std::vector<NamedSource> parts);
+std::unique_ptr<Source> join_samples(std::vector<NamedSource> parts);
 
 // The arrays of all; their numbers of samples must be equal and names differ. At least one.
-std::unique_ptr<Source> join_beside(std::vector<NamedSource> parts);
+std::unique_ptr<Source> join_arrays(std::vector<NamedSource> parts);
 
 // The named arrays in that order. Throws InvalidArgument for a name that is not there.
 std::unique_ptr<Source> pick_arrays(std::unique_ptr<Source> source,
@@ -32,7 +32,7 @@ std::unique_ptr<Source> open_each(std::span<const SourceInput> inputs,
                                   const SourceOptions& options) {
   std::vector<NamedSource> parts;
   for (const SourceInput& input : inputs) parts.push_back({input.path, open_one(input, options)});
-  return join_behind(std::move(parts));
+  return join_samples(std::move(parts));
 }
 
 }  // namespace tuckfold

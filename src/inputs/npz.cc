@@ -27,7 +27,7 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
            input.path, tuckfold::quoted(member.name));
     }
     const std::shared_ptr<const Bytes> bytes = read_member(member, input.path);
-    if (member.deflated) input.file->let_go();
+    if (member.deflated) input.file->drop_pages();
     builder.keep(bytes);
     builder.add_npy(name, bytes->span(), fmt::format("{}:{}", input.path, member.name));
   }

@@ -168,7 +168,7 @@ class SlabSource final : public Source {
   }
   void look_at(std::size_t array, std::int64_t count) const {
     for (const std::shared_ptr<const Bytes>& bytes : kept_) {
-      bytes->looked_at(static_cast<std::uint64_t>(count) * arrays()[array].sample_bytes());
+      bytes->note_read(static_cast<std::uint64_t>(count) * arrays()[array].sample_bytes());
     }
   }
 

@@ -86,7 +86,7 @@ std::unique_ptr<Source> open_beside(std::span<const SourceInput> inputs, SourceO
     if (source->arrays().size() == 1) source->rename(0, stem_of(input.path));
     parts.push_back({input.path, std::move(source)});
   }
-  return join_beside(std::move(parts));
+  return join_arrays(std::move(parts));
 }
 
 void rename(Source& source, const SourceOptions& options) {

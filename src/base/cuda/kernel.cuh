@@ -30,7 +30,7 @@ struct Grid {
   std::int64_t blocks;
   int threads;
   std::size_t shared_bytes = 0;  // of shared_memory()
-  bool early = false;            // whether the kernel awaits its turn by itself: await_turn()
+  bool early = false;  // whether the kernel awaits its turn by itself: wait_for_previous_kernel()
 };
 
 #ifdef __CUDACC__
@@ -84,14 +84,14 @@ inline unsigned char* shared_memory() { return emulate::shared_memory(); }
 #endif
 
 // A kernel launched `early` may start before the one in front of it in the stream has ended, so
-// that it need not be waited for. It must call await_turn() in every thread before it touches
-// memory that others write, and calls give_turn() when it no longer minds company.
-__device__ TUCKFOLD_INLINE void await_turn() {
+// that it need not be waited for. It must call wait_for_previous_kernel() in every thread before it
+// touches memory that others write, and calls allow_next_kernel() when it no longer minds company.
+__device__ TUCKFOLD_INLINE void wait_for_previous_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-__device__ TUCKFOLD_INLINE void give_turn() {
+__device__ TUCKFOLD_INLINE void allow_next_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif

@@ -78,15 +78,15 @@ Bytes::~Bytes() {
   if (kind_ != Kind::Borrowed) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-void Bytes::let_go() const noexcept {
+void Bytes::drop_pages() const noexcept {
   if (kind_ != Kind::File) return;
   ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
 }
 
-void Bytes::looked_at(std::uint64_t bytes) const noexcept {
-  if (looked_at_.fetch_add(bytes, std::memory_order_relaxed) + bytes < kLookedAt) return;
-  looked_at_.store(0, std::memory_order_relaxed);
-  let_go();
+void Bytes::note_read(std::uint64_t bytes) const noexcept {
+  if (read_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes < kDropAfterBytes) return;
+  read_bytes_.store(0, std::memory_order_relaxed);
+  drop_pages();
 }
 
 std::size_t Bytes::scratch_held() noexcept { return g_scratch_held; }

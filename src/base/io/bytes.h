@@ -39,10 +39,10 @@ class Bytes {
 
   // Takes the pages of a mapped file out of this process's memory, so that one larger than memory
   // does not fill it; the system keeps them, and whoever reads there again gets them back.
-  void let_go() const noexcept;
-  // So much was looked at; every kLookedAt of it, pages are let go.
-  void looked_at(std::uint64_t bytes) const noexcept;
-  static constexpr std::uint64_t kLookedAt = 16 << 20;
+  void drop_pages() const noexcept;
+  // Counts bytes that were read; every kDropAfterBytes of them the pages are dropped.
+  void note_read(std::uint64_t bytes) const noexcept;
+  static constexpr std::uint64_t kDropAfterBytes = 16 << 20;
 
   // Scratch space of this process that is memory, by now.
   static std::size_t scratch_held() noexcept;
@@ -53,7 +53,7 @@ class Bytes {
 
   std::span<const std::byte> bytes_;
   Kind kind_;
-  mutable std::atomic<std::uint64_t> looked_at_ = 0;
+  mutable std::atomic<std::uint64_t> read_bytes_ = 0;
 };
 
 }  // namespace tuckfold

@@ -18,8 +18,8 @@ class MappedFile {
   ByteSpan bytes() const { return map_->span(); }
   const std::string& path() const { return path_; }
 
-  void looked_at(std::uint64_t bytes) const noexcept { map_->looked_at(bytes); }
-  void let_go() const noexcept { map_->let_go(); }
+  void note_read(std::uint64_t bytes) const noexcept { map_->note_read(bytes); }
+  void drop_pages() const noexcept { map_->drop_pages(); }
 
  private:
   std::string path_;

@@ -3,11 +3,11 @@
 namespace tuckfold::cli {
 namespace {
 
-class CodecSubject : public Subject {
+class CodecTarget : public BenchTarget {
  public:
-  CodecSubject(const CodecSpec& spec, const Layout& fit, const Array& array, const HugeBuffer& out,
-               int threads)
-      : Subject(spec.print(), false, fit.fixed),
+  CodecTarget(const CodecSpec& spec, const Layout& fit, const Array& array, const HugeBuffer& out,
+              int threads)
+      : BenchTarget(spec.print(), false, fit.fixed),
         spec_(spec),
         packed_(fit.max_bytes),
         workspace_(fit.workspace_bytes),
@@ -33,10 +33,10 @@ class CodecSubject : public Subject {
 
 }  // namespace
 
-std::unique_ptr<Subject> codec_subject(const CodecSpec& spec, const Array& array,
-                                       const HugeBuffer& out, int threads) {
-  return std::make_unique<CodecSubject>(spec, layout(spec, array.dtype, array.shape), array, out,
-                                        threads);
+std::unique_ptr<BenchTarget> codec_target(const CodecSpec& spec, const Array& array,
+                                          const HugeBuffer& out, int threads) {
+  return std::make_unique<CodecTarget>(spec, layout(spec, array.dtype, array.shape), array, out,
+                                       threads);
 }
 
 }  // namespace tuckfold::cli

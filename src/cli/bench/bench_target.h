@@ -11,11 +11,11 @@
 
 namespace tuckfold::cli {
 
-class Subject {
+class BenchTarget {
  public:
-  Subject(std::string name, bool peer, bool fixed)
+  BenchTarget(std::string name, bool peer, bool fixed)
       : name_(std::move(name)), peer_(peer), fixed_(fixed) {}
-  virtual ~Subject() = default;
+  virtual ~BenchTarget() = default;
 
   const std::string& name() const noexcept { return name_; }
   bool peer() const noexcept { return peer_; }
@@ -23,15 +23,15 @@ class Subject {
 
   virtual std::size_t pack() = 0;  // returns the packed bytes, which stay inside
   virtual void unpack() = 0;       // of what was packed last
-  virtual void settle() {}         // untimed: what was unpacked is now in the shared output
+  virtual void finish_unpack() {}  // untimed: what was unpacked is now in the shared output
 
  private:
   std::string name_;
   bool peer_, fixed_;
 };
 
-// `out` is as large as the array; all subjects of an array unpack into the same one.
-std::unique_ptr<Subject> codec_subject(const CodecSpec& spec, const Array& array,
-                                       const HugeBuffer& out, int threads);
+// `out` is as large as the array; all targets of an array unpack into the same one.
+std::unique_ptr<BenchTarget> codec_target(const CodecSpec& spec, const Array& array,
+                                          const HugeBuffer& out, int threads);
 
 }  // namespace tuckfold::cli

@@ -44,17 +44,18 @@ PeerRequest PeerRequest::parse(std::string_view text) {
   return request;
 }
 
-std::vector<std::unique_ptr<Subject>> peer_subjects(const PeerRequest& request, const Array& array,
-                                                    std::span<const double> rates,
-                                                    const HugeBuffer& out, int threads) {
+std::vector<std::unique_ptr<BenchTarget>> peer_targets(const PeerRequest& request,
+                                                       const Array& array,
+                                                       std::span<const double> rates,
+                                                       const HugeBuffer& out, int threads) {
   PeerRequest filled = request;
   if (request.name != "zfp") {
     if (filled.settings.empty()) filled.settings = {1e-2, 1e-3};
-    return sz_subjects(filled, array, out, threads);
+    return sz_targets(filled, array, out, threads);
   }
   if (filled.settings.empty()) filled.settings.assign(rates.begin(), rates.end());
   if (filled.settings.empty()) filled.settings = {2, 4, 8, 16};
-  return zfp_subjects(filled, array, out, threads);
+  return zfp_targets(filled, array, out, threads);
 }
 
 Library::Library(std::string_view peer, const std::string& path, std::span<const char* const> names)

@@ -2,7 +2,7 @@
 // is compiled in, so prototypes are declared by hand and every symbol is looked up.
 //
 //   PeerRequest request = PeerRequest::parse("sz3=/opt/lib/libSZ3c.so@1e-3");
-//   for (auto& subject : peer_subjects(request, array, {}, out, 2)) …
+//   for (auto& bench_target : peer_targets(request, array, {}, out, 2)) …
 #pragma once
 
 #include <memory>
@@ -24,10 +24,11 @@ struct PeerRequest {
   static PeerRequest parse(std::string_view text);
 };
 
-// One subject per setting. Without settings, zfp takes `rates` if there are any.
-std::vector<std::unique_ptr<Subject>> peer_subjects(const PeerRequest& request, const Array& array,
-                                                    std::span<const double> rates,
-                                                    const HugeBuffer& out, int threads);
+// One target per setting. Without settings, zfp takes `rates` if there are any.
+std::vector<std::unique_ptr<BenchTarget>> peer_targets(const PeerRequest& request,
+                                                       const Array& array,
+                                                       std::span<const double> rates,
+                                                       const HugeBuffer& out, int threads);
 
 // ---- for the files that implement one -----------------------------------------------------------
 
@@ -57,9 +58,10 @@ struct Band {
 };
 std::vector<Band> bands_of(const Array& array, int threads);
 
-std::vector<std::unique_ptr<Subject>> zfp_subjects(const PeerRequest& request, const Array& array,
-                                                   const HugeBuffer& out, int threads);
-std::vector<std::unique_ptr<Subject>> sz_subjects(const PeerRequest& request, const Array& array,
-                                                  const HugeBuffer& out, int threads);
+std::vector<std::unique_ptr<BenchTarget>> zfp_targets(const PeerRequest& request,
+                                                      const Array& array, const HugeBuffer& out,
+                                                      int threads);
+std::vector<std::unique_ptr<BenchTarget>> sz_targets(const PeerRequest& request, const Array& array,
+                                                     const HugeBuffer& out, int threads);
 
 }  // namespace tuckfold::cli

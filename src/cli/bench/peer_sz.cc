@@ -98,44 +98,44 @@ class Szx : public SzLibrary {
   SzxDecompress* decompress_;
 };
 
-class SzSubject : public Subject {
+class SzTarget : public BenchTarget {
  public:
-  SzSubject(std::string name, std::shared_ptr<const SzLibrary> library, double bound,
-            const Array& array, const HugeBuffer& out, int threads)
-      : Subject(std::move(name), true, false),
+  SzTarget(std::string name, std::shared_ptr<const SzLibrary> library, double bound,
+           const Array& array, const HugeBuffer& out, int threads)
+      : BenchTarget(std::move(name), true, false),
         library_(std::move(library)),
         bound_(bound),
         in_(reinterpret_cast<float*>(array.values.data())),
         out_(reinterpret_cast<float*>(out.data())),
         threads_(threads) {
-    for (const Band& band : bands_of(array, threads)) parts_.push_back({band, {}, {}});
+    for (const Band& band : bands_of(array, threads)) shares_.push_back({band, {}, {}});
   }
 
   std::size_t pack() override {
-    for_each_part([this](Part& part) {
-      part.packed = library_->pack(part.band, in_ + part.band.offset, bound_);
-      return part.packed.memory != nullptr;
+    for_each_share([this](ThreadShare& share) {
+      share.packed = library_->pack(share.band, in_ + share.band.offset, bound_);
+      return share.packed.memory != nullptr;
     });
     std::size_t bytes = 0;
-    for (const Part& part : parts_) bytes += part.packed.bytes;
+    for (const ThreadShare& share : shares_) bytes += share.packed.bytes;
     return bytes;
   }
 
   void unpack() override {
-    for_each_part([this](Part& part) {
-      part.result = library_->unpack(part.band, part.packed);
-      return part.result != nullptr;
+    for_each_share([this](ThreadShare& share) {
+      share.result = library_->unpack(share.band, share.packed);
+      return share.result != nullptr;
     });
   }
 
-  void settle() override {
-    for (const Part& part : parts_) {
-      std::memcpy(out_ + part.band.offset, part.result.get(), part.band.elems() * sizeof(float));
+  void finish_unpack() override {
+    for (const ThreadShare& share : shares_) {
+      std::memcpy(out_ + share.band.offset, share.result.get(), share.band.elems() * sizeof(float));
     }
   }
 
  private:
-  struct Part {
+  struct ThreadShare {
     Band band;
     Packed packed;
     Memory result;
@@ -144,20 +144,20 @@ class SzSubject : public Subject {
 
   // The body says whether it succeeded; these libraries also throw through their C interface.
   template <class Body>
-  void for_each_part(Body&& body) {
-    parallel_for(static_cast<std::int64_t>(parts_.size()), threads_,
+  void for_each_share(Body&& body) {
+    parallel_for(static_cast<std::int64_t>(shares_.size()), threads_,
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t i = begin; i < end; ++i) {
-                     Part& part = parts_[static_cast<std::size_t>(i)];
+                     ThreadShare& share = shares_[static_cast<std::size_t>(i)];
                      try {
-                       part.done = body(part);
+                       share.done = body(share);
                      } catch (...) {
-                       part.done = false;
+                       share.done = false;
                      }
                    }
                  });
-    for (const Part& part : parts_) {
-      if (!part.done) fail(Errc::Unsupported, "[bench] {} failed on this array", name());
+    for (const ThreadShare& share : shares_) {
+      if (!share.done) fail(Errc::Unsupported, "[bench] {} failed on this array", name());
     }
   }
 
@@ -165,13 +165,13 @@ class SzSubject : public Subject {
   double bound_;
   float *in_, *out_;
   int threads_;
-  std::vector<Part> parts_;
+  std::vector<ThreadShare> shares_;
 };
 
 }  // namespace
 
-std::vector<std::unique_ptr<Subject>> sz_subjects(const PeerRequest& request, const Array& array,
-                                                  const HugeBuffer& out, int threads) {
+std::vector<std::unique_ptr<BenchTarget>> sz_targets(const PeerRequest& request, const Array& array,
+                                                     const HugeBuffer& out, int threads) {
   if (array.dtype != DType::F32) {
     fail(Errc::Unsupported, "[bench] peer {} takes f32, '{}' is {}; use --as f32", request.name,
          array.name, to_string(array.dtype));
@@ -185,13 +185,13 @@ std::vector<std::unique_ptr<Subject>> sz_subjects(const PeerRequest& request, co
   }
   const double range =
       compare(array.dtype, array.shape.elems(), array.values.data(), array.values.data()).range;
-  std::vector<std::unique_ptr<Subject>> subjects;
+  std::vector<std::unique_ptr<BenchTarget>> targets;
   for (const double relative : request.settings) {
-    subjects.push_back(
-        std::make_unique<SzSubject>(fmt::format("{}(rel={:g})", request.name, relative), library,
-                                    relative * range, array, out, threads));
+    targets.push_back(
+        std::make_unique<SzTarget>(fmt::format("{}(rel={:g})", request.name, relative), library,
+                                   relative * range, array, out, threads));
   }
-  return subjects;
+  return targets;
 }
 
 }  // namespace tuckfold::cli

@@ -11,16 +11,16 @@
 
 namespace tuckfold::cli {
 
-Report checked_report(Subject& subject, const Array& array, const HugeBuffer& out) {
+Report checked_report(BenchTarget& bench_target, const Array& array, const HugeBuffer& out) {
   std::memset(out.data(), 0xff, out.size());  // NaN, so that what is not written is seen
-  Report report{.codec = subject.name(),
-                .peer = subject.peer(),
-                .fixed = subject.fixed(),
-                .packed_bytes = subject.pack(),
+  Report report{.codec = bench_target.name(),
+                .peer = bench_target.peer(),
+                .fixed = bench_target.fixed(),
+                .packed_bytes = bench_target.pack(),
                 .quality = {},
                 .speed = {}};
-  subject.unpack();
-  subject.settle();
+  bench_target.unpack();
+  bench_target.finish_unpack();
   const auto packed = static_cast<double>(report.packed_bytes);
   report.ratio = static_cast<double>(array.bytes()) / packed;
   report.ratio_stored = static_cast<double>(array.stored_bytes) / packed;

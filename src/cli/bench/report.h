@@ -25,7 +25,7 @@ struct Report {
 };
 
 // Packs and unpacks once more into memory that held no result, and compares.
-Report checked_report(Subject& subject, const Array& array, const HugeBuffer& out);
+Report checked_report(BenchTarget& bench_target, const Array& array, const HugeBuffer& out);
 
 Json to_json(const Report& report, const Array& array, int threads);
 std::string to_table(std::span<const Report> reports);

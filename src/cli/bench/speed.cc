@@ -41,7 +41,7 @@ double median_quotient(const std::vector<double>& over, const std::vector<double
 
 }  // namespace
 
-Speed measure_speed(Subject& subject, const Array& array, const HugeBuffer& out,
+Speed measure_speed(BenchTarget& bench_target, const Array& array, const HugeBuffer& out,
                     const SpeedOptions& options) {
   const auto copy_all = [&](bool prefetch) {
     stream_copy(out.data(), array.values.data(), array.bytes(), options.threads, prefetch);
@@ -49,8 +49,8 @@ Speed measure_speed(Subject& subject, const Array& array, const HugeBuffer& out,
   const std::array<std::function<void()>, 4> works = {
       [&] { copy_all(false); },
       [&] { copy_all(true); },
-      [&] { subject.pack(); },
-      [&] { subject.unpack(); },
+      [&] { bench_target.pack(); },
+      [&] { bench_target.unpack(); },
   };
   std::array<int, 4> times{};
   for (std::size_t i = 0; i < works.size(); ++i) {

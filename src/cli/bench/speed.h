@@ -8,7 +8,7 @@ namespace tuckfold::cli {
 
 struct SpeedOptions {
   int threads = 1;
-  double min_seconds = 0.5;  // of rounds, for one subject
+  double min_seconds = 0.5;  // of rounds, for one target
   int min_rounds = 7;
 };
 
@@ -24,7 +24,7 @@ struct Speed {
   int rounds = 0;
 };
 
-Speed measure_speed(Subject& subject, const Array& array, const HugeBuffer& out,
+Speed measure_speed(BenchTarget& bench_target, const Array& array, const HugeBuffer& out,
                     const SpeedOptions& options);
 
 }  // namespace tuckfold::cli

@@ -78,8 +78,8 @@ void pass_over(const Error& error) {
 
 class Search {
  public:
-  Search(const Array& sample, const Target& target, const ChooseOptions& options)
-      : sample_(sample), target_(target), options_(options), out_(sample.bytes()) {}
+  Search(const Array& part, const Target& target, const ChooseOptions& options)
+      : part_(part), target_(target), options_(options), out_(part.bytes()) {}
 
   // Bisects the ladder for its best rung. A rung is told from the next by one trial, or, where the
   // target is a ratio and the size is fixed, by its layout.
@@ -87,7 +87,7 @@ class Search {
     std::vector<Rung> rungs;
     for (const CodecSpec& spec : ladder) {
       try {
-        rungs.push_back({spec, layout(spec, sample_.dtype, sample_.shape)});
+        rungs.push_back({spec, layout(spec, part_.dtype, part_.shape)});
       } catch (const Error& error) {
         pass_over(error);
       }
@@ -134,7 +134,7 @@ class Search {
 
   // The closest rung that is small enough, or the first one.
   void climb_while_small(const std::vector<Rung>& rungs) {
-    const auto bytes = static_cast<double>(sample_.bytes());
+    const auto bytes = static_cast<double>(part_.bytes());
     const auto end = std::partition_point(rungs.begin(), rungs.end(), [&](const Rung& rung) {
       const double packed = rung.fit.fixed ? static_cast<double>(rung.fit.max_bytes)
                                            : static_cast<double>(attempt(rung).report.packed_bytes);
@@ -154,27 +154,28 @@ class Search {
 
   const Candidate& attempt(const Rung& rung) {
     if (options_.progress) options_.progress(rung.spec.print());
-    const auto subject = codec_subject(rung.spec, sample_, out_, options_.threads);
-    Candidate one{.spec = rung.spec, .report = checked_report(*subject, sample_, out_)};
+    const auto bench_target = codec_target(rung.spec, part_, out_, options_.threads);
+    Candidate one{.spec = rung.spec, .report = checked_report(*bench_target, part_, out_)};
     one.reaches = reaches(one.report, target_);
     if (options_.prefer == Prefer::Fastest) {
-      one.seconds = seconds_of([&] { subject->pack(); }) + seconds_of([&] { subject->unpack(); });
+      one.seconds =
+          seconds_of([&] { bench_target->pack(); }) + seconds_of([&] { bench_target->unpack(); });
     }
     return tried_.emplace_back(std::move(one));
   }
 
   void measure(Candidate& one) {
     if (options_.progress) options_.progress("measuring " + one.spec.print());
-    const auto subject = codec_subject(one.spec, sample_, out_, options_.threads);
+    const auto bench_target = codec_target(one.spec, part_, out_, options_.threads);
     const SpeedOptions rounds{
         .threads = options_.threads, .min_seconds = options_.measure_seconds, .min_rounds = 3};
-    const Speed speed = measure_speed(*subject, sample_, out_, rounds);
+    const Speed speed = measure_speed(*bench_target, part_, out_, rounds);
     one.report.speed = speed;
     one.seconds =
-        static_cast<double>(sample_.bytes()) * 1e-9 * (1 / speed.pack.best + 1 / speed.unpack.best);
+        static_cast<double>(part_.bytes()) * 1e-9 * (1 / speed.pack.best + 1 / speed.unpack.best);
   }
 
-  const Array& sample_;
+  const Array& part_;
   const Target& target_;
   const ChooseOptions& options_;
   HugeBuffer out_;
@@ -206,14 +207,14 @@ void check_target(const char* verb, const Target& target) {
   if (!is_number || !std::isfinite(value)) invalid("[{}] {}, got {}", verb, rule, value);
 }
 
-Choice choose(const Array& sample, const Target& target, const ChooseOptions& options) {
-  Search search(sample, target, options);
-  for (const Ladder& ladder : ladders_for(facts_of(sample), target)) search.climb(ladder);
+Choice choose(const Array& part, const Target& target, const ChooseOptions& options) {
+  Search search(part, target, options);
+  for (const Ladder& ladder : ladders_for(facts_of(part), target)) search.climb(ladder);
   Choice choice = search.finish();
   if (choice.best.empty()) {
     const Report& closest = choice.tried.front().report;
     invalid("[choose] no codec reaches {} on '{}'; closest is {} with {}; ask for less",
-            to_string(target), sample.name, closest.codec, figure_of(closest, target));
+            to_string(target), part.name, closest.codec, figure_of(closest, target));
   }
   return choice;
 }

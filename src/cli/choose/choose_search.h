@@ -1,7 +1,7 @@
 // Searches the codecs of this build for the spec that serves an array best.
 //
-//   const Array sample = sample_of(array, 4'000'000);
-//   const Choice choice = choose(sample, {Target::Kind::Psnr, 45}, {});
+//   const Array part = trial_part_of(array, 4'000'000);
+//   const Choice choice = choose(part, {Target::Kind::Psnr, 45}, {});
 //   choice.best.front().report.codec   // "dct_quant(rate=3.5, dc=4)"
 #pragma once
 
@@ -45,7 +45,7 @@ void check_target(const char* verb, const Target& target);
 
 // Throws InvalidArgument where nothing reaches the target, naming what comes closest. Specs that do
 // not suit the array, or whose library is missing, are passed over.
-Choice choose(const Array& sample, const Target& target, const ChooseOptions& options);
+Choice choose(const Array& part, const Target& target, const ChooseOptions& options);
 
 // "a PSNR of 45 dB", "a ratio of 8", "a largest error of 0.001".
 std::string to_string(const Target& target);

@@ -1,4 +1,4 @@
-// Choosing a codec: the sample, the ladders, and what is found on them.
+// Choosing a codec: the trial part, the ladders, and what is found on them.
 #include "cli/choose/choose_search.h"
 
 #include <gtest/gtest.h>
@@ -38,29 +38,28 @@ Choice choose_for(const Array& array, const Target& target) {
   return choose(array, target, {.measure_seconds = 0});
 }
 
-// ---- the sample
+// ---- the trial part
 
-TEST(Sample, AnArrayThatIsSmallEnoughIsTakenWhole) {
+TEST(TrialPart, AnArrayThatIsSmallEnoughIsTakenWhole) {
   const Array array = numbered({3, 5, 9, 11});
-  const Array sample = sample_of(array, 3 * 5 * 9 * 11);
-  EXPECT_EQ(sample.shape, array.shape);
-  EXPECT_EQ(sample.stored_bytes, array.stored_bytes);
+  const Array part = trial_part_of(array, 3 * 5 * 9 * 11);
+  EXPECT_EQ(part.shape, array.shape);
+  EXPECT_EQ(part.stored_bytes, array.stored_bytes);
   for (std::int64_t i = 0; i < array.shape.elems(); ++i) {
-    ASSERT_EQ(floats(sample)[i], floats(array)[i]);
+    ASSERT_EQ(floats(part)[i], floats(array)[i]);
   }
 }
 
-TEST(Sample, PlanesAreWholeDifferentAndOfEveryChannel) {
+TEST(TrialPart, PlanesAreWholeDifferentAndOfEveryChannel) {
   const Array array = numbered({100, 3, 8, 10});
-  const Array sample = sample_of(array, 60 * 80 + 79);
-  ASSERT_EQ(sample.shape, (Shape{60, 8, 10}));
-  EXPECT_EQ(sample.stored_bytes, 60u * 80 * 4);
+  const Array part = trial_part_of(array, 60 * 80 + 79);
+  ASSERT_EQ(part.shape, (Shape{60, 8, 10}));
+  EXPECT_EQ(part.stored_bytes, 60u * 80 * 4);
   std::set<int> planes, channels;
   for (int p = 0; p < 60; ++p) {
-    const int first = static_cast<int>(floats(sample)[p * 80]);
+    const int first = static_cast<int>(floats(part)[p * 80]);
     EXPECT_EQ(first % 80, 0);
-    for (int i = 0; i < 80; ++i)
-      ASSERT_EQ(floats(sample)[p * 80 + i], static_cast<float>(first + i));
+    for (int i = 0; i < 80; ++i) ASSERT_EQ(floats(part)[p * 80 + i], static_cast<float>(first + i));
     EXPECT_TRUE(planes.empty() || first > *planes.rbegin());
     planes.insert(first);
     channels.insert(first / 80 % 3);
@@ -71,34 +70,34 @@ TEST(Sample, PlanesAreWholeDifferentAndOfEveryChannel) {
   EXPECT_GE(*planes.rbegin(), 295 * 80);
 }
 
-TEST(Sample, ChannelsLastStayTogether) {
-  EXPECT_EQ(sample_of(numbered({50, 16, 16, 3}), 10 * 768).shape, (Shape{10, 16, 16, 3}));
+TEST(TrialPart, ChannelsLastStayTogether) {
+  EXPECT_EQ(trial_part_of(numbered({50, 16, 16, 3}), 10 * 768).shape, (Shape{10, 16, 16, 3}));
 }
 
-TEST(Sample, ALargeMatrixIsCutIntoBandsOfWholeBlocks) {
+TEST(TrialPart, ALargeMatrixIsCutIntoBandsOfWholeBlocks) {
   const Array array = numbered({1001, 10});
-  const Array sample = sample_of(array, 2000);
-  ASSERT_EQ(sample.shape.rank(), 2u);
-  EXPECT_EQ(sample.shape[0] % 8, 0);
-  EXPECT_EQ(sample.shape[1], 10);
-  EXPECT_LE(sample.shape.elems(), 2000);
-  EXPECT_GT(sample.shape.elems(), 1000);
-  for (std::int64_t row = 0; row < sample.shape[0]; row += 8) {
-    const auto first = static_cast<int>(floats(sample)[row * 10]);
+  const Array part = trial_part_of(array, 2000);
+  ASSERT_EQ(part.shape.rank(), 2u);
+  EXPECT_EQ(part.shape[0] % 8, 0);
+  EXPECT_EQ(part.shape[1], 10);
+  EXPECT_LE(part.shape.elems(), 2000);
+  EXPECT_GT(part.shape.elems(), 1000);
+  for (std::int64_t row = 0; row < part.shape[0]; row += 8) {
+    const auto first = static_cast<int>(floats(part)[row * 10]);
     EXPECT_EQ(first % 80, 0);  // a band begins where a block does
   }
 }
 
-TEST(Sample, AVectorIsCutIntoRuns) {
-  const Array sample = sample_of(numbered({1, 100000}), 1000);
-  EXPECT_EQ(sample.shape.rank(), 1u);
-  EXPECT_LE(sample.shape.elems(), 1000);
-  EXPECT_GE(sample.shape.elems(), 500);
+TEST(TrialPart, AVectorIsCutIntoRuns) {
+  const Array part = trial_part_of(numbered({1, 100000}), 1000);
+  EXPECT_EQ(part.shape.rank(), 1u);
+  EXPECT_LE(part.shape.elems(), 1000);
+  EXPECT_GE(part.shape.elems(), 500);
 }
 
-TEST(Sample, OneValueIsEnough) {
-  EXPECT_EQ(sample_of(numbered({40}), 1).shape, (Shape{8}));
-  EXPECT_EQ(sample_of(numbered({}), 1).shape, Shape{});
+TEST(TrialPart, OneValueIsEnough) {
+  EXPECT_EQ(trial_part_of(numbered({40}), 1).shape, (Shape{8}));
+  EXPECT_EQ(trial_part_of(numbered({}), 1).shape, Shape{});
 }
 
 // ---- the ladders
@@ -191,8 +190,8 @@ TEST(Choose, BisectionFindsWhatTryingEverythingFinds) {
       if (first.stages().size() != 1 || first.stages()[0].codec->name != "dct_quant") continue;
       const CodecSpec* wanted = nullptr;
       for (const CodecSpec& spec : ladder) {
-        const auto subject = codec_subject(spec, array, out, 1);
-        const Report report = checked_report(*subject, array, out);
+        const auto bench_target = codec_target(spec, array, out, 1);
+        const Report report = checked_report(*bench_target, array, out);
         if (target.kind == Kind::Ratio && report.ratio >= target.value) wanted = &spec;
         if (target.kind == Kind::Psnr && report.quality.psnr_db >= target.value) {
           wanted = &spec;

@@ -24,7 +24,7 @@ std::int64_t place(std::int64_t i, std::int64_t count, std::int64_t among) {
 
 }  // namespace
 
-Array sample_of(const Array& array, std::int64_t most) {
+Array trial_part_of(const Array& array, std::int64_t most) {
   const Shape& shape = array.shape;
   const std::int64_t elems = shape.elems();
   std::size_t leading = Folding::of(kBlock, shape).leading;  // planes stay whole
@@ -55,25 +55,25 @@ Array sample_of(const Array& array, std::int64_t most) {
     for (std::size_t axis = leading + 1; axis < shape.rank(); ++axis) taken.push_back(shape[axis]);
   }
 
-  Array sample{.name = array.name,
-               .stored = array.stored,
-               .stored_bytes = 0,
-               .dtype = array.dtype,
-               .shape = taken,
-               .values = {}};
+  Array part{.name = array.name,
+             .stored = array.stored,
+             .stored_bytes = 0,
+             .dtype = array.dtype,
+             .shape = taken,
+             .values = {}};
   const std::size_t value_bytes = size_bytes(array.dtype);
-  sample.values = HugeBuffer(static_cast<std::size_t>(taken.elems()) * value_bytes);
-  const double part = static_cast<double>(taken.elems()) / static_cast<double>(elems);
-  sample.stored_bytes =
-      static_cast<std::size_t>(std::llround(part * static_cast<double>(array.stored_bytes)));
+  part.values = HugeBuffer(static_cast<std::size_t>(taken.elems()) * value_bytes);
+  const double share = static_cast<double>(taken.elems()) / static_cast<double>(elems);
+  part.stored_bytes =
+      static_cast<std::size_t>(std::llround(share * static_cast<double>(array.stored_bytes)));
   const std::size_t piece_bytes = static_cast<std::size_t>(piece) * value_bytes;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t from = place(i, count, units * per_unit);
     const std::int64_t first = from / per_unit * unit_elems + from % per_unit * piece;
-    std::memcpy(sample.values.data() + static_cast<std::size_t>(i) * piece_bytes,
+    std::memcpy(part.values.data() + static_cast<std::size_t>(i) * piece_bytes,
                 array.values.data() + static_cast<std::size_t>(first) * value_bytes, piece_bytes);
   }
-  return sample;
+  return part;
 }
 
 }  // namespace tuckfold::cli

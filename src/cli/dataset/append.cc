@@ -13,7 +13,7 @@ std::string describe(const std::vector<ArrayInfo>& arrays) {
   std::string text;
   for (const ArrayInfo& array : arrays) {
     text += fmt::format("{}{} {} {} by {}", text.empty() ? "" : ", ", array.name,
-                        to_string(array.dtype), shape_text(array.shape), array.codec.print());
+                        to_string(array.dtype), to_string(array.shape), array.codec.print());
   }
   return text;
 }
@@ -30,12 +30,12 @@ std::vector<ArrayInfo> arrays_of(const std::string& path) {
     fail(Errc::Io, "[pack] there is no '{}' to append to; leave out --append to begin it", path);
   }
   const FileReader reader(path);
-  for (const Behind& behind : look_behind(path)) {
-    if (!behind.trailer_broken) continue;
+  for (const TrailingData& trailing : find_trailing_data(path)) {
+    if (!trailing.trailer_broken) continue;
     fail(Errc::CorruptData,
          "[pack] the last trailer of '{}' is broken, and appending would drop what it speaks of; "
          "save that with `tuckfold repair` first",
-         behind.path);
+         trailing.path);
   }
   return {reader.arrays().begin(), reader.arrays().end()};
 }

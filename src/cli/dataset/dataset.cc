@@ -30,23 +30,35 @@ Shape parse_shape(const char* verb, std::string_view text) {
 
 }  // namespace
 
-void InputOptions::add_to(CLI::App& verb) {
+void add_select(CLI::App& verb, std::vector<std::string>& names, const char* text) {
+  verb.add_option("--select", names, text)
+      ->type_name("NAME")
+      ->allow_extra_args(false)
+      ->delimiter(',');
+}
+
+void InputOptions::add_to(CLI::App& verb, const char* select) {
   verb.add_option("INPUT", files,
                   "Files with samples, - for standard input; several of one kind are one dataset")
       ->type_name("");
-  add_options_to(verb);
+  add_options_to(verb, select);
 }
 
-void InputOptions::add_options_to(CLI::App& verb) {
+void InputOptions::add_names_to(CLI::App& verb, const char* select) {
+  add_select(verb, arrays, select);
+  verb.add_option("--rename", rename, "Give an array another name; may be repeated")
+      ->type_name("OLD=NEW")
+      ->allow_extra_args(false);
+}
+
+void InputOptions::add_options_to(CLI::App& verb, const char* select) {
   std::string known;
   for (const SourceFormatInfo& row : list_source_formats()) {
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
   verb.add_option("--format", format, "How to read them, else by their contents: " + known)
       ->type_name("NAME");
-  verb.add_option("--select", arrays, "Only these arrays, as the inputs name them")
-      ->type_name("NAME");
-  verb.add_option("--rename", rename, "Give an array another name")->type_name("OLD=NEW");
+  add_names_to(verb, select);
   verb.add_flag("--side-by-side", side_by_side, "Each input is an array, named as its file");
   verb.add_option("--dtype", dtype, "Of raw inputs: f32, f16, bf16, f64, u8, i32 or i64")
       ->type_name("T");
@@ -104,10 +116,6 @@ SampleRange parse_range(const char* verb, std::string_view text, std::int64_t sa
   return {first, end - first};
 }
 
-std::string shape_text(const Shape& sample) {
-  return sample.rank() == 0 ? "scalar" : fmt::format("{}", fmt::join(sample, "x"));
-}
-
 std::string size_text(std::uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
   double value = static_cast<double>(bytes);
@@ -125,11 +133,6 @@ void check_absent(const char* verb, const std::string& path, bool force) {
     invalid("[{}] '{}' exists; add --force to write over it, or name another file", verb, path);
   }
 }
-
-std::uint64_t sample_bytes(const ArrayInfo& array) {
-  return static_cast<std::uint64_t>(array.shape.elems()) * size_bytes(array.dtype);
-}
-std::uint64_t sample_bytes(const SourceArray& array) { return array.sample_bytes(); }
 
 std::int64_t batch_samples(std::uint64_t bytes_of_sample, int threads) {
   constexpr std::uint64_t kBytesOfThread = 8 << 20;
@@ -160,7 +163,7 @@ Parts cut_at_chunks(const FileReader& reader, std::size_t array, const SampleRan
   return parts;
 }
 
-Array sample_of(const Source& source, std::size_t array, std::int64_t most) {
+Array trial_part_of(const Source& source, std::size_t array, std::int64_t most) {
   const SourceArray& info = source.arrays()[array];
   const std::int64_t elems = std::max<std::int64_t>(1, info.sample.elems());
   const std::int64_t count = std::min(source.samples(), std::max<std::int64_t>(1, most / elems));

@@ -17,6 +17,11 @@
 
 namespace tuckfold::cli {
 
+inline constexpr const char* kSelectText =
+    "Only these arrays, as the inputs name them: A,B or repeated";
+// --select NAME: one value each time, so that a file may follow; several with commas.
+void add_select(CLI::App& verb, std::vector<std::string>& names, const char* text);
+
 // Inputs of pack, diff and convert, as they are given.
 struct InputOptions {
   std::vector<std::string> files;
@@ -24,9 +29,11 @@ struct InputOptions {
   std::vector<std::string> arrays, rename;
   bool side_by_side = false;
 
-  void add_to(CLI::App& verb);
+  void add_to(CLI::App& verb, const char* select = kSelectText);
   // The options without the files, where a verb names these in its own way.
-  void add_options_to(CLI::App& verb);
+  void add_options_to(CLI::App& verb, const char* select = kSelectText);
+  // --select and --rename alone.
+  void add_names_to(CLI::App& verb, const char* select = kSelectText);
   // Throws InvalidArgument for a pair of --rename that is none.
   std::map<std::string, std::string, std::less<>> renames(const char* verb) const;
   std::unique_ptr<Source> open(const char* verb, bool quiet = false) const;
@@ -35,18 +42,12 @@ struct InputOptions {
 // "100:200", "100:", ":200" or "7", of so many samples. Throws InvalidArgument.
 SampleRange parse_range(const char* verb, std::string_view text, std::int64_t samples);
 
-// "3x32x32", or "scalar".
-std::string shape_text(const Shape& sample);
 // "12.3 MB".
 std::string size_text(std::uint64_t bytes);
 
 // Throws InvalidArgument where the path names something and --force was not given, Io where that is
 // a folder.
 void check_absent(const char* verb, const std::string& path, bool force);
-
-// Bytes of one sample, unpacked.
-std::uint64_t sample_bytes(const ArrayInfo& array);
-std::uint64_t sample_bytes(const SourceArray& array);
 
 // How many samples to hold at a time: enough to keep every thread busy, flat in the file's size.
 std::int64_t batch_samples(std::uint64_t bytes_of_sample, int threads);
@@ -64,7 +65,7 @@ struct Parts {
 Parts cut_at_chunks(const FileReader& reader, std::size_t array, const SampleRange& range);
 
 // About `most` values of an array, whole samples spread over all of them.
-Array sample_of(const Source& source, std::size_t array, std::int64_t most);
+Array trial_part_of(const Source& source, std::size_t array, std::int64_t most);
 
 // Reads on several threads. What a thread throws is thrown here.
 void read_samples(const Source& source, std::size_t array, std::int64_t first, std::int64_t count,

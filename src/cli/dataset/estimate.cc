@@ -44,10 +44,10 @@ struct Trial {
 // Reads a stretch from the middle, as a batch is read; packs samples from everywhere, in chunks.
 Trial try_array(const Source& source, std::size_t number, const ArrayInfo& array, std::int64_t most,
                 int threads) {
-  const Array sample = sample_of(source, number, most);
-  const std::int64_t count = sample.shape[0], full = array.samples_per_chunk;
-  const std::uint64_t each = cli::sample_bytes(array);
-  const HugeBuffer stretch(sample.bytes());
+  const Array part = trial_part_of(source, number, most);
+  const std::int64_t count = part.shape[0], full = array.samples_per_chunk;
+  const std::uint64_t each = array.sample_bytes();
+  const HugeBuffer stretch(part.bytes());
   Trial trial{.read_seconds = seconds_of([&] {
                 read_samples(source, number, (source.samples() - count) / 2, count, stretch.data(),
                              threads);
@@ -63,8 +63,7 @@ Trial try_array(const Source& source, std::size_t number, const ArrayInfo& array
           const CodecSpec spec = spec_for(array, shape);
           std::vector<std::byte> frame(frame_bytes(spec, array.dtype, shape));
           const ConstTensorView view(
-              sample.values.data() + static_cast<std::uint64_t>(i * full) * each, array.dtype,
-              shape);
+              part.values.data() + static_cast<std::uint64_t>(i * full) * each, array.dtype, shape);
           packed += write_frame(spec, view, frame, {.threads = chunks == 1 ? threads : 1});
         } catch (...) {
           errors[static_cast<std::size_t>(i)] = std::current_exception();
@@ -75,7 +74,7 @@ Trial try_array(const Source& source, std::size_t number, const ArrayInfo& array
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }
-  const auto bytes = static_cast<double>(sample.bytes());
+  const auto bytes = static_cast<double>(part.bytes());
   return {.read_seconds = trial.read_seconds / bytes,
           .pack_seconds = trial.pack_seconds / bytes,
           .packed = static_cast<double>(packed) / bytes};
@@ -86,7 +85,7 @@ Trial try_array(const Source& source, std::size_t number, const ArrayInfo& array
 std::uint64_t chunk_memory(const ArrayInfo& array, std::int64_t samples, bool in_place,
                            int threads) {
   const std::int64_t chunk = std::min(array.samples_per_chunk, samples);
-  const std::uint64_t bytes = static_cast<std::uint64_t>(chunk) * cli::sample_bytes(array);
+  const std::uint64_t bytes = static_cast<std::uint64_t>(chunk) * array.sample_bytes();
   const std::int64_t chunks = (samples + chunk - 1) / chunk;
   const Lanes lanes = lanes_for(bytes, threads);
   const Shape shape = with_samples(chunk, array.shape);
@@ -94,8 +93,8 @@ std::uint64_t chunk_memory(const ArrayInfo& array, std::int64_t samples, bool in
   const auto at_once = static_cast<std::uint64_t>(std::min<std::int64_t>(lanes.workers, chunks));
   const auto held = static_cast<std::uint64_t>(std::min(lanes.window, chunks));
   const std::uint64_t pages =  // of the input that is mapped
-      std::min(static_cast<std::uint64_t>(samples) * cli::sample_bytes(array),
-               std::max(in_place ? at_once * bytes : bytes, Bytes::kLookedAt));
+      std::min(static_cast<std::uint64_t>(samples) * array.sample_bytes(),
+               std::max(in_place ? at_once * bytes : bytes, Bytes::kDropAfterBytes));
   return pages +
          at_once * ((in_place ? 0 : bytes) + layout(spec, array.dtype, shape).workspace_bytes) +
          held * frame_bytes(spec, array.dtype, shape);
@@ -104,15 +103,16 @@ std::uint64_t chunk_memory(const ArrayInfo& array, std::int64_t samples, bool in
 // Inflated inputs lie in memory, too; codecs are looked for before the first chunk is
 // packed.
 std::uint64_t memory_of(const Source& source, std::span<const ArrayInfo> arrays,
-                        std::int64_t sample, bool searched, int threads) {
+                        std::int64_t trial_values, bool searched, int threads) {
   std::uint64_t chunks = 0, search = 0;
   for (std::size_t a = 0; a < arrays.size(); ++a) {
     const ArrayInfo& array = arrays[a];
     chunks =
         std::max(chunks, chunk_memory(array, source.samples(), source.lies_in_memory(a), threads));
-    // The sample, its pages of the file, workspace, what it is packed to and what that unpacks to.
+    // The part, its pages of the file, workspace, what it is packed to and what that unpacks to.
     if (searched && array.shape.rank() >= 2) {
-      const auto values = std::min<std::int64_t>(sample, source.samples() * array.shape.elems());
+      const auto values =
+          std::min<std::int64_t>(trial_values, source.samples() * array.shape.elems());
       search = std::max(search, 5 * static_cast<std::uint64_t>(values) * size_bytes(array.dtype));
     }
   }
@@ -122,20 +122,20 @@ std::uint64_t memory_of(const Source& source, std::span<const ArrayInfo> arrays,
 }  // namespace
 
 Estimate estimate_packing(const Source& source, std::span<const ArrayInfo> arrays,
-                          std::int64_t sample, bool searched, int threads) {
-  std::vector<ArrayInfo> settled(arrays.begin(), arrays.end());
-  check_arrays(settled);
+                          std::int64_t trial_values, bool searched, int threads) {
+  std::vector<ArrayInfo> checked(arrays.begin(), arrays.end());
+  check_arrays(checked);
   Estimate estimate{.memory_bytes = kProgramBytes};
   if (source.samples() == 0) return estimate;
-  for (std::size_t a = 0; a < settled.size(); ++a) {
-    const Trial trial = try_array(source, a, settled[a], sample, threads);
+  for (std::size_t a = 0; a < checked.size(); ++a) {
+    const Trial trial = try_array(source, a, checked[a], trial_values, threads);
     const std::uint64_t bytes =
-        static_cast<std::uint64_t>(source.samples()) * cli::sample_bytes(settled[a]);
+        static_cast<std::uint64_t>(source.samples()) * checked[a].sample_bytes();
     estimate.bytes += bytes;
     estimate.packed_bytes += static_cast<std::uint64_t>(static_cast<double>(bytes) * trial.packed);
     estimate.seconds += static_cast<double>(bytes) * (trial.read_seconds + trial.pack_seconds);
   }
-  estimate.memory_bytes = memory_of(source, settled, sample, searched, threads);
+  estimate.memory_bytes = memory_of(source, checked, trial_values, searched, threads);
   return estimate;
 }
 

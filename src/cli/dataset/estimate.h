@@ -16,9 +16,9 @@ struct Estimate {
   std::uint64_t memory_bytes = 0;  // at most at a time, the program itself included
 };
 
-// Tries about `sample` values of each array. `searched` says that codecs are looked for first, on
-// so many values, which takes memory too.
+// Tries about `trial_values` values of each array. `searched` says that codecs are looked for
+// first, on so many values, which takes memory too.
 Estimate estimate_packing(const Source& source, std::span<const ArrayInfo> arrays,
-                          std::int64_t sample, bool searched, int threads);
+                          std::int64_t trial_values, bool searched, int threads);
 
 }  // namespace tuckfold::cli

@@ -60,24 +60,24 @@ void NpyOut::write(const std::vector<SourceArray>& arrays, const SampleRange& ra
   std::uint64_t bytes = 0;
   for (const SourceArray& array : arrays) {
     if (out != "-") check_absent(verb, path_of(array), force);
-    bytes += static_cast<std::uint64_t>(range.samples) * sample_bytes(array);
+    bytes += static_cast<std::uint64_t>(range.samples) * array.sample_bytes();
   }
-  Meter meter("unpacking", bytes, quiet);
+  ProgressBar bar("unpacking", bytes, quiet);
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     if (!one_file()) make_folder_of(verb, path_of(arrays[i]));
-    write_one(arrays[i], i, range.samples, cut(i), read, meter);
+    write_one(arrays[i], i, range.samples, cut(i), read, bar);
   }
 }
 
 void NpyOut::write_one(const SourceArray& array, std::size_t number, std::int64_t samples,
-                       const Parts& parts, const Read& read, Meter& meter) const {
+                       const Parts& parts, const Read& read, ProgressBar& bar) const {
   const bool wider = dtype_of(array) != array.dtype;
   Output file(verb, path_of(array));
   if (header) {
     const std::string front = npy_header_text(dtype_of(array), with_samples(samples, array.sample));
     file.write(front.data(), front.size());
   }
-  const std::size_t each = sample_bytes(array);
+  const std::size_t each = array.sample_bytes();
   const std::size_t bytes = static_cast<std::size_t>(parts.most) * each;
   const Lanes lanes = lanes_for(bytes, threads);
   std::vector<HugeBuffer> rooms, wide;
@@ -98,7 +98,7 @@ void NpyOut::write_one(const SourceArray& array, std::size_t number, std::int64_
         const std::size_t unpacked = static_cast<std::size_t>(parts.at(i).samples) * each;
         wider ? file.write(wide[slot].data(), 2 * unpacked)
               : file.write(rooms[slot].data(), unpacked);
-        meter.add(unpacked);
+        bar.add(unpacked);
       });
   file.finish();
 }

@@ -36,7 +36,7 @@ struct NpyOut {
  private:
   bool one_file() const { return out == "-" || out.ends_with(".npy") || !header; }
   void write_one(const SourceArray& array, std::size_t number, std::int64_t samples,
-                 const Parts& parts, const Read& read, Meter& meter) const;
+                 const Parts& parts, const Read& read, ProgressBar& bar) const;
 };
 
 }  // namespace tuckfold::cli

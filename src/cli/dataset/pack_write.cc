@@ -19,85 +19,86 @@ namespace {
 namespace fs = std::filesystem;
 
 // Samples of one file: all, or those of a shard.
-struct Part {
+struct OutputFile {
   std::string path;
   std::int64_t first = 0, end = 0;
 };
 
 // Shards lie beside the manifest: NAME-00000-of-0000N.tuck for NAME.tuck.
-std::vector<Part> parts_of(const PackOutput& output, std::int64_t samples) {
+std::vector<OutputFile> output_files_of(const PackOutput& output, std::int64_t samples) {
   if (output.shards == 0) return {{.path = output.path, .first = 0, .end = samples}};
   std::string name = output.path;
   if (name.ends_with(".tuck")) name.resize(name.size() - 5);
-  std::vector<Part> parts;
+  std::vector<OutputFile> files;
   for (int i = 0; i < output.shards; ++i) {
-    parts.push_back({.path = shard_name(name, i, output.shards),
+    files.push_back({.path = shard_name(name, i, output.shards),
                      .first = samples * i / output.shards,
                      .end = samples * (i + 1) / output.shards});
   }
-  return parts;
+  return files;
 }
 
 std::uint64_t bytes_of(const std::vector<ArrayInfo>& arrays) {
   std::uint64_t bytes = 0;
-  for (const ArrayInfo& array : arrays) bytes += sample_bytes(array);
+  for (const ArrayInfo& array : arrays) bytes += array.sample_bytes();
   return bytes;
 }
 
 // Returns the samples that the file then has.
-std::int64_t write_part(const PackOutput& output, const Source& source,
-                        const std::vector<ArrayInfo>& arrays, const Part& part, Meter& meter) {
-  FileWriter writer(part.path, arrays,
+std::int64_t write_file(const PackOutput& output, const Source& source,
+                        const std::vector<ArrayInfo>& arrays, const OutputFile& file,
+                        ProgressBar& bar) {
+  FileWriter writer(file.path, arrays,
                     {.mode = output.resume   ? WriteMode::Resume
                              : output.append ? WriteMode::Append
                                              : WriteMode::Create,
                      .threads = output.threads,
                      .metadata = output.metadata,
-                     .seed = output.seed + static_cast<std::uint64_t>(part.first)});
+                     .seed = output.seed + static_cast<std::uint64_t>(file.first)});
   const std::uint64_t each = bytes_of(arrays);
-  std::int64_t at = part.first + (output.resume ? writer.samples() : 0);
-  if (at > part.end) {
-    invalid("[pack] '{}.partial' has {} samples, the inputs {}; pack without --resume", part.path,
-            at - part.first, part.end - part.first);
+  std::int64_t at = file.first + (output.resume ? writer.samples() : 0);
+  if (at > file.end) {
+    invalid("[pack] '{}.partial' has {} samples, the inputs {}; pack without --resume", file.path,
+            at - file.first, file.end - file.first);
   }
-  meter.add(static_cast<std::uint64_t>(at - part.first) * each);
-  while (at < part.end) {
-    const std::int64_t count = std::min(4 * batch_samples(each, output.threads), part.end - at);
+  bar.add(static_cast<std::uint64_t>(at - file.first) * each);
+  while (at < file.end) {
+    const std::int64_t count = std::min(4 * batch_samples(each, output.threads), file.end - at);
     writer.write(count,
                  [&](std::size_t array, std::int64_t first, std::int64_t samples, std::byte* room) {
                    return source.fetch(array, at + first, samples, room);
                  });
     at += count;
-    meter.add(static_cast<std::uint64_t>(count) * each);
+    bar.add(static_cast<std::uint64_t>(count) * each);
   }
   writer.finish();
   return writer.samples();
 }
 
 // What a stopped run of the same has finished already.
-bool is_whole(const Part& part) {
-  return fs::exists(part.path) && FileReader(part.path).samples() == part.end - part.first;
+bool is_whole(const OutputFile& file) {
+  return fs::exists(file.path) && FileReader(file.path).samples() == file.end - file.first;
 }
 
-PackTotal write_parts(const PackOutput& output, const Source& source,
+PackTotal write_files(const PackOutput& output, const Source& source,
                       const std::vector<ArrayInfo>& arrays) {
   const std::uint64_t each = bytes_of(arrays);
-  Meter meter("packing", static_cast<std::uint64_t>(source.samples()) * each, output.quiet);
+  ProgressBar bar("packing", static_cast<std::uint64_t>(source.samples()) * each, output.quiet);
   PackTotal total;
   std::vector<std::string> shards;
-  for (const Part& part : parts_of(output, source.samples())) {
-    if (output.shards > 0 && output.resume && is_whole(part)) {
-      total.samples += part.end - part.first;
-      meter.add(static_cast<std::uint64_t>(part.end - part.first) * each);
+  for (const OutputFile& file : output_files_of(output, source.samples())) {
+    if (output.shards > 0 && output.resume && is_whole(file)) {
+      total.samples += file.end - file.first;
+      bar.add(static_cast<std::uint64_t>(file.end - file.first) * each);
     } else {
-      total.samples += write_part(output, source, arrays, part, meter);
+      total.samples += write_file(output, source, arrays, file, bar);
     }
-    total.file_bytes += fs::file_size(part.path);
-    shards.push_back(part.path);
+    total.file_bytes += fs::file_size(file.path);
+    shards.push_back(file.path);
   }
   if (output.shards > 0) write_manifest(output.path, shards);
   total.bytes = static_cast<std::uint64_t>(total.samples) * each;
-  total.seconds = meter.seconds();
+  total.seconds = bar.seconds();
   return total;
 }
 
@@ -109,9 +110,9 @@ bool is_locked(const std::string& path) {
 
 std::vector<std::string> partials_of(const PackOutput& output, std::int64_t samples) {
   std::vector<std::string> found;
-  for (const Part& part : parts_of(output, samples)) {
+  for (const OutputFile& file : output_files_of(output, samples)) {
     std::error_code unreadable;
-    if (fs::exists(part.path + ".partial", unreadable)) found.push_back(part.path + ".partial");
+    if (fs::exists(file.path + ".partial", unreadable)) found.push_back(file.path + ".partial");
   }
   return found;
 }
@@ -144,7 +145,8 @@ void check_shards(const PackOutput& output, std::int64_t samples, bool force) {
     invalid("[pack] --shards must be 1..{}, the number of samples, got {}", samples, output.shards);
   }
   if (output.resume) return;
-  for (const Part& part : parts_of(output, samples)) check_absent("pack", part.path, force);
+  for (const OutputFile& file : output_files_of(output, samples))
+    check_absent("pack", file.path, force);
 }
 
 PackTotal write_samples(const PackOutput& output, const Source& source,
@@ -154,7 +156,7 @@ PackTotal write_samples(const PackOutput& output, const Source& source,
     return ended_early(output, source.samples(), before, text, resumable);
   };
   try {
-    return write_parts(output, source, arrays);
+    return write_files(output, source, arrays);
   } catch (const Interrupted& stop) {
     throw Interrupted(stop.signal(), told("[pack] stopped", true));
   } catch (const Error& error) {

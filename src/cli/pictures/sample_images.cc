@@ -40,7 +40,7 @@ Frame frame_in(const Shape& sample, std::optional<std::int64_t> channel) {
   if (!channel) return frame;
   if (*channel < 0 || *channel >= channels) {
     invalid("[view] --channel must be 0..{} for samples of {}, got {}", channels - 1,
-            shape_text(sample), *channel);
+            to_string(sample), *channel);
   }
   frame.offset = *channel / frame.channels * frame.height * frame.width * frame.channels +
                  *channel % frame.channels * frame.channel_step;
@@ -58,17 +58,18 @@ std::size_t original_of(const SourceArray& array, const Samples& inputs, const S
   const SourceArray& other = original.arrays()[found];
   if (other.sample != array.sample) {
     invalid("[view] samples of '{}' are {} in '{}' and {} in '{}'; show them apart", array.name,
-            shape_text(array.sample), inputs.name(), shape_text(other.sample), original.name());
+            to_string(array.sample), inputs.name(), to_string(other.sample), original.name());
   }
   return found;
 }
 
-Shown::Shown(SourceArray info, std::int64_t count)
+SampleImages::SampleImages(SourceArray info, std::int64_t count)
     : array(std::move(info)),
       values(static_cast<std::size_t>(count) * array.sample_bytes()),
       count_(count) {}
 
-Shown::Shown(const Samples& samples, std::size_t number, const std::vector<std::int64_t>& numbers)
+SampleImages::SampleImages(const Samples& samples, std::size_t number,
+                           const std::vector<std::int64_t>& numbers)
     : array(samples.arrays()[number]), count_(std::ssize(numbers)) {
   if (numbers.size() > kMostBytes / array.sample_bytes()) {
     invalid("[view] at most {} of samples are shown, got {} of {} each; lower --count",
@@ -80,13 +81,13 @@ Shown::Shown(const Samples& samples, std::size_t number, const std::vector<std::
   }
 }
 
-Shown Shown::copy() const {
-  Shown other(array, count_);
+SampleImages SampleImages::copy() const {
+  SampleImages other(array, count_);
   std::memcpy(other.values.data(), values.data(), values.size());
   return other;
 }
 
-std::pair<double, double> Shown::tones(const Frame& frame) const {
+std::pair<double, double> SampleImages::tones(const Frame& frame) const {
   if (array.dtype == DType::U8) return {0, 255};
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (std::int64_t i = 0; i < count_; ++i) {
@@ -100,13 +101,13 @@ std::pair<double, double> Shown::tones(const Frame& frame) const {
   return {low, high > low ? high : low + 1};
 }
 
-std::pair<Shown, double> Shown::through(const CodecSpec& spec, int threads) const {
+std::pair<SampleImages, double> SampleImages::through(const CodecSpec& spec, int threads) const {
   const Shape shape = with_samples(count_, array.sample);
   const RunOptions options{.threads = threads};
   const HugeBuffer packed(layout(spec, array.dtype, shape).max_bytes);
   const std::size_t bytes =
       pack(spec, ConstTensorView(values.data(), array.dtype, shape), packed.span(), options);
-  Shown result(array, count_);
+  SampleImages result(array, count_);
   unpack(spec, packed.span().first(bytes), TensorView(result.values.data(), array.dtype, shape),
          options);
   return {std::move(result), static_cast<double>(values.size()) / static_cast<double>(bytes)};

@@ -20,12 +20,13 @@ Frame frame_in(const Shape& sample, std::optional<std::int64_t> channel);
 // samples have another shape.
 std::size_t original_of(const SourceArray& array, const Samples& inputs, const Samples& original);
 
-struct Shown {
+struct SampleImages {
   SourceArray array;
   HugeBuffer values;
 
-  Shown(const Samples& samples, std::size_t number, const std::vector<std::int64_t>& numbers);
-  Shown copy() const;
+  SampleImages(const Samples& samples, std::size_t number,
+               const std::vector<std::int64_t>& numbers);
+  SampleImages copy() const;
 
   std::int64_t count() const noexcept { return count_; }
   const std::byte* sample(std::int64_t i) const {
@@ -37,10 +38,10 @@ struct Shown {
   // The values shown as black and white: 0 and 255 of u8, else the least and largest of all.
   std::pair<double, double> tones(const Frame& frame) const;
   // What packing them together and unpacking leaves, and the ratio.
-  std::pair<Shown, double> through(const CodecSpec& spec, int threads) const;
+  std::pair<SampleImages, double> through(const CodecSpec& spec, int threads) const;
 
  private:
-  Shown(SourceArray info, std::int64_t count);
+  SampleImages(SourceArray info, std::int64_t count);
   std::int64_t count_;
 };
 

@@ -54,7 +54,7 @@ std::size_t array_to_show(const std::string& name, const Samples& samples) {
     const std::size_t found = samples.find("view", name);
     if (can_be_shown(samples.arrays()[found])) return found;
     invalid("[view] a picture needs two axes, samples of '{}' are {}", name,
-            shape_text(samples.arrays()[found].sample));
+            to_string(samples.arrays()[found].sample));
   }
   const auto found = std::ranges::find_if(samples.arrays(), can_be_shown);
   if (found == samples.arrays().end()) {

@@ -84,7 +84,7 @@ std::vector<SsimSum> ssim_of_planes(const Batches& original, const Batches& resu
 
 // The finite range of the original, sample by sample compared with itself.
 SsimScale scale_of(const ArrayRef& original, const SampleRange& range, std::int64_t batch,
-                   int threads, Meter& meter) {
+                   int threads, ProgressBar& bar) {
   if (!needs_range(original)) return {};
   const SourceArray& info = original.info();
   Batches values(original, batch);
@@ -95,7 +95,7 @@ SsimScale scale_of(const ArrayRef& original, const SampleRange& range, std::int6
     for (const Sums& one : compare_samples(values, values, info.sample.elems(), count, threads)) {
       all.add(one);
     }
-    meter.add(static_cast<std::uint64_t>(count) * info.sample_bytes());
+    bar.add(static_cast<std::uint64_t>(count) * info.sample_bytes());
   }
   return {.low = all.low, .range = all.high - all.low};
 }
@@ -110,7 +110,7 @@ void take(Difference& all, const Sums& sums, std::int64_t sample) {
   all.worst_sums = sums;
 }
 
-void settle(Difference& all) {
+void finish_sums(Difference& all) {
   const Sums& sums = all.sums;
   all.quality = {.psnr_db = sums.psnr_db(sums.range()),
                  .max_error = sums.lost > 0 ? kInfinity : sums.max_error,
@@ -181,13 +181,13 @@ std::uint64_t compared_bytes(const ArrayRef& result, const ArrayRef& original,
 }
 
 Difference compare_arrays(const ArrayRef& result, const ArrayRef& original,
-                          const SampleRange& range, int threads, Meter& meter) {
+                          const SampleRange& range, int threads, ProgressBar& bar) {
   const SourceArray& info = original.info();
   const std::int64_t batch = std::clamp<std::int64_t>(
       std::min(range.samples, std::max(result.samples.batch(result.array, threads),
                                        original.samples.batch(original.array, threads))),
       1, kMostSamples);
-  const SsimScale scale = scale_of(original, range, batch, threads, meter);
+  const SsimScale scale = scale_of(original, range, batch, threads, bar);
   // A constant original has no scale to judge by.
   const bool judge = has_ssim(original) && std::isfinite(scale.range) && scale.range > 0;
   const Planes planes = judge ? Planes::of(info.sample) : Planes{};
@@ -208,10 +208,10 @@ Difference compare_arrays(const ArrayRef& result, const ArrayRef& original,
         if (const std::optional<double> mean = sum.mean()) ssim += *mean, ++judged;
       }
     }
-    meter.add(static_cast<std::uint64_t>(count) *
-              (info.sample_bytes() + result.info().sample_bytes()));
+    bar.add(static_cast<std::uint64_t>(count) *
+            (info.sample_bytes() + result.info().sample_bytes()));
   }
-  settle(all);
+  finish_sums(all);
   if (judged > 0 && all.sums.lost == 0) all.ssim = ssim / static_cast<double>(judged);
   if (has_ssim(original) && !judge && all.exact() && all.sums.finite > 0) all.ssim = 1;
   return all;

@@ -1,6 +1,6 @@
 // How far the samples of one array are from those of another, a batch at a time.
 //
-//   Difference all = compare_arrays({file, 0}, {original, 0}, {0, 1000}, threads, meter);
+//   Difference all = compare_arrays({file, 0}, {original, 0}, {0, 1000}, threads, bar);
 //   all.quality.psnr_db;   // the peak is the range of the original, over the samples compared
 #pragma once
 
@@ -51,13 +51,13 @@ struct ArrayRef {
   const SourceArray& info() const { return samples.arrays()[array]; }
 };
 
-// Bytes that compare_arrays reads, for a Meter: the original is read twice where its range must be
-// known before.
+// Bytes that compare_arrays reads, for a ProgressBar: the original is read twice where its range
+// must be known before.
 std::uint64_t compared_bytes(const ArrayRef& result, const ArrayRef& original,
                              std::int64_t samples);
 
 // Both have samples of one shape, and the range. What is found does not depend on threads.
 Difference compare_arrays(const ArrayRef& result, const ArrayRef& original,
-                          const SampleRange& range, int threads, Meter& meter);
+                          const SampleRange& range, int threads, ProgressBar& bar);
 
 }  // namespace tuckfold::cli

@@ -90,8 +90,8 @@ class DifferenceOfFiles : public testing::Test {
   Difference compare(int threads, SampleRange range = {0, 20}) const {
     const Samples result("diff", {.files = {folder_ / "b.tuck"}});
     const Samples original("diff", {.files = {folder_ / "a.tuck"}});
-    Meter meter("", 0, true);
-    return compare_arrays({result, 0}, {original, 0}, range, threads, meter);
+    ProgressBar bar("", 0, true);
+    return compare_arrays({result, 0}, {original, 0}, range, threads, bar);
   }
   void SetUp() override {
     for (std::size_t i = 0; i < planes_.size(); ++i) planes_[i] = static_cast<float>(i % 97);

@@ -21,7 +21,7 @@ constexpr const char* kHelp =
     "Examples:\n"
     "  tool verb --flag --another-flag --a-third-flag --a-fourth-flag\n";
 
-TEST(Wrap, ProseAndDescriptionsAreFilled) {
+TEST(HelpFormat, ProseAndDescriptionsAreFilled) {
   EXPECT_EQ(fit_help(kHelp, 48),
             "Do it\n"
             "Usage: tool verb [OPTIONS] a line that is longer than the others and left alone\n"
@@ -41,13 +41,13 @@ TEST(Wrap, ProseAndDescriptionsAreFilled) {
             "  tool verb --flag --another-flag --a-third-flag --a-fourth-flag\n");
 }
 
-TEST(Wrap, WideTerminalsGetOneLine) {
+TEST(HelpFormat, WideTerminalsGetOneLine) {
   const std::string wide = fit_help(kHelp, 120);
   EXPECT_NE(wide.find("Some prose that was wrapped where its writer liked to.\n"), wide.npos);
   EXPECT_NE(wide.find("What this flag does, in many words\n"), wide.npos);
 }
 
-TEST(Wrap, LongWordsAndEmptyTextsStay) {
+TEST(HelpFormat, LongWordsAndEmptyTextsStay) {
   EXPECT_EQ(fit_help("", 80), "");
   const std::string word(200, 'w');
   EXPECT_EQ(fit_help("a " + word + " b\n", 40), "a\n" + word + "\nb\n");

@@ -15,10 +15,10 @@
 
 namespace tuckfold::cli {
 
-class Meter {
+class ProgressBar {
  public:
   // Quiet, or not on a terminal, it shows nothing and keeps the time alone.
-  Meter(std::string what, std::uint64_t total_bytes, bool quiet)
+  ProgressBar(std::string what, std::uint64_t total_bytes, bool quiet)
       : what_(std::move(what)), total_(total_bytes), quiet_(quiet) {}
 
   // Throws Interrupted where the user wants no more.
@@ -48,7 +48,7 @@ class Meter {
   double shown_at_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   InterruptGuard guard_;
-  Progress line_;
+  StatusLine line_;
 };
 
 }  // namespace tuckfold::cli

@@ -9,13 +9,13 @@
 
 namespace tuckfold::cli {
 
-class Progress {
+class StatusLine {
  public:
   void show(std::string_view text) {
     if (shown_) fmt::print(stderr, "\r\x1b[K{}", text);
     if (shown_) std::fflush(stderr);
   }
-  ~Progress() { show(""); }
+  ~StatusLine() { show(""); }
 
  private:
   bool shown_ = ::isatty(STDERR_FILENO) == 1;

@@ -56,7 +56,7 @@ void spool(const char* verb, bool quiet) {
   std::string path;
   const Descriptor file(open_temporary(verb, path));
   const auto room = std::make_unique_for_overwrite<std::byte[]>(kPiece);
-  Progress progress;
+  StatusLine progress;
   std::uint64_t bytes = 0;
   while (const std::size_t got =
              read_some(verb, STDIN_FILENO, "standard input", {room.get(), kPiece})) {

@@ -65,24 +65,24 @@ class Bench {
 
   void run(const Array& array) {
     const HugeBuffer out(array.bytes());
-    std::vector<std::unique_ptr<Subject>> subjects;
+    std::vector<std::unique_ptr<BenchTarget>> targets;
     for (const CodecSpec& spec : specs_) {
-      subjects.push_back(codec_subject(spec, array, out, speed_.threads));
+      targets.push_back(codec_target(spec, array, out, speed_.threads));
     }
     const std::vector<double> rates = rates_of(specs_, array);
     for (const PeerRequest& peer : peers_) {
-      for (auto& subject : peer_subjects(peer, array, rates, out, speed_.threads)) {
-        subjects.push_back(std::move(subject));
+      for (auto& bench_target : peer_targets(peer, array, rates, out, speed_.threads)) {
+        targets.push_back(std::move(bench_target));
       }
     }
     std::vector<Report> reports;
-    for (std::unique_ptr<Subject>& subject : subjects) {
-      progress_.show(fmt::format("{} {}/{} {}", array.name, reports.size() + 1, subjects.size(),
-                                 subject->name()));
-      const Speed speed = measure_speed(*subject, array, out, speed_);
-      reports.push_back(checked_report(*subject, array, out));
+    for (std::unique_ptr<BenchTarget>& bench_target : targets) {
+      progress_.show(fmt::format("{} {}/{} {}", array.name, reports.size() + 1, targets.size(),
+                                 bench_target->name()));
+      const Speed speed = measure_speed(*bench_target, array, out, speed_);
+      reports.push_back(checked_report(*bench_target, array, out));
       reports.back().speed = speed;
-      subject.reset();  // its buffers
+      bench_target.reset();  // its buffers
     }
     progress_.show("");
     if (options_.json) {
@@ -106,7 +106,7 @@ class Bench {
   std::vector<CodecSpec> specs_;
   std::vector<PeerRequest> peers_;
   SpeedOptions speed_;
-  Progress progress_;
+  StatusLine progress_;
   Json all_ = Json::array();
   bool first_ = true;
 };

@@ -1,4 +1,4 @@
-// tuckfold choose: tries the codecs on a sample of an array, and names the best spec for a target.
+// tuckfold choose: tries the codecs on a part of an array, and names the best spec for a target.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -26,9 +26,9 @@ packs and unpacks soonest; where the target is a ratio, the one closest to the o
 range of the data as peak. Ratios are against the type that is packed; "ratio stored" is against the
 type in the file.
 
-The array is sampled: whole planes of its last two axes, spread over the others, or bands of rows of
-a large matrix. Figures are those of the sample. Errors of the rest may be larger, but for codecs that
-bound them: bounded, zfp(accuracy=..), and what is exact.
+Codecs are tried on a part of the array: whole planes of its last two axes, spread over the others, or
+bands of rows of a large matrix. Figures are those of the part. Errors of the rest may be larger, but
+for codecs that bound them: bounded, zfp(accuracy=..), and what is exact.
 
 Examples:
   tuckfold choose images.npy --target-psnr 45
@@ -40,7 +40,7 @@ struct Options {
   std::optional<double> psnr, ratio, max_error;
   bool fastest = false, smallest = false, json = false;
   int threads = 0;
-  std::int64_t sample = 4'000'000;
+  std::int64_t trial_values = 4'000'000;
 };
 
 Target target_of(const Options& options) {
@@ -70,11 +70,11 @@ std::string to_table(const Choice& choice) {
   return table.print();
 }
 
-void print_text(const Array& array, const Array& sample, const Target& target, const Choice& choice,
+void print_text(const Array& array, const Array& part, const Target& target, const Choice& choice,
                 const ChooseOptions& options) {
   std::size_t reaching = 0;
   for (const Candidate& one : choice.tried) reaching += one.reaches;
-  const bool whole = sample.shape.elems() == array.shape.elems();
+  const bool whole = part.shape.elems() == array.shape.elems();
   const CodecSpec& best = choice.best.front().spec;
   std::string text = fmt::format(
       "{}, {} on {}\n", describe(array),
@@ -83,20 +83,20 @@ void print_text(const Array& array, const Array& sample, const Target& target, c
       fmt::format("{} of {} specs reach {} on {}; the best of each codec, {} first:\n", reaching,
                   choice.tried.size(), to_string(target),
                   whole ? "all values"
-                        : fmt::format("{} of {} values", sample.shape.elems(), array.shape.elems()),
+                        : fmt::format("{} of {} values", part.shape.elems(), array.shape.elems()),
                   options.prefer == Prefer::Fastest    ? "fastest"
                   : target.kind == Target::Kind::Ratio ? "closest"
                                                        : "smallest");
   text += to_table(choice) + notes_on(array);
   if (!whole && target.kind == Target::Kind::MaxError && !error_bound(best)) {
-    text += "note: the error was measured on the sample; the rest may have a larger one\n";
+    text += "note: the error was measured on a part; the rest may have a larger one\n";
   }
   print_out(fmt::format("{}use: {}\n", text, best.print()));
 }
 
 // A report without what is the same for all of them.
-Json to_json(const Candidate& one, const Array& sample, int threads) {
-  Json json = to_json(one.report, sample, threads);
+Json to_json(const Candidate& one, const Array& part, int threads) {
+  Json json = to_json(one.report, part, threads);
   for (const char* same : {"peer", "file", "shape", "dtype", "stored", "threads", "cpu_target"}) {
     json.erase(same);
   }
@@ -104,11 +104,11 @@ Json to_json(const Candidate& one, const Array& sample, int threads) {
   return json;
 }
 
-void print_object(const Array& array, const Array& sample, const Target& target,
-                  const Choice& choice, const ChooseOptions& options) {
+void print_object(const Array& array, const Array& part, const Target& target, const Choice& choice,
+                  const ChooseOptions& options) {
   constexpr const char* kKinds[] = {"psnr_db", "ratio", "max_error"};
   Json tried = Json::array();
-  for (const Candidate& one : choice.tried) tried.push_back(to_json(one, sample, options.threads));
+  for (const Candidate& one : choice.tried) tried.push_back(to_json(one, part, options.threads));
   const Json head = {{"file", array.name},
                      {"shape", std::vector<std::int64_t>(array.shape.begin(), array.shape.end())},
                      {"dtype", to_string(array.dtype)},
@@ -118,8 +118,8 @@ void print_object(const Array& array, const Array& sample, const Target& target,
                      {"target",
                       {{kKinds[static_cast<int>(target.kind)], target.value},
                        {"prefer", options.prefer == Prefer::Fastest ? "fastest" : "smallest"}}},
-                     {"sampled", {{"values", sample.shape.elems()}, {"of", array.shape.elems()}}},
-                     {"best", to_json(choice.best.front(), sample, options.threads)}};
+                     {"trial", {{"values", part.shape.elems()}, {"of", array.shape.elems()}}},
+                     {"best", to_json(choice.best.front(), part, options.threads)}};
   std::string text = "{\n";
   for (const auto& [key, value] : head.items()) {
     text += fmt::format("\"{}\": {},\n", key,
@@ -138,14 +138,14 @@ void run(const Options& options) {
   const Array array = load_array(options.file, options.read_as == "f32"      ? ReadAs::F32
                                                : options.read_as == "stored" ? ReadAs::Stored
                                                                              : ReadAs::Default);
-  const Array sample = sample_of(array, options.sample);
-  Progress progress;
+  const Array part = trial_part_of(array, options.trial_values);
+  StatusLine progress;
   const ChooseOptions how{.prefer = options.fastest ? Prefer::Fastest : Prefer::Smallest,
                           .threads = thread_count(options.threads),
                           .progress = [&](std::string_view text) { progress.show(text); }};
-  const Choice choice = choose(sample, target, how);
+  const Choice choice = choose(part, target, how);
   progress.show("");
-  (options.json ? print_object : print_text)(array, sample, target, choice, how);
+  (options.json ? print_object : print_text)(array, part, target, choice, how);
 }
 
 }  // namespace
@@ -163,7 +163,7 @@ void add_choose(CLI::App& app) {
       ->type_name("E");
   verb->add_flag("--smallest", options->smallest, "The smallest that reaches the target; default");
   verb->add_flag("--fastest", options->fastest, "The fastest that reaches the target");
-  verb->add_option("--sample", options->sample, "Values to try on, default 4000000")
+  verb->add_option("--trial-values", options->trial_values, "Values to try on, default 4000000")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62).description(""));
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")

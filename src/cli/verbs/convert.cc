@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "cli/bench/report.h"
+#include "cli/dataset/codec_option.h"
 #include "cli/dataset/npy_out.h"
 #include "cli/dataset/samples.h"
 #include "cli/terminal/progress_bar.h"
@@ -33,12 +34,12 @@ Examples:
   tuckfold convert a.tuck b.tuck -o all.tuck
   tuckfold convert train.tuck -o small.tuck --codec "dct_quant(rate=2)" --samples-per-chunk 64
   tuckfold convert train.tuck -o image.npy --select image
-  tuckfold convert shards.json -o both.tuck --select image label --rename image=x)_";
+  tuckfold convert shards.json -o both.tuck --select image,label --rename image=x)_";
 
 struct Options {
   InputOptions inputs;
-  std::string out, codec;
-  std::vector<std::string> array_codecs;
+  CodecOption codec;
+  std::string out;
   std::int64_t samples_per_chunk = 0;
   std::uint64_t seed = 0;
   int threads = 0;
@@ -46,29 +47,22 @@ struct Options {
 };
 
 bool changes_packing(const Options& options) {
-  return !options.codec.empty() || !options.array_codecs.empty() || options.samples_per_chunk > 0;
+  return options.codec.given() || options.samples_per_chunk > 0;
 }
 
-// The array as it shall be: --array by its new name, --codec where samples have two axes or more.
+// The array as it shall be. --codec NAME=SPEC has its new name.
 ArrayInfo info_for(const Options& options, const Samples& samples, std::size_t array) {
   ArrayInfo info = samples.files().front().arrays()[samples.column(array)];
   info.name = samples.arrays()[array].name;
   info.samples_per_chunk = options.samples_per_chunk;
-  if (!options.codec.empty() && info.shape.rank() >= 2) {
-    info.codec = CodecSpec::parse(options.codec);
-  }
-  for (const std::string& pair : options.array_codecs) {
-    const std::size_t at = pair.find('=');
-    if (at == pair.npos || at == 0) invalid("[convert] --array takes NAME=SPEC, got {}", pair);
-    samples.find("convert", std::string_view(pair).substr(0, at));
-    if (pair.substr(0, at) == info.name) info.codec = CodecSpec::parse(pair.substr(at + 1));
-  }
+  if (const auto codec = options.codec.without_name(info.shape)) info.codec = *codec;
+  if (const auto codec = options.codec.bound_to(info.name)) info.codec = *codec;
   return info;
 }
 
 std::uint64_t bytes_of(const Samples& samples) {
   std::uint64_t each = 0;
-  for (const SourceArray& array : samples.arrays()) each += sample_bytes(array);
+  for (const SourceArray& array : samples.arrays()) each += array.sample_bytes();
   return each * static_cast<std::uint64_t>(samples.samples());
 }
 
@@ -96,6 +90,7 @@ Json to_json(const RewrittenArray& array, const CodecSpec& before) {
 }
 
 void to_tuck(const Options& options, const Samples& samples) {
+  options.codec.check("convert", samples.arrays());
   std::vector<RewriteArray> arrays;
   for (std::size_t a = 0; a < samples.arrays().size(); ++a) {
     arrays.push_back({.from = samples.column(a), .info = info_for(options, samples, a)});
@@ -105,11 +100,11 @@ void to_tuck(const Options& options, const Samples& samples) {
   std::uint64_t before = 0;
   for (const FileReader& file : samples.files()) before += file.file_bytes();
   {
-    Meter meter("converting", bytes_of(samples), options.quiet);
+    ProgressBar bar("converting", bytes_of(samples), options.quiet);
     rewrite.write(options.out, {.threads = thread_count(options.threads),
                                 .metadata = samples.files().front().metadata(),
                                 .seed = options.seed,
-                                .progress = [&](std::uint64_t bytes) { meter.add(bytes); }});
+                                .progress = [&](std::uint64_t bytes) { bar.add(bytes); }});
   }
   const FileReader made(options.out);
   Json json = Json::array();
@@ -136,7 +131,7 @@ void to_tuck(const Options& options, const Samples& samples) {
 
 void to_npy(const Options& options, const Samples& samples) {
   if (changes_packing(options)) {
-    invalid("[convert] '{}' is not packed; leave out --codec, --array and --samples-per-chunk, {}",
+    invalid("[convert] '{}' is not packed; leave out --codec and --samples-per-chunk, {}",
             options.out, "or name OUT.tuck");
   }
   const bool one_file = options.out == "-" || options.out.ends_with(".npy");
@@ -194,14 +189,8 @@ void add_convert(CLI::App& app) {
       ->type_name("");
   verb->add_option("-o,--out", options->out, "OUT.tuck, OUT.npy, a folder, or - for .npy")
       ->type_name("OUT");
-  verb->add_option("--select", options->inputs.arrays, "Only these arrays, as the inputs name them")
-      ->type_name("NAME");
-  verb->add_option("--rename", options->inputs.rename, "Give an array another name")
-      ->type_name("OLD=NEW");
-  verb->add_option("--codec", options->codec, "For arrays of samples with two axes or more")
-      ->type_name("SPEC");
-  verb->add_option("--array", options->array_codecs, "The codec of one array")
-      ->type_name("NAME=SPEC");
+  options->inputs.add_names_to(*verb);
+  options->codec.add_to(*verb);
   verb->add_option("--samples-per-chunk", options->samples_per_chunk,
                    "Samples packed together; default: as they are")
       ->type_name("N")

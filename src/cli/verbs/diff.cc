@@ -96,8 +96,8 @@ SampleRange range_of(const Options& options, const Samples& result, const Sample
 void check_shapes(const ArrayRef& result, const ArrayRef& original) {
   if (result.info().sample == original.info().sample) return;
   invalid("[diff] samples of '{}' are {} in '{}' and {} in '{}'; --select leaves arrays out",
-          result.info().name, shape_text(result.info().sample), result.samples.name(),
-          shape_text(original.info().sample), original.samples.name());
+          result.info().name, to_string(result.info().sample), result.samples.name(),
+          to_string(original.info().sample), original.samples.name());
 }
 
 std::vector<Compared> compare_all(const Options& options, const Samples& result,
@@ -119,12 +119,12 @@ std::vector<Compared> compare_all(const Options& options, const Samples& result,
     check_shapes(ours, theirs);
     bytes += compared_bytes(ours, theirs, range.samples);
   }
-  Meter meter("comparing", bytes, options.quiet);
+  ProgressBar bar("comparing", bytes, options.quiet);
   std::vector<Compared> all;
   for (const std::string& name : names) {
     const auto [ours, theirs] = refs(name);
     all.push_back({name, ours.info().dtype, theirs.info().dtype, ours.info().sample,
-                   compare_arrays(ours, theirs, range, thread_count(options.threads), meter)});
+                   compare_arrays(ours, theirs, range, thread_count(options.threads), bar)});
   }
   return all;
 }

@@ -46,8 +46,8 @@ void run(Options& options) {
   if (!options.png.empty()) picture.emplace(array, frame_of(array.shape, options.index));
   std::vector<Report> reports;
   for (const CodecSpec& spec : specs) {
-    const std::unique_ptr<Subject> subject = codec_subject(spec, array, out, threads);
-    const Report& report = reports.emplace_back(checked_report(*subject, array, out));
+    const std::unique_ptr<BenchTarget> bench_target = codec_target(spec, array, out, threads);
+    const Report& report = reports.emplace_back(checked_report(*bench_target, array, out));
     if (!picture) continue;
     const std::string psnr = psnr_text(report.quality);
     picture->add({report.codec,

@@ -29,28 +29,28 @@ std::uint64_t packed_bytes(const FileReader& reader, std::size_t array) {
   return bytes;
 }
 
-// What lies behind the last whole state, in words; nothing where nothing does.
-std::string behind_text(const std::string& path) {
+// What trails the last whole state, in words; empty where nothing does.
+std::string trailing_text(const std::string& path) {
   std::string text;
-  for (const Behind& behind : look_behind(path)) {
-    text += behind.trailer_broken
+  for (const TrailingData& trailing : find_trailing_data(path)) {
+    text += trailing.trailer_broken
                 ? fmt::format(
                       "note: the last trailer of '{}' is broken: it is read as it was before "
                       "the append that wrote it; `tuckfold repair` looks for what that "
                       "added, {}\n",
-                      behind.path, size_text(behind.bytes))
+                      trailing.path, size_text(trailing.bytes))
                 : fmt::format(
                       "note: an append to '{}' was stopped: it is as before; the next append "
-                      "drops the {} behind\n",
-                      behind.path, size_text(behind.bytes));
+                      "drops the trailing {}\n",
+                      trailing.path, size_text(trailing.bytes));
   }
   return text;
 }
 
 bool trailer_broken(const std::string& path) {
-  const std::vector<Behind> all = look_behind(path);
+  const std::vector<TrailingData> all = find_trailing_data(path);
   return std::any_of(all.begin(), all.end(),
-                     [](const Behind& behind) { return behind.trailer_broken; });
+                     [](const TrailingData& trailing) { return trailing.trailer_broken; });
 }
 
 void run_info(const Options& options) {
@@ -63,11 +63,11 @@ void run_info(const Options& options) {
   std::uint64_t all = 0;
   for (std::size_t a = 0; a < reader.arrays().size(); ++a) {
     const ArrayInfo& array = reader.arrays()[a];
-    const std::uint64_t bytes = static_cast<std::uint64_t>(reader.samples()) * sample_bytes(array);
+    const std::uint64_t bytes = static_cast<std::uint64_t>(reader.samples()) * array.sample_bytes();
     const std::uint64_t packed = packed_bytes(reader, a);
     const double ratio = packed == 0 ? 1 : static_cast<double>(bytes) / static_cast<double>(packed);
     all += bytes;
-    table.add({array.name, std::string(to_string(array.dtype)), shape_text(array.shape),
+    table.add({array.name, std::string(to_string(array.dtype)), to_string(array.shape),
                array.codec.print(), fmt::format("{}", array.samples_per_chunk), size_text(bytes),
                size_text(packed), fmt::format("{:.2f}", ratio)});
     arrays.push_back({{"name", array.name},
@@ -85,7 +85,7 @@ void run_info(const Options& options) {
                                               {"samples", reader.samples()},
                                               {"bytes", all},
                                               {"file_bytes", reader.file_bytes()},
-                                              {"bytes_behind", reader.bytes_behind()},
+                                              {"trailing_bytes", reader.trailing_bytes()},
                                               {"trailer_broken", trailer_broken(path)},
                                               {"metadata", Json::parse(reader.metadata())},
                                               {"arrays", arrays}}})));
@@ -96,7 +96,7 @@ void run_info(const Options& options) {
                   static_cast<double>(all) / static_cast<double>(reader.file_bytes()));
   text += table.print();
   if (reader.metadata() != "{}") text += fmt::format("metadata: {}\n", reader.metadata());
-  text += behind_text(path);
+  text += trailing_text(path);
   print_out(text);
 }
 
@@ -109,9 +109,9 @@ void run_verify(const Options& options) {
   if (options.file.empty()) invalid("[verify] name a .tuck file");
   const std::string path = input_path("verify", options.file);
   const VerifyReport report = [&] {
-    Meter meter("verifying", FileReader(path).file_bytes(), options.quiet);
+    ProgressBar bar("verifying", FileReader(path).file_bytes(), options.quiet);
     return verify(path, thread_count(options.threads),
-                  [&](std::uint64_t bytes) { meter.add(bytes); });
+                  [&](std::uint64_t bytes) { bar.add(bytes); });
   }();
   if (options.json) {
     Json broken = Json::array();
@@ -124,7 +124,7 @@ void run_verify(const Options& options) {
     print_out(print_json(Json::array({{{"file", options.file},
                                        {"samples", report.samples},
                                        {"chunks", report.chunks},
-                                       {"bytes_behind", report.bytes_behind},
+                                       {"trailing_bytes", report.trailing_bytes},
                                        {"trailer_broken", report.trailer_broken},
                                        {"schema_broken", report.schema_broken},
                                        {"broken", broken}}})));
@@ -137,7 +137,7 @@ void run_verify(const Options& options) {
       text = fmt::format("{}: all {} chunks of {} samples are whole\n", options.file, report.chunks,
                          report.samples);
     }
-    print_out(text + behind_text(path));
+    print_out(text + trailing_text(path));
   }
   if (!report.broken.empty()) {
     fail(Errc::CorruptData, "[verify] {} of {} chunks of '{}' are broken; repair saves the others",
@@ -171,8 +171,8 @@ void run_repair(const Options& options) {
     std::error_code unreadable;
     const std::uintmax_t bytes = std::filesystem::file_size(path, unreadable);
     // Chunks are looked at, and then copied.
-    Meter meter("repairing", unreadable ? 0 : 2 * bytes, options.quiet);
-    return repair(path, out.path(), [&](std::uint64_t some) { meter.add(some); });
+    ProgressBar bar("repairing", unreadable ? 0 : 2 * bytes, options.quiet);
+    return repair(path, out.path(), [&](std::uint64_t some) { bar.add(some); });
   }();
   out.finish();
   const auto print = [&](const std::string& text) {

@@ -13,6 +13,7 @@
 #include "cli/bench/bench_target.h"
 #include "cli/choose/choose_search.h"
 #include "cli/dataset/append.h"
+#include "cli/dataset/codec_option.h"
 #include "cli/dataset/dataset.h"
 #include "cli/dataset/estimate.h"
 #include "cli/dataset/pack_write.h"
@@ -26,8 +27,8 @@ namespace {
 
 constexpr const char* kFooter =
     R"_(Without --codec or a target nothing is lost: every array gets zstd. --codec and targets are for arrays
-whose samples have two axes or more; others, such as labels, get zstd unless --array names a codec.
-With a target a codec is looked for on a sample of each array, and printed. Ratios are against the type
+whose samples have two axes or more; others, such as labels, get zstd unless --codec NAME=SPEC names one.
+With a target a codec is looked for on a part of each array, and printed. Ratios are against the type
 in the input.
 
 The file appears under its name when it is whole. A writer that was stopped leaves OUT.tuck.partial;
@@ -40,17 +41,17 @@ printed goes to standard error where the data go to standard output.
 Examples:
   tuckfold pack images.npy -o images.tuck --codec "dct_quant(rate=4)"
   tuckfold pack train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz -o train.tuck
-  tuckfold pack data.npz -o data.tuck --target-psnr 45 --array mask="bits(width=1)"
+  tuckfold pack data.npz -o data.tuck --target-psnr 45 --codec mask="bits(width=1)"
   tuckfold pack field.bin --dtype f32 --shape 1x256x256 -o field.tuck --max-error 1e-3 --dry-run
   gunzip -c images.npy.gz | tuckfold pack - -o - | tuckfold verify -)_";
 
 struct Options {
   InputOptions inputs;
-  std::string out, codec, metadata;
-  std::vector<std::string> array_codecs;
+  CodecOption codec;
+  std::string out, metadata;
   std::optional<double> psnr, ratio, max_error;
   int threads = 0, shards = 0;
-  std::int64_t samples_per_chunk = 0, sample = 4'000'000;
+  std::int64_t samples_per_chunk = 0, trial_values = 4'000'000;
   std::uint64_t seed = 0;
   bool force = false, append = false, resume = false, dry_run = false, quiet = false, json = false;
 };
@@ -60,7 +61,7 @@ std::optional<Target> target_of(const Options& options) {
   if (options.psnr) given.push_back({Target::Kind::Psnr, *options.psnr});
   if (options.ratio) given.push_back({Target::Kind::Ratio, *options.ratio});
   if (options.max_error) given.push_back({Target::Kind::MaxError, *options.max_error});
-  if (given.size() + (options.codec.empty() ? 0 : 1) > 1) {
+  if (given.size() + (options.codec.for_all() ? 1 : 0) > 1) {
     invalid(
         "[pack] --codec, --target-psnr, --target-ratio and --max-error exclude each other; "
         "give one");
@@ -74,41 +75,13 @@ std::optional<Target> target_of(const Options& options) {
 
 struct Chosen {
   ArrayInfo array;
-  std::optional<Report> report;  // of the sample, where one was tried
+  std::optional<Report> report;  // of the part that was tried
 };
 
-// NAME=SPEC of --array, by name.
-std::optional<std::string> codec_for(const Options& options, const std::string& name) {
-  std::optional<std::string> found;
-  for (const std::string& pair : options.array_codecs) {
-    const std::size_t at = pair.find('=');
-    if (pair.substr(0, at) == name) found = pair.substr(at + 1);
-  }
-  return found;
-}
-
-void check_names(const Options& options, const Source& source) {
-  std::vector<std::string_view> names;
-  std::set<std::string> named;
-  for (const SourceArray& array : source.arrays()) names.push_back(array.name);
-  for (const std::string& pair : options.array_codecs) {
-    const std::string name = pair.substr(0, pair.find('='));
-    if (name.empty() || name.size() == pair.size()) {
-      invalid("[pack] --array takes NAME=SPEC, got {}", pair);
-    }
-    if (!named.insert(name).second) {
-      invalid("[pack] --array takes one codec for an array, got two for '{}'", name);
-    }
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      invalid("[pack] --array: {}", unknown_text("array", name, names));
-    }
-  }
-}
-
-Report report_on(const Array& sample, const CodecSpec& spec, int threads) {
-  const HugeBuffer out(sample.bytes());
-  const std::unique_ptr<Subject> subject = codec_subject(spec, sample, out, threads);
-  return checked_report(*subject, sample, out);
+Report report_on(const Array& part, const CodecSpec& spec, int threads) {
+  const HugeBuffer out(part.bytes());
+  const std::unique_ptr<BenchTarget> bench_target = codec_target(spec, part, out, threads);
+  return checked_report(*bench_target, part, out);
 }
 
 // The codec that a file has for the array, when appending to it.
@@ -126,29 +99,28 @@ Chosen choose_for(const Options& options, const Source& source, std::size_t numb
   Chosen chosen{.array = {.name = array.name, .dtype = array.dtype, .shape = array.sample}};
   chosen.array.samples_per_chunk = options.samples_per_chunk;
   const bool is_field = array.sample.rank() >= 2;
-  const std::optional<std::string> named = codec_for(options, array.name);
-  if (named) {
-    chosen.array.codec = CodecSpec::parse(*named);
+  if (const std::optional<CodecSpec> bound = options.codec.bound_to(array.name)) {
+    chosen.array.codec = *bound;
   } else if (is_field && target && source.samples() > 0) {
-    Progress progress;
-    const Array sample = sample_of(source, number, options.sample);
+    StatusLine progress;
+    const Array part = trial_part_of(source, number, options.trial_values);
     const Choice choice =
-        choose(sample, *target, {.threads = threads, .progress = [&](std::string_view text) {
-                                   if (!options.quiet) progress.show(text);
-                                 }});
+        choose(part, *target, {.threads = threads, .progress = [&](std::string_view text) {
+                                 if (!options.quiet) progress.show(text);
+                               }});
     chosen.array.codec = choice.best.front().spec;
     chosen.report = choice.best.front().report;
     return chosen;
   } else if (const CodecSpec* codec = codec_in(file, array.name);
-             codec != nullptr && (options.codec.empty() || !is_field)) {
+             codec != nullptr && (!options.codec.for_all() || !is_field)) {
     chosen.array.codec = *codec;
   } else {
     chosen.array.codec =
-        CodecSpec::parse(is_field && !options.codec.empty() ? options.codec : "zstd");
+        options.codec.without_name(array.sample).value_or(CodecSpec::parse("zstd"));
   }
   if (options.dry_run && source.samples() > 0) {
     chosen.report =
-        report_on(sample_of(source, number, options.sample), chosen.array.codec, threads);
+        report_on(trial_part_of(source, number, options.trial_values), chosen.array.codec, threads);
   }
   return chosen;
 }
@@ -180,7 +152,7 @@ std::string to_table(const std::vector<Chosen>& chosen) {
   Table table({"<array", "<dtype", "<sample", "<codec", "ratio", "PSNR dB", "max error"});
   for (const Chosen& one : chosen) {
     const bool tried = one.report.has_value();
-    table.add({one.array.name, std::string(to_string(one.array.dtype)), shape_text(one.array.shape),
+    table.add({one.array.name, std::string(to_string(one.array.dtype)), to_string(one.array.shape),
                one.array.codec.print(), tried ? fmt::format("{:.2f}", one.report->ratio) : "",
                tried ? psnr_text(one.report->quality) : "",
                tried ? fmt::format("{:.3g}", one.report->quality.max_error) : ""});
@@ -201,7 +173,8 @@ void dry_run(const Options& options, const Source& source, const std::vector<Cho
              double search_seconds, int threads) {
   std::vector<ArrayInfo> arrays;
   for (const Chosen& one : chosen) arrays.push_back(one.array);
-  Estimate all = estimate_packing(source, arrays, options.sample, search_seconds > 0, threads);
+  Estimate all =
+      estimate_packing(source, arrays, options.trial_values, search_seconds > 0, threads);
   all.seconds += search_seconds;
   if (options.json) {
     Json rows = Json::array();
@@ -282,7 +255,7 @@ void run(const Options& options) {
                     .quiet = options.quiet,
                     .temporary = options.out == "-"};
   if (!options.dry_run) check_shards(output, source->samples(), options.force);
-  check_names(options, *source);
+  options.codec.check("pack", source->arrays());
   const auto start = std::chrono::steady_clock::now();
   const std::vector<ArrayInfo> file =
       options.append && !options.out.empty() ? arrays_of(options.out) : std::vector<ArrayInfo>();
@@ -314,17 +287,15 @@ void add_pack(CLI::App& app) {
   options->inputs.add_to(*verb);
   verb->add_option("-o,--out", options->out, "The file to write, or - for standard output")
       ->type_name("OUT.tuck");
-  verb->add_option("--codec", options->codec, "For arrays of samples with two axes or more")
-      ->type_name("SPEC");
-  verb->add_option("--array", options->array_codecs, "The codec of one array")
-      ->type_name("NAME=SPEC");
+  options->codec.add_to(*verb);
   verb->add_option("--target-psnr", options->psnr, "Look for a codec with this PSNR")
       ->type_name("DB");
   verb->add_option("--target-ratio", options->ratio, "Look for a codec so many times smaller")
       ->type_name("R");
   verb->add_option("--max-error", options->max_error, "Look for a codec with no larger error")
       ->type_name("E");
-  verb->add_option("--sample", options->sample, "Values to try codecs on, default 4000000")
+  verb->add_option("--trial-values", options->trial_values,
+                   "Values to try codecs on, default 4000000")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62).description(""));
   verb->add_option(

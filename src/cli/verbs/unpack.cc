@@ -44,7 +44,7 @@ void run(const char* verb, const Options& options, bool header) {
   const std::vector<std::size_t> arrays = chosen(reader, options.arrays);
   const bool one_file = options.out == "-" || options.out.ends_with(".npy") || !header;
   if (one_file && arrays.size() != 1) {
-    invalid("[{}] the file has {} arrays; choose one with --array, or give a folder with -o", verb,
+    invalid("[{}] the file has {} arrays; choose one with --select, or give a folder with -o", verb,
             arrays.size());
   }
   std::vector<SourceArray> written;
@@ -92,7 +92,7 @@ CLI::App* add_verb(CLI::App& app, const char* name, const char* summary, const c
   verb->add_option("FILE", options->file,
                    "A .tuck file, a manifest of several, or - for standard input")
       ->type_name("");
-  verb->add_option("--array", options->arrays, arrays)->type_name("NAME");
+  add_select(*verb, options->arrays, arrays);
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")
       ->type_name("N")
       ->check(CLI::Range(0, 255).description(""));
@@ -120,8 +120,8 @@ void add_unpack(CLI::App& app) {
 
 Examples:
   tuckfold unpack train.tuck -o train
-  tuckfold unpack train.tuck --array image -o images.npy
-  tuckfold unpack - --array label -o - <train.tuck >labels.npy)_");
+  tuckfold unpack train.tuck --select image -o images.npy
+  tuckfold unpack - --select label -o - <train.tuck >labels.npy)_");
   verb->callback([options] { run("unpack", *options, true); });
 }
 
@@ -134,7 +134,7 @@ void add_slice(CLI::App& app) {
   verb->footer(R"_(Samples are counted from 0; END is not among them.
 
 Examples:
-  tuckfold slice train.tuck 100:200 --array image -o some.npy
+  tuckfold slice train.tuck 100:200 --select image -o some.npy
   tuckfold slice train.tuck 7 -o seventh)_");
   verb->callback([options] {
     if (options->range.empty()) invalid("[slice] which samples? give a range, as 100:200");
@@ -154,7 +154,7 @@ void add_cat(CLI::App& app) {
   verb->footer(R"_(Values are row-major and little-endian, without a header; unpack -o - has one.
 
 Example:
-  tuckfold cat train.tuck --array label --range :100 | od -td8)_");
+  tuckfold cat train.tuck --select label --range :100 | od -td8)_");
   verb->callback([options] {
     options->quiet = true;
     run("cat", *options, false);

@@ -36,18 +36,26 @@ Examples:
 struct Options {
   InputOptions inputs, original;
   std::vector<std::string> codecs;
-  std::string out = "sheet.png", array;
+  std::string out = "sheet.png";
   WhichSamples which;
   std::optional<std::int64_t> channel, columns;
   int threads = 0;
   bool force = false, quiet = false, json = false;
 };
 
+// The array of --select under its new name; empty where none was given.
+std::string selected(const InputOptions& inputs) {
+  if (inputs.arrays.empty()) return {};
+  const auto renames = inputs.renames("view");
+  const auto found = renames.find(inputs.arrays.front());
+  return found == renames.end() ? inputs.arrays.front() : found->second;
+}
+
 // What is compared with the original, and the figures of the whole.
 struct Result {
   std::string name;
   std::optional<double> ratio;
-  Shown shown;
+  SampleImages shown;
   std::vector<Sums> sums;  // for each sample
   Sums all;
 };
@@ -58,7 +66,8 @@ std::string psnr_text(const Sums& sums, double range) {
   return std::isfinite(psnr) ? fmt::format("{:.2f} dB", psnr) : "no PSNR";
 }
 
-Result judged(std::string name, std::optional<double> ratio, const Shown& original, Shown shown) {
+Result judged(std::string name, std::optional<double> ratio, const SampleImages& original,
+              SampleImages shown) {
   Result result{std::move(name), ratio, std::move(shown), {}, {}};
   for (std::int64_t i = 0; i < original.count(); ++i) {
     result.sums.push_back(compare_values(original.array.dtype, original.sample(i),
@@ -69,8 +78,9 @@ Result judged(std::string name, std::optional<double> ratio, const Shown& origin
   return result;
 }
 
-std::vector<Result> results_of(const Options& options, const Samples& inputs, const Shown& original,
-                               const Shown* input, int threads) {
+std::vector<Result> results_of(const Options& options, const Samples& inputs,
+                               const SampleImages& original, const SampleImages* input,
+                               int threads) {
   std::vector<Result> results;
   if (input != nullptr) {
     std::optional<double> ratio;
@@ -97,7 +107,7 @@ std::string figures_text(const Result& result, double range) {
          psnr_text(result.all, range);
 }
 
-Sheet sheet_of(const Shown& original, const std::vector<Result>& results, const Frame& frame,
+Sheet sheet_of(const SampleImages& original, const std::vector<Result>& results, const Frame& frame,
                const std::vector<std::string>& captions) {
   const auto [black, white] = original.tones(frame);
   double worst = 0;
@@ -133,8 +143,8 @@ Sheet sheet_of(const Shown& original, const std::vector<Result>& results, const 
   return sheet;
 }
 
-Json to_json(const Options& options, const Shown& original, const std::vector<Result>& results,
-             const std::vector<std::int64_t>& numbers) {
+Json to_json(const Options& options, const SampleImages& original,
+             const std::vector<Result>& results, const std::vector<std::int64_t>& numbers) {
   const auto number = [](double value) {
     return std::isfinite(value) ? Json(value) : Json(nullptr);
   };
@@ -162,8 +172,13 @@ void run(Options& options) {
   }
   check_absent("view", options.out, options.force);
   const int threads = thread_count(options.threads);
-  const Samples inputs("view", options.inputs);
-  const std::size_t array = array_to_show(options.array, inputs);
+  if (options.inputs.arrays.size() > 1) {
+    invalid("[view] --select takes one array to show, got {}", options.inputs.arrays.size());
+  }
+  InputOptions all = options.inputs;  // labels may be in another array than the one that is shown
+  all.arrays.clear();
+  const Samples inputs("view", all);
+  const std::size_t array = array_to_show(selected(options.inputs), inputs);
   const SourceArray& info = inputs.arrays()[array];
   std::optional<Samples> against;
   if (!options.original.files.empty()) against.emplace("view", options.original);
@@ -172,10 +187,10 @@ void run(Options& options) {
   const bool compared = !options.codecs.empty() || against;
   const std::vector<std::int64_t> numbers = options.which.of(samples, compared ? 8 : 16);
   const Frame frame = frame_in(info.sample, options.channel);
-  const Shown input(inputs, array, numbers);
-  std::optional<Shown> other;
+  const SampleImages input(inputs, array, numbers);
+  std::optional<SampleImages> other;
   if (against) other.emplace(*against, original_of(info, inputs, *against), numbers);
-  const Shown& original = other ? *other : input;
+  const SampleImages& original = other ? *other : input;
   const std::vector<Result> results =
       results_of(options, inputs, original, other ? &input : nullptr, threads);
 
@@ -186,7 +201,7 @@ void run(Options& options) {
   Sheet sheet = sheet_of(original, results, frame, captions);
   const std::string name = std::filesystem::path(inputs.name()).filename().string();
   sheet.title = {
-      fmt::format("{}, {}: {} {}", name, info.name, shape_text(info.sample), to_string(info.dtype)),
+      fmt::format("{}, {}: {} {}", name, info.name, to_string(info.sample), to_string(info.dtype)),
       fmt::format("{} of {} samples", numbers.size(), samples)};
   const auto root = static_cast<std::int64_t>(std::ceil(std::sqrt(std::ssize(numbers))));
   sheet.columns = options.columns.value_or(compared ? 8 : root);
@@ -214,7 +229,7 @@ void run(Options& options) {
 void add_view(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("view", "Show samples as a picture or a page");
-  options->inputs.add_to(*verb);
+  options->inputs.add_to(*verb, "The array to show, as the inputs name it");
   verb->add_option("-o,--out", options->out, "OUT.png or OUT.html, default sheet.png")
       ->type_name("OUT");
   verb->add_option("--against", options->original.files, "The original, in one file or several")
@@ -222,7 +237,6 @@ void add_view(CLI::App& app) {
   verb->add_option("--codec", options->codecs, "Show what it makes of the samples; may be repeated")
       ->type_name("SPEC")
       ->allow_extra_args(false);
-  verb->add_option("--array", options->array, "Which array")->type_name("NAME");
   verb->add_option("--count", options->which.count,
                    "How many samples, spread evenly; default 16, or 8 beside others")
       ->type_name("N")

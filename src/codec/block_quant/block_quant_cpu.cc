@@ -20,7 +20,7 @@ using tuckfold::HWY_NAMESPACE::spread_codes;
 using tuckfold::HWY_NAMESPACE::squeeze_codes;
 using tuckfold::HWY_NAMESPACE::with_bits;
 
-constexpr std::int64_t kBatch = 1024;  // values worked on at a time, a multiple of 8
+constexpr std::int64_t kBatchValues = 1024;  // values worked on at a time, a multiple of 8
 
 using DF = hn::ScalableTag<float>;
 using DI = hn::Repartition<std::int32_t, DF>;
@@ -78,7 +78,7 @@ HWY_ATTR void quantize(const float* values, std::int64_t count, const Group& gro
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     // While this batch is in cache memory would idle: fetch the next.
-    __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kBatch * 4, 0, 2);
+    __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kBatchValues * 4, 0, 2);
     const VF v = hn::LoadU(d, values + i);
     VF scaled =
         kAboutZero ? hn::Add(hn::Mul(v, factor), minimum) : hn::Mul(hn::Sub(v, minimum), factor);
@@ -140,8 +140,8 @@ template <int B>
 void pack_batch(const PackJob& job, std::int64_t g, std::int64_t count, std::byte* out) {
   const Params& p = job.params;
   constexpr int kLevels = (1 << B) - 1;
-  alignas(64) float gathered[kBatch];
-  alignas(64) std::uint8_t codes[kBatch];
+  alignas(64) float gathered[kBatchValues];
+  alignas(64) std::uint8_t codes[kBatchValues];
   const std::int64_t first = g * p.group;
   const float* values = nullptr;
   const auto load = [&](std::int64_t at, std::int64_t some) {
@@ -167,7 +167,7 @@ void pack_batch(const PackJob& job, std::int64_t g, std::int64_t count, std::byt
                          : (group.about_zero ? quantize<true, false> : quantize<false, false>);
     run(from, some, group, kLevels, key, at, to);
   };
-  if (p.group <= kBatch) {
+  if (p.group <= kBatchValues) {
     load(0, count);
     for (std::int64_t at = 0; at < count; at += p.group) {
       Range range;
@@ -181,14 +181,14 @@ void pack_batch(const PackJob& job, std::int64_t g, std::int64_t count, std::byt
     return;
   }
   Range range;
-  for (std::int64_t at = 0; at < count; at += kBatch) {
-    const std::int64_t some = std::min(kBatch, count - at);
+  for (std::int64_t at = 0; at < count; at += kBatchValues) {
+    const std::int64_t some = std::min(kBatchValues, count - at);
     load(at, some);
     widen_range(values, some, range);
   }
   write_header(g, range);
-  for (std::int64_t at = 0; at < count; at += kBatch) {
-    const std::int64_t some = std::min(kBatch, count - at);
+  for (std::int64_t at = 0; at < count; at += kBatchValues) {
+    const std::int64_t some = std::min(kBatchValues, count - at);
     load(at, some);
     write_codes(g, at, some, values, codes);
     squeeze_codes<B>(codes, some, out + at * B / 8);
@@ -198,10 +198,10 @@ void pack_batch(const PackJob& job, std::int64_t g, std::int64_t count, std::byt
 template <int B>
 void unpack_batch(const UnpackJob& job, std::int64_t g, std::int64_t count, const std::byte* in) {
   const Params& p = job.params;
-  alignas(64) std::uint8_t codes[kBatch];
-  alignas(64) float buffer[kBatch];
-  for (std::int64_t at = 0; at < count; at += kBatch) {
-    const std::int64_t some = std::min(kBatch, count - at);
+  alignas(64) std::uint8_t codes[kBatchValues];
+  alignas(64) float buffer[kBatchValues];
+  for (std::int64_t at = 0; at < count; at += kBatchValues) {
+    const std::int64_t some = std::min(kBatchValues, count - at);
     const std::int64_t first = g * p.group + at;
     spread_codes<B>(in + at * B / 8, some, codes);
     void* dense = job.out->dtype() == DType::F32 ? job.out->dense(first, some) : nullptr;
@@ -226,7 +226,7 @@ void unpack_batch(const UnpackJob& job, std::int64_t g, std::int64_t count, cons
 template <class Run>
 void for_each_batch(const Params& p, std::int64_t elems, std::int64_t begin, std::int64_t end,
                     Run&& run) {
-  const std::int64_t together = std::max<std::int64_t>(kBatch / p.group, 1);
+  const std::int64_t together = std::max<std::int64_t>(kBatchValues / p.group, 1);
   for (std::int64_t g = begin; g < end; g += together) {
     const std::int64_t last = std::min(g + together, end);
     run(g, std::min(last * p.group, elems) - g * p.group, g * p.code_bytes(p.group));

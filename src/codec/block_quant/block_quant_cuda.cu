@@ -52,7 +52,8 @@ void launch_pack(const PackArgs& a, bool fast, void* stream) {
 // Room that nobody uses keeps the number of blocks on a multiprocessor down: memory likes few
 // writers at a time. Where a tile of f32 takes few instructions half as many do, once the second
 // cache has what they read; the first kTilesAhead do not find it there, so there must be many.
-std::size_t unpack_ballast(const UnpackArgs& a, std::size_t element_bytes, std::int64_t tiles) {
+std::size_t occupancy_limit_bytes(const UnpackArgs& a, std::size_t element_bytes,
+                                  std::int64_t tiles) {
   if (element_bytes == 2) return 33000;
   const bool quick = (a.bits == 2 || a.bits == 4 || a.bits == 8) && a.group_shift >= 0;
   return quick && tiles >= 32 * kTilesAhead ? 100000 : 50000;
@@ -66,7 +67,7 @@ void launch_unpack_tiles(const UnpackArgs& a, void* stream) {
     cuda::launch(kernel,
                  {.blocks = cuda::blocks_for(tiles, kWarps),
                   .threads = kUnpackThreads,
-                  .shared_bytes = unpack_ballast(a, sizeof(T), tiles)},
+                  .shared_bytes = occupancy_limit_bytes(a, sizeof(T), tiles)},
                  stream, a);
   };
   switch (a.bits) {

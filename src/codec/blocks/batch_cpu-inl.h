@@ -19,7 +19,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::HWY_NAMESPACE {
 
-constexpr std::int64_t kBatch = 1024;  // elements that stay in the first cache; a multiple of 64
+constexpr std::int64_t kBatchElems =
+    1024;  // elements that stay in the first cache; a multiple of 64
 constexpr std::size_t kAheadBytes = 2048;  // how early to ask for what will be read, as in a copy
 
 // Elements [at, at + count) where they lie, or gathered.

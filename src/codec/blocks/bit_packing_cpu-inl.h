@@ -144,16 +144,16 @@ HWY_INLINE std::int64_t squeeze_vectors(const std::uint8_t* codes, std::int64_t 
   std::int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (B == 1 || B == 2 || B == 4) {
-    using Part = std::conditional_t<B == 4, std::uint32_t,
-                                    std::conditional_t<B == 2, std::uint16_t, std::uint8_t>>;
+    using Packed8 = std::conditional_t<B == 4, std::uint32_t,
+                                       std::conditional_t<B == 2, std::uint16_t, std::uint8_t>>;
     const hn::ScalableTag<std::uint64_t> d;
-    const hn::Rebind<Part, decltype(d)> of_parts;
+    const hn::Rebind<Packed8, decltype(d)> of_packed;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     for (; i + lanes <= eights; i += lanes) {
       const auto v = squeeze<B, 8>(d, load_words(d, codes + 8 * i));
-      alignas(64) Part parts[8];
-      hn::Store(hn::TruncateTo(of_parts, v), of_parts, parts);
-      std::memcpy(out + i * B, parts, static_cast<std::size_t>(lanes * B));
+      alignas(64) Packed8 packed[8];
+      hn::Store(hn::TruncateTo(of_packed, v), of_packed, packed);
+      std::memcpy(out + i * B, packed, static_cast<std::size_t>(lanes * B));
     }
   }
 #endif

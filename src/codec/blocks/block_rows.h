@@ -1,4 +1,4 @@
-// A tensor as matrices cut into square blocks, and its rows of blocks ("strips") as f32: what
+// A tensor as matrices cut into square blocks, and its rows of blocks ("block rows") as f32: what
 // codecs that transform blocks share.
 #pragma once
 
@@ -31,12 +31,12 @@ struct Blocks {
 
   // Throws InvalidArgument where the shape does not fold, saying what to use instead.
   static Blocks of(std::string_view codec, int block, const Shape& shape, std::string_view remedy);
-  std::int64_t strips() const { return planes * block_rows; }
+  std::int64_t all_block_rows() const { return planes * block_rows; }
 };
 
-// What a kernel is given, over strips: a strip is one row of blocks.
+// What a kernel is given; it works on a range of block rows.
 template <class Params>
-struct PackStrips {
+struct PackBlockRows {
   Params params;
   Blocks blocks;
   const FlatReader* in;
@@ -44,7 +44,7 @@ struct PackStrips {
   bool stream;  // whether the output is too large to be read from cache soon
 };
 template <class Params>
-struct UnpackStrips {
+struct UnpackBlockRows {
   Params params;
   Blocks blocks;
   const std::byte* in;
@@ -52,32 +52,32 @@ struct UnpackStrips {
   bool stream;
 };
 
-inline constexpr std::int64_t kStripFloats = 8192;  // of one strip, worked on at a time
+inline constexpr std::int64_t kBlockRowFloats = 8192;  // of one block row, worked on at a time
 
-// Part of a strip: `cols` columns from `first` on, padded to whole blocks.
-struct Part {
-  std::int64_t plane_row;   // index of the strip's first row among all rows of all planes
+// Part of a block row: `cols` columns from `first` on, padded to whole blocks.
+struct BlockRowPart {
+  std::int64_t plane_row;   // index of the block row's first row among all rows of all planes
   std::int64_t valid_rows;  // rows that exist, at most block
   std::int64_t first, valid_cols, cols;
 };
 
 template <class Visit>
-void for_each_part(const Blocks& b, std::int64_t strip, Visit&& visit) {
-  const std::int64_t row = strip % b.block_rows * b.block;
-  const std::int64_t step = kStripFloats / b.block;
+void for_each_part(const Blocks& b, std::int64_t block_row, Visit&& visit) {
+  const std::int64_t row = block_row % b.block_rows * b.block;
+  const std::int64_t step = kBlockRowFloats / b.block;
   for (std::int64_t first = 0; first < b.cols; first += step) {
     const std::int64_t valid = std::min(step, b.cols - first);
-    visit(Part{.plane_row = strip / b.block_rows * b.rows + row,
-               .valid_rows = std::min<std::int64_t>(b.block, b.rows - row),
-               .first = first,
-               .valid_cols = valid,
-               .cols = (valid + b.block - 1) / b.block * b.block});
+    visit(BlockRowPart{.plane_row = block_row / b.block_rows * b.rows + row,
+                       .valid_rows = std::min<std::int64_t>(b.block, b.rows - row),
+                       .first = first,
+                       .valid_cols = valid,
+                       .cols = (valid + b.block - 1) / b.block * b.block});
   }
 }
 
 // The part's rows in memory if they are whole blocks of f32 side by side; else false.
 template <class View, class Float>
-bool direct_rows(const View& view, const Blocks& b, const Part& part, Float** rows) {
+bool direct_rows(const View& view, const Blocks& b, const BlockRowPart& part, Float** rows) {
   if (view.dtype() != DType::F32 || part.valid_rows < b.block || part.valid_cols < part.cols)
     return false;
   const std::int64_t begin = part.plane_row * b.cols + part.first;
@@ -91,8 +91,8 @@ bool direct_rows(const View& view, const Blocks& b, const Part& part, Float** ro
 }
 
 // Rows and columns past the edge repeat the last ones.
-inline void gather_rows(const FlatReader& in, const Blocks& b, const Part& part, float* buffer,
-                        const float** rows) {
+inline void gather_rows(const FlatReader& in, const Blocks& b, const BlockRowPart& part,
+                        float* buffer, const float** rows) {
   const bool at_once = part.cols == b.cols;  // rows lie one behind the other
   if (at_once) in.gather(part.plane_row * b.cols, part.valid_rows * b.cols, buffer);
   for (int r = 0; r < b.block; ++r) {
@@ -108,7 +108,7 @@ inline void gather_rows(const FlatReader& in, const Blocks& b, const Part& part,
 }
 
 // Back, without what lies past the edge.
-inline void scatter_rows(const FlatWriter& out, const Blocks& b, const Part& part,
+inline void scatter_rows(const FlatWriter& out, const Blocks& b, const BlockRowPart& part,
                          const float* const* rows) {
   if (part.cols == b.cols && rows[1] - rows[0] == part.cols) {  // one behind the other
     return out.scatter(part.plane_row * b.cols, part.valid_rows * b.cols, rows[0]);

@@ -25,15 +25,16 @@ struct WholeBlocks {
     const bool type =
         view.dtype == DType::F32 || view.dtype == DType::F16 || view.dtype == DType::BF16;
     return type && b.block == 8 && view.dense(16) && b.rows % 8 == 0 && b.cols % 8 == 0 &&
-           b.strips() * b.block_cols < (std::int64_t{1} << 31);
+           b.all_block_rows() * b.block_cols < (std::int64_t{1} << 31);
   }
   static WholeBlocks of(const View& view, const Blocks& b) {
-    return {view.data, b.strips() * b.block_cols, b.cols, static_cast<std::uint32_t>(b.block_cols)};
+    return {view.data, b.all_block_rows() * b.block_cols, b.cols,
+            static_cast<std::uint32_t>(b.block_cols)};
   }
   __device__ std::int64_t first(std::int64_t block) const {
-    const std::uint32_t strip = static_cast<std::uint32_t>(block) / block_cols;
-    const std::uint32_t col = static_cast<std::uint32_t>(block) - strip * block_cols;
-    return static_cast<std::int64_t>(strip) * 8 * cols + col * 8;
+    const std::uint32_t block_row = static_cast<std::uint32_t>(block) / block_cols;
+    const std::uint32_t col = static_cast<std::uint32_t>(block) - block_row * block_cols;
+    return static_cast<std::int64_t>(block_row) * 8 * cols + col * 8;
   }
 };
 
@@ -48,7 +49,7 @@ struct AnyBlocks {
 
   static AnyBlocks of(const View& view, const Blocks& b) {
     return {.view = view,
-            .count = b.strips() * b.block_cols,
+            .count = b.all_block_rows() * b.block_cols,
             .planes = b.planes,
             .rows = b.rows,
             .cols = b.cols,
@@ -70,10 +71,10 @@ struct BlockPlace {
   std::int64_t row, col;  // of the plane
   std::int64_t first;     // index of the plane's first value
   __device__ BlockPlace(const AnyBlocks& b, std::int64_t block) {
-    const std::int64_t strip = block / b.block_cols;
-    row = strip % b.block_rows * b.block;
+    const std::int64_t block_row = block / b.block_cols;
+    row = block_row % b.block_rows * b.block;
     col = block % b.block_cols * b.block;
-    first = strip / b.block_rows * b.rows * b.cols;
+    first = block_row / b.block_rows * b.rows * b.cols;
   }
 };
 

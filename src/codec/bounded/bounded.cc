@@ -131,8 +131,8 @@ double absolute_bound(const Parts& parts, const FlatReader& in, RunContext run) 
 // begin: each range of parts starts where it would if nothing got smaller, and moves forward in the
 // end. The last parts, for which there might be no room there, go to the workspace. Returns the
 // bytes of all payloads; where that is more than there is room, `out` is of no use.
-std::size_t pack_parts(const Parts& parts, const Job& job, const FlatReader& in, std::byte* headers,
-                       std::span<std::byte> out, RunContext run) {
+std::size_t pack_parts(const Parts& parts, const TensorBound& tensor, const FlatReader& in,
+                       std::byte* headers, std::span<std::byte> out, RunContext run) {
   struct Place {
     std::byte* at;
     std::size_t bytes;
@@ -142,10 +142,10 @@ std::size_t pack_parts(const Parts& parts, const Job& job, const FlatReader& in,
   const std::int64_t first_in_slots = parts.count() - parts.slots();
   const auto pack = [&](std::int64_t part, std::byte* to) {
     if (!parts.params.bytes) {
-      const std::int64_t last = std::min((part + 1) * kTogether, chunks_of(job.elems));
-      return pack_chunks(job, in, part * kTogether, last, headers, to);
+      const std::int64_t last = std::min((part + 1) * kTogether, chunks_of(tensor.elems));
+      return pack_chunks(tensor, in, part * kTogether, last, headers, to);
     }
-    const std::size_t bytes = pack_part(job, parts.tiling, in, part, to);
+    const std::size_t bytes = pack_part(tensor, parts.tiling, in, part, to);
     const auto stored = static_cast<std::uint32_t>(bytes);
     std::memcpy(headers + static_cast<std::size_t>(part) * kPartHeaderBytes, &stored, 4);
     return bytes;
@@ -189,11 +189,11 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   if (parts.elems == 0) return 0;
   const std::size_t front = parts.front_bytes();
   if (front < out.size()) {
-    const Job job{in.dtype, absolute_bound(parts, reader, run), parts.params.exact_zero,
-                  parts.elems};
-    std::memcpy(out.data(), &job.bound, parts.bound_bytes());
+    const TensorBound tensor{in.dtype, absolute_bound(parts, reader, run), parts.params.exact_zero,
+                             parts.elems};
+    std::memcpy(out.data(), &tensor.bound, parts.bound_bytes());
     std::byte* headers = out.data() + parts.bound_bytes();
-    const std::size_t size = pack_parts(parts, job, reader, headers, out.subspan(front), run);
+    const std::size_t size = pack_parts(parts, tensor, reader, headers, out.subspan(front), run);
     if (front + size < out.size()) return front + size;
   }
   for_each_run(parts, run.threads, [&](std::int64_t first, std::int64_t count, std::size_t at) {
@@ -252,7 +252,8 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
     return;
   }
   if (packed.size() < parts.front_bytes()) corrupt("there are fewer bytes than its headers take");
-  const Job job{out.dtype, stored_bound(parts, packed), parts.params.exact_zero, parts.elems};
+  const TensorBound tensor{out.dtype, stored_bound(parts, packed), parts.params.exact_zero,
+                           parts.elems};
   const std::byte* headers = packed.data() + parts.bound_bytes();
   struct Place {
     std::size_t begin, bytes;
@@ -272,10 +273,10 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
     if (parts.params.bytes) {
       for (std::int64_t i = begin; i < end; ++i) {
         const auto payload = packed.subspan(places[i].begin, places[i].bytes);
-        fine &= unpack_part(job, parts.tiling, payload, writer, i, stream);
+        fine &= unpack_part(tensor, parts.tiling, payload, writer, i, stream);
       }
     } else {
-      fine = unpack_chunks(job, headers, packed.data() + places[begin].begin, writer,
+      fine = unpack_chunks(tensor, headers, packed.data() + places[begin].begin, writer,
                            begin * kTogether, std::min(end * kTogether, chunks_of(parts.elems)),
                            stream);
     }

@@ -27,7 +27,8 @@ struct Range {
   double low, high;
 };
 
-struct Job {
+// What kernels know of the tensor and of the bound that its values keep.
+struct TensorBound {
   DType dtype;
   double bound;
   bool exact_zero;
@@ -83,11 +84,11 @@ TUCKFOLD_HOST_DEVICE inline bool well_formed(const ChunkHeader& header, std::siz
 
 // Packs chunks [begin, end); their payloads, at most 2 * kept_words bytes each, go to `out`.
 // Returns the bytes of all.
-std::size_t pack_chunks(const Job& job, const FlatReader& in, std::int64_t begin, std::int64_t end,
-                        std::byte* headers, std::byte* out);
+std::size_t pack_chunks(const TensorBound& tensor, const FlatReader& in, std::int64_t begin,
+                        std::int64_t end, std::byte* headers, std::byte* out);
 // Fills chunks from payloads that start at `from` and have the words that headers say. False if
 // the payloads contradict themselves.
-bool unpack_chunks(const Job& job, const std::byte* headers, const std::byte* from,
+bool unpack_chunks(const TensorBound& tensor, const std::byte* headers, const std::byte* from,
                    const FlatWriter& out, std::int64_t begin, std::int64_t end, bool stream);
 
 // What kernels of CUDA devices keep: for each kTogether chunks where they begin or how far the sum
@@ -124,11 +125,12 @@ struct Tiling {
 };
 
 // Packs a part; its payload, at most its values' bytes, goes to `out`. Returns its bytes.
-std::size_t pack_part(const Job& job, const Tiling& tiling, const FlatReader& in, std::int64_t part,
-                      std::byte* out);
+std::size_t pack_part(const TensorBound& tensor, const Tiling& tiling, const FlatReader& in,
+                      std::int64_t part, std::byte* out);
 // False if the payload contradicts itself.
-bool unpack_part(const Job& job, const Tiling& tiling, std::span<const std::byte> payload,
-                 const FlatWriter& out, std::int64_t part, bool stream);
+bool unpack_part(const TensorBound& tensor, const Tiling& tiling,
+                 std::span<const std::byte> payload, const FlatWriter& out, std::int64_t part,
+                 bool stream);
 
 TUCKFOLD_WEAK extern const CudaCodec kCuda;
 

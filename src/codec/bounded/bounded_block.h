@@ -157,11 +157,11 @@ TUCKFOLD_HOST_DEVICE inline bool holds(Real value, Real back, const Grid<Real>& 
 
 // From two or four neighbours, and past the last two.
 template <class Real>
-TUCKFOLD_HOST_DEVICE inline Real between(Real left, Real right) {
+TUCKFOLD_HOST_DEVICE inline Real interpolate(Real left, Real right) {
   return (left + right) * Real{0.5};
 }
 template <class Real>
-TUCKFOLD_HOST_DEVICE inline Real between(Real far_left, Real left, Real right, Real far_right) {
+TUCKFOLD_HOST_DEVICE inline Real interpolate(Real far_left, Real left, Real right, Real far_right) {
   return ((left + right) * Real{9} - (far_left + far_right)) * Real{0.0625};
 }
 template <class Real>

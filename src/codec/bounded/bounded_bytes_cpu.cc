@@ -226,13 +226,13 @@ std::size_t keep_part(const Tiling& tiling, const FlatReader& in, std::int64_t f
 }
 
 template <class Real>
-std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader& in,
+std::size_t pack_part_as(const TensorBound& tensor, const Tiling& tiling, const FlatReader& in,
                          std::int64_t part, std::byte* out) {
   alignas(64) Real values[kPartValues + kSlack];
   alignas(64) std::int32_t codes[kPartValues + kSlack];
   alignas(64) std::uint8_t kept[kPartValues];
   Planes planes;
-  const std::size_t width = size_bytes(job.dtype);
+  const std::size_t width = size_bytes(tensor.dtype);
   const std::int64_t first = tiling.first_tile(part), last = tiling.first_tile(part + 1);
   const std::int64_t count = tiling.before(last) - tiling.before(first);
   const auto keep = [&] { return keep_part(tiling, in, first, count, out); };
@@ -243,16 +243,16 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
     at += band.elems();
   });
   const Real largest = largest_finite(values, count);
-  Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, 0);
+  Grid<Real> grid = grid_of<Real>(tensor.dtype, tensor.bound, tensor.exact_zero, 0);
   PartFront front{};
-  front.grid = static_cast<std::uint8_t>(likely_grid(job.dtype, largest, grid));
-  grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, front.grid);
+  front.grid = static_cast<std::uint8_t>(likely_grid(tensor.dtype, largest, grid));
+  grid = grid_of<Real>(tensor.dtype, tensor.bound, tensor.exact_zero, front.grid);
   if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return keep();
 
   // A few rows tell which predictor suits the part.
   Ahead ahead(in, tiling, part + 1);
   ahead.step();
-  Choice choice(job.dtype, grid);
+  Choice choice(tensor.dtype, grid);
   const std::int64_t step = std::max<std::int64_t>((last - first + 3) / 4, 1);
   at = 0;
   for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
@@ -267,7 +267,7 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
   at = 0;
   bool any_kept = false;
   for_each_band(tiling, first, last, [&](std::int64_t, const Band& band) {
-    any_kept |= predict_band(static_cast<Predictor>(front.predictor), job.dtype, grid, band,
+    any_kept |= predict_band(static_cast<Predictor>(front.predictor), tensor.dtype, grid, band,
                              values + at, before, codes + at, kept + at);
     at += band.elems();
   });
@@ -327,12 +327,13 @@ std::size_t pack_part_as(const Job& job, const Tiling& tiling, const FlatReader&
 }
 
 template <class Real>
-bool unpack_part_as(const Job& job, const Tiling& tiling, std::span<const std::byte> from,
-                    const FlatWriter& out, std::int64_t part, bool stream) {
+bool unpack_part_as(const TensorBound& tensor, const Tiling& tiling,
+                    std::span<const std::byte> from, const FlatWriter& out, std::int64_t part,
+                    bool stream) {
   alignas(64) Real values[kPartValues + kSlack];
   alignas(64) std::int32_t codes[kPartValues + kSlack];
   Planes planes;
-  const std::size_t width = size_bytes(job.dtype);
+  const std::size_t width = size_bytes(tensor.dtype);
   const std::int64_t first = tiling.first_tile(part), last = tiling.first_tile(part + 1);
   const std::int64_t count = tiling.before(last) - tiling.before(first);
   const auto store_bits = [&](std::int64_t place, std::int64_t some) {
@@ -363,7 +364,7 @@ bool unpack_part_as(const Job& job, const Tiling& tiling, std::span<const std::b
   if (!load_codes(from, static_cast<Width>(front.width), front.escapes, count, planes, codes)) {
     return false;
   }
-  const Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, front.grid);
+  const Grid<Real> grid = grid_of<Real>(tensor.dtype, tensor.bound, tensor.exact_zero, front.grid);
   std::int32_t before = 0;
   std::int64_t at = 0;
   for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
@@ -387,16 +388,18 @@ bool unpack_part_as(const Job& job, const Tiling& tiling, std::span<const std::b
   return from.empty();
 }
 
-std::size_t pack_part_target(const Job& job, const Tiling& tiling, const FlatReader& in,
+std::size_t pack_part_target(const TensorBound& tensor, const Tiling& tiling, const FlatReader& in,
                              std::int64_t part, std::byte* out) {
-  return job.dtype == DType::F64 ? pack_part_as<double>(job, tiling, in, part, out)
-                                 : pack_part_as<float>(job, tiling, in, part, out);
+  return tensor.dtype == DType::F64 ? pack_part_as<double>(tensor, tiling, in, part, out)
+                                    : pack_part_as<float>(tensor, tiling, in, part, out);
 }
 
-bool unpack_part_target(const Job& job, const Tiling& tiling, std::span<const std::byte> payload,
-                        const FlatWriter& out, std::int64_t part, bool stream) {
-  return job.dtype == DType::F64 ? unpack_part_as<double>(job, tiling, payload, out, part, stream)
-                                 : unpack_part_as<float>(job, tiling, payload, out, part, stream);
+bool unpack_part_target(const TensorBound& tensor, const Tiling& tiling,
+                        std::span<const std::byte> payload, const FlatWriter& out,
+                        std::int64_t part, bool stream) {
+  return tensor.dtype == DType::F64
+             ? unpack_part_as<double>(tensor, tiling, payload, out, part, stream)
+             : unpack_part_as<float>(tensor, tiling, payload, out, part, stream);
 }
 
 }  // namespace tuckfold::bounded::HWY_NAMESPACE
@@ -408,14 +411,15 @@ namespace tuckfold::bounded {
 HWY_EXPORT(pack_part_target);
 HWY_EXPORT(unpack_part_target);
 
-std::size_t pack_part(const Job& job, const Tiling& tiling, const FlatReader& in, std::int64_t part,
-                      std::byte* out) {
-  return HWY_DYNAMIC_DISPATCH(pack_part_target)(job, tiling, in, part, out);
+std::size_t pack_part(const TensorBound& tensor, const Tiling& tiling, const FlatReader& in,
+                      std::int64_t part, std::byte* out) {
+  return HWY_DYNAMIC_DISPATCH(pack_part_target)(tensor, tiling, in, part, out);
 }
 
-bool unpack_part(const Job& job, const Tiling& tiling, std::span<const std::byte> payload,
-                 const FlatWriter& out, std::int64_t part, bool stream) {
-  return HWY_DYNAMIC_DISPATCH(unpack_part_target)(job, tiling, payload, out, part, stream);
+bool unpack_part(const TensorBound& tensor, const Tiling& tiling,
+                 std::span<const std::byte> payload, const FlatWriter& out, std::int64_t part,
+                 bool stream) {
+  return HWY_DYNAMIC_DISPATCH(unpack_part_target)(tensor, tiling, payload, out, part, stream);
 }
 
 }  // namespace tuckfold::bounded

@@ -224,14 +224,15 @@ bool quantize_all(DType dtype, const Real* values, std::int64_t count, const Gri
 
 // Codes on the first grid on which all values hold, and its number; -1 where there is none.
 template <class Real>
-int quantize(const Job& job, const Real* values, std::int64_t count, std::int32_t* codes) {
+int quantize(const TensorBound& tensor, const Real* values, std::int64_t count,
+             std::int32_t* codes) {
   const Real largest = largest_of(values, count);
   if (!(largest <= std::numeric_limits<Real>::max())) return -1;
-  Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, 0);
-  for (int number = first_grid(job.dtype, largest, grid); number < kGrids; ++number) {
-    grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, number);
+  Grid<Real> grid = grid_of<Real>(tensor.dtype, tensor.bound, tensor.exact_zero, 0);
+  for (int number = first_grid(tensor.dtype, largest, grid); number < kGrids; ++number) {
+    grid = grid_of<Real>(tensor.dtype, tensor.bound, tensor.exact_zero, number);
     if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return -1;
-    if (quantize_all(job.dtype, values, count, grid, codes)) return number;
+    if (quantize_all(tensor.dtype, values, count, grid, codes)) return number;
   }
   return -1;
 }

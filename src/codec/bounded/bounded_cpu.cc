@@ -266,16 +266,16 @@ std::size_t keep_chunk(const void* bits, std::int64_t count, std::size_t width, 
 }
 
 template <class Real>
-std::size_t pack_chunk(const Job& job, const void* bits, std::int64_t count, std::byte* header,
-                       std::byte* out) {
+std::size_t pack_chunk(const TensorBound& tensor, const void* bits, std::int64_t count,
+                       std::byte* header, std::byte* out) {
   alignas(64) Real buffer[kChunk];
   alignas(64) std::int32_t room[16 + kChunk];
   alignas(64) std::uint32_t coded[kChunk];
   alignas(64) std::uint8_t payload[kPayloadRoom];
   std::int32_t* codes = room + 16;
-  const std::size_t width = size_bytes(job.dtype);
-  const Real* values = as_reals(job.dtype, bits, count, buffer);
-  const int number = quantize(job, values, count, codes);
+  const std::size_t width = size_bytes(tensor.dtype);
+  const Real* values = as_reals(tensor.dtype, bits, count, buffer);
+  const int number = quantize(tensor, values, count, codes);
   if (number < 0) return keep_chunk(bits, count, width, header, out);
   for (std::int64_t i = count; i < kChunk; ++i) codes[i] = codes[count - 1];
   codes[-1] = codes[0];
@@ -310,11 +310,11 @@ int widest_row(const std::uint8_t* payload, int words) {
 }
 
 template <class Real>
-bool unpack_chunk(const Job& job, const ChunkHeader& header, const std::byte* from,
+bool unpack_chunk(const TensorBound& tensor, const ChunkHeader& header, const std::byte* from,
                   std::int64_t count, bool stream, void* bits) {
   alignas(64) std::uint32_t codes[kChunk];
   alignas(64) std::uint8_t payload[kPayloadRoom];
-  const std::size_t width = size_bytes(job.dtype);
+  const std::size_t width = size_bytes(tensor.dtype);
   if (header.kind == kKept) {
     std::memcpy(bits, from, static_cast<std::size_t>(count) * width);
     return true;
@@ -339,43 +339,43 @@ bool unpack_chunk(const Job& job, const ChunkHeader& header, const std::byte* fr
       for (std::uint32_t& code : codes) code += static_cast<std::uint32_t>(header.base);
     }
   }
-  const Grid<Real> grid = grid_of<Real>(job.dtype, job.bound, job.exact_zero, header.kind);
-  store_values(job.dtype, grid, codes, count, stream, bits);
+  const Grid<Real> grid = grid_of<Real>(tensor.dtype, tensor.bound, tensor.exact_zero, header.kind);
+  store_values(tensor.dtype, grid, codes, count, stream, bits);
   return true;
 }
 
-std::size_t pack_chunks_target(const Job& job, const FlatReader& in, std::int64_t begin,
+std::size_t pack_chunks_target(const TensorBound& tensor, const FlatReader& in, std::int64_t begin,
                                std::int64_t end, std::byte* headers, std::byte* out) {
   alignas(64) std::byte gathered[kChunk * 8];
   std::byte* to = out;
   for (std::int64_t index = begin; index < end; ++index) {
-    const std::int64_t count = chunk_elems(job.elems, index);
+    const std::int64_t count = chunk_elems(tensor.elems, index);
     const void* bits = in.dense(index * kChunk, count);
     if (bits == nullptr) {
       in.gather_bytes(index * kChunk, count, gathered);
       bits = gathered;
     }
-    const auto pack = job.dtype == DType::F64 ? pack_chunk<double> : pack_chunk<float>;
-    to += pack(job, bits, count, headers + static_cast<std::size_t>(index) * kHeaderBytes, to);
+    const auto pack = tensor.dtype == DType::F64 ? pack_chunk<double> : pack_chunk<float>;
+    to += pack(tensor, bits, count, headers + static_cast<std::size_t>(index) * kHeaderBytes, to);
   }
   return static_cast<std::size_t>(to - out);
 }
 
-bool unpack_chunks_target(const Job& job, const std::byte* headers, const std::byte* from,
-                          const FlatWriter& out, std::int64_t begin, std::int64_t end,
-                          bool stream) {
+bool unpack_chunks_target(const TensorBound& tensor, const std::byte* headers,
+                          const std::byte* from, const FlatWriter& out, std::int64_t begin,
+                          std::int64_t end, bool stream) {
   alignas(64) std::byte buffer[kChunk * 8];
   bool good = true;
   for (std::int64_t index = begin; index < end; ++index) {
-    const std::int64_t count = chunk_elems(job.elems, index);
+    const std::int64_t count = chunk_elems(tensor.elems, index);
     const ChunkHeader header =
         load_header(headers + static_cast<std::size_t>(index) * kHeaderBytes);
     void* dense = out.dense(index * kChunk, count);
     void* bits = dense == nullptr ? buffer : dense;
     const bool past_cache =
         stream && dense != nullptr && reinterpret_cast<std::uintptr_t>(dense) % 64 == 0;
-    const auto unpack = job.dtype == DType::F64 ? unpack_chunk<double> : unpack_chunk<float>;
-    if (unpack(job, header, from, count, past_cache, bits)) {
+    const auto unpack = tensor.dtype == DType::F64 ? unpack_chunk<double> : unpack_chunk<float>;
+    if (unpack(tensor, header, from, count, past_cache, bits)) {
       if (dense == nullptr) out.scatter_bytes(index * kChunk, count, buffer);
     } else {
       good = false;
@@ -418,15 +418,15 @@ HWY_EXPORT(pack_chunks_target);
 HWY_EXPORT(unpack_chunks_target);
 HWY_EXPORT(range_of_target);
 
-std::size_t pack_chunks(const Job& job, const FlatReader& in, std::int64_t begin, std::int64_t end,
-                        std::byte* headers, std::byte* out) {
-  return HWY_DYNAMIC_DISPATCH(pack_chunks_target)(job, in, begin, end, headers, out);
+std::size_t pack_chunks(const TensorBound& tensor, const FlatReader& in, std::int64_t begin,
+                        std::int64_t end, std::byte* headers, std::byte* out) {
+  return HWY_DYNAMIC_DISPATCH(pack_chunks_target)(tensor, in, begin, end, headers, out);
 }
 
-bool unpack_chunks(const Job& job, const std::byte* headers, const std::byte* from,
+bool unpack_chunks(const TensorBound& tensor, const std::byte* headers, const std::byte* from,
                    const FlatWriter& out, std::int64_t begin, std::int64_t end, bool stream) {
   const bool good =
-      HWY_DYNAMIC_DISPATCH(unpack_chunks_target)(job, headers, from, out, begin, end, stream);
+      HWY_DYNAMIC_DISPATCH(unpack_chunks_target)(tensor, headers, from, out, begin, end, stream);
   if (stream) stream_fence();
   return good;
 }

@@ -178,7 +178,7 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
                 .vectors = view.dense(16)};
   cuda::with_element(view.dtype, [&](auto element) {
     using Element = decltype(element);
-    const std::size_t room = Room<Element>::kBytes;
+    const std::size_t room = WarpBuffers<Element>::kBytes;
     args.warps = std::min(kPackWarps<Element>,
                           static_cast<int>((device.shared_bytes - sizeof(Exchange)) / room));
     args.tiles = cuda::blocks_for(sizes.chunks, args.warps);

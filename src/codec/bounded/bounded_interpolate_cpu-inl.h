@@ -1,11 +1,11 @@
-// The predictor `between` of codes=bytes: values on a coarse grid of every 32nd row and column
+// The predictor `interpolate` of codes=bytes: values on a coarse grid of every 32nd row and column
 // first, then those half way between, again and again. Each is predicted from values as they will
 // come back, so that a smooth field has codes of 0.
-#if defined(TUCKFOLD_CODEC_BOUNDED_BETWEEN_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef TUCKFOLD_CODEC_BOUNDED_BETWEEN_INL_H
-#undef TUCKFOLD_CODEC_BOUNDED_BETWEEN_INL_H
+#if defined(TUCKFOLD_CODEC_BOUNDED_INTERPOLATE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TUCKFOLD_CODEC_BOUNDED_INTERPOLATE_INL_H
+#undef TUCKFOLD_CODEC_BOUNDED_INTERPOLATE_INL_H
 #else
-#define TUCKFOLD_CODEC_BOUNDED_BETWEEN_INL_H
+#define TUCKFOLD_CODEC_BOUNDED_INTERPOLATE_INL_H
 #endif
 
 #include <algorithm>
@@ -199,7 +199,7 @@ void code_levels(Pyramid<Real>& tile, Coder& coder) {
 
 // Values become what will come back. Those that do not hold are marked, and come back as predicted.
 template <class Real>
-struct BetweenEncoder {
+struct InterpolateEncoder {
   static constexpr bool kEncodes = true;
 
   DType dtype;
@@ -292,7 +292,7 @@ struct BetweenEncoder {
 };
 
 template <class Real>
-struct BetweenDecoder {
+struct InterpolateDecoder {
   static constexpr bool kEncodes = false;
 
   const Grid<Real>& grid;

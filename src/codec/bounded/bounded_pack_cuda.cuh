@@ -18,7 +18,7 @@ inline constexpr int kPackThreads = (kPackWarps<Element> + 1) * kWarp;
 // A warp's part of shared memory: a chunk's values as they come, and payloads of chunks before. Two
 // payloads fit if neither is more than half the values' size. Two bytes behind each are read.
 template <class Element>
-struct Room {
+struct WarpBuffers {
   static constexpr int kValues = Stage16<Element>::kBytes;
   static constexpr int kHalf = static_cast<int>(kChunk) * sizeof(Element) / 2;
   static constexpr int kStride = kHalf + 16;
@@ -280,7 +280,7 @@ __device__ TUCKFOLD_INLINE void place_tiles(const PackArgs& args, Exchange& told
 template <class Element, bool kExactZero>
 __global__ void __launch_bounds__(kPackThreads<Element>, 1)
     pack_kernel(const __grid_constant__ PackArgs args) {
-  using R = Room<Element>;
+  using R = WarpBuffers<Element>;
   __shared__ Exchange told;
   const int lane = lane_of(), warp = static_cast<int>(threadIdx.x) / kWarp;
   static_assert(sizeof(Control) % sizeof(unsigned) == 0 && kPackWarps<Element> <= kMostWarps);

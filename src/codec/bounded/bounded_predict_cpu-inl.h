@@ -1,8 +1,8 @@
 // The predictors of codes=bytes: the values of tiles to small codes and back.
 //
-//   rows      the code of a value less that of its left neighbour
-//   lorenzo   the same, less that of the row above: what a plane through three neighbours misses
-//   between   see bounded_between_cpu-inl.h
+//   rows         the code of a value less that of its left neighbour
+//   lorenzo      the same, less that of the row above: what a plane through three neighbours misses
+//   interpolate  see bounded_interpolate_cpu-inl.h
 //
 // Tiles of one size are worked on side by side, so that small ones have long rows too.
 #if defined(TUCKFOLD_CODEC_BOUNDED_PREDICT_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -24,7 +24,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::bounded::HWY_NAMESPACE {
 
-enum Predictor : std::uint8_t { kRowsPredictor, kLorenzo, kBetween, kLastPredictor = kBetween };
+enum Predictor : std::uint8_t {
+  kRowsPredictor,
+  kLorenzo,
+  kInterpolate,
+  kLastPredictor = kInterpolate
+};
 
 template <class Real>
 HWY_ATTR Real largest_finite(const Real* values, std::int64_t count) {
@@ -122,8 +127,8 @@ void sum_differences(const Band& band, std::int32_t& before, std::int32_t* codes
 template <class Real>
 bool predict_band(Predictor predictor, DType dtype, const Grid<Real>& grid, const Band& band,
                   Real* values, std::int32_t& before, std::int32_t* codes, std::uint8_t* kept) {
-  if (predictor == kBetween) {
-    BetweenEncoder<Real> encoder{dtype, grid, band, codes, kept};
+  if (predictor == kInterpolate) {
+    InterpolateEncoder<Real> encoder{dtype, grid, band, codes, kept};
     return encoder.run(values, before);
   }
   const bool any_kept = whole_codes(dtype, grid, values, band.elems(), before, codes,
@@ -135,7 +140,8 @@ bool predict_band(Predictor predictor, DType dtype, const Grid<Real>& grid, cons
 template <class Real>
 void restore_band(Predictor predictor, const Grid<Real>& grid, const Band& band,
                   std::int32_t* codes, std::int32_t& before, Real* values) {
-  if (predictor == kBetween) return BetweenDecoder<Real>{grid, codes}.run(band, before, values);
+  if (predictor == kInterpolate)
+    return InterpolateDecoder<Real>{grid, codes}.run(band, before, values);
   (predictor == kLorenzo ? sum_differences<true> : sum_differences<false>)(band, before, codes);
   for (std::int64_t i = 0; i < band.elems(); ++i) values[i] = value_of(codes[i], grid);
 }
@@ -180,8 +186,8 @@ class Choice {
 
   Predictor best() const {
     const std::uint32_t rows = bits(kRowsPredictor), lorenzo = bits(kLorenzo);
-    const bool smooth = smooth_ && bits(kBetween) < std::min(rows, lorenzo);
-    return smooth ? kBetween : lorenzo < rows ? kLorenzo : kRowsPredictor;
+    const bool smooth = smooth_ && bits(kInterpolate) < std::min(rows, lorenzo);
+    return smooth ? kInterpolate : lorenzo < rows ? kLorenzo : kRowsPredictor;
   }
 
  private:
@@ -195,14 +201,16 @@ class Choice {
                    Real* __restrict missed) {
     const std::int64_t width = band.width();
     if (band.rows < 3) {
-      for (std::int64_t i = 1; i + 1 < count; ++i) missed[i] = v[i] - between(v[i - 1], v[i + 1]);
+      for (std::int64_t i = 1; i + 1 < count; ++i)
+        missed[i] = v[i] - interpolate(v[i - 1], v[i + 1]);
     } else if (r >= 3 && r + 3 < band.rows) {
       for (std::int64_t i = 0; i < count; ++i) {
-        missed[i] = v[i] - between(v[i - 3 * width], v[i - width], v[i + width], v[i + 3 * width]);
+        missed[i] =
+            v[i] - interpolate(v[i - 3 * width], v[i - width], v[i + width], v[i + 3 * width]);
       }
     } else {
       for (std::int64_t i = 0; i < count; ++i) {
-        missed[i] = v[i] - between(v[i - width], v[i + width]);
+        missed[i] = v[i] - interpolate(v[i - width], v[i + width]);
       }
     }
   }
@@ -257,7 +265,7 @@ class Choice {
     std::uint8_t bytes[3][kRoom];
     extra_[kRowsPredictor] += to_bytes(rows, count, bytes[kRowsPredictor]);
     extra_[kLorenzo] += to_bytes(lorenzo, count, bytes[kLorenzo]);
-    extra_[kBetween] += to_bytes(between, count, bytes[kBetween]);
+    extra_[kInterpolate] += to_bytes(between, count, bytes[kInterpolate]);
     for (std::int64_t i = 0; i + 1 < count; i += 2) {
       for (int p = 0; p < 3; ++p) {
         ++counts_[p][0][bytes[p][i]];

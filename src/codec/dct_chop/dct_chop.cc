@@ -102,14 +102,14 @@ Layout layout_of(const Stage& stage, DType, const Shape& shape) {
   return result;
 }
 
-// Threads part where 16 strips end, so that each starts its packed rows at a cache line.
-template <class Job, class Run>
-void for_each_strip(const Job& job, Run run, int threads) {
+// Threads part where 16 block rows end, so that each starts its packed rows at a cache line.
+template <class PackOrUnpackJob, class Run>
+void for_each_block_row(const PackOrUnpackJob& job, Run run, int threads) {
   constexpr std::int64_t kTogether = 16;
-  const std::int64_t strips = job.blocks.strips();
-  parallel_for((strips + kTogether - 1) / kTogether, threads,
+  const std::int64_t block_rows = job.blocks.all_block_rows();
+  parallel_for((block_rows + kTogether - 1) / kTogether, threads,
                [&](std::int64_t begin, std::int64_t end) {
-                 run(job, begin * kTogether, std::min(end * kTogether, strips));
+                 run(job, begin * kTogether, std::min(end * kTogether, block_rows));
                });
 }
 
@@ -119,7 +119,7 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   const Params p = Params::of(stage);
   const FlatReader reader(in);
   const PackJob job{p, blocks_of(p, in.shape), &reader, out.data(), out.size() > kStreamBytes};
-  for_each_strip(job, pack_strips, run.threads);
+  for_each_block_row(job, pack_block_rows, run.threads);
   return out.size();
 }
 
@@ -130,7 +130,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   const FlatWriter writer(out);
   const std::size_t bytes = static_cast<std::size_t>(writer.elems()) * size_bytes(out.dtype);
   const UnpackJob job{p, blocks_of(p, out.shape), packed.data(), &writer, bytes > kStreamBytes};
-  for_each_strip(job, unpack_strips, run.threads);
+  for_each_block_row(job, unpack_block_rows, run.threads);
 }
 
 }  // namespace

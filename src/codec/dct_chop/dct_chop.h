@@ -29,11 +29,11 @@ struct Params {
 // The shape's blocks; throws InvalidArgument where it has none, or `serialize` does not fit them.
 Blocks blocks_of(const Params& params, const Shape& shape);
 
-// The kernels, over strips [begin, end). They never throw.
-using PackJob = PackStrips<Params>;
-using UnpackJob = UnpackStrips<Params>;
-void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end);
-void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end);
+// The kernels, over block rows [begin, end). They never throw.
+using PackJob = PackBlockRows<Params>;
+using UnpackJob = UnpackBlockRows<Params>;
+void pack_block_rows(const PackJob& job, std::int64_t begin, std::int64_t end);
+void unpack_block_rows(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 
 // On CUDA, tensors of up to so many blocks for each multiprocessor are small: a kernel of their own
 // takes them, several at once. Larger ones keep a thread for each block busy.

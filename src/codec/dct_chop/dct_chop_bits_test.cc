@@ -54,10 +54,11 @@ void for_each_coef(const Params& p, std::int64_t planes, std::int64_t down, std:
                    Visit&& visit) {
   std::int64_t next = 0;
   for (std::int64_t b = 0; b < planes * down * across; ++b) {
-    const std::int64_t strip = b / across, col = b % across;
+    const std::int64_t block_row = b / across, col = b % across;
     for (int u = 0; u < p.keep; ++u) {
       for (int v = 0; v < (p.triangle ? p.keep - u : p.keep); ++v) {
-        visit(b, u, v, p.triangle ? next++ : ((strip * p.keep + u) * across + col) * p.keep + v);
+        visit(b, u, v,
+              p.triangle ? next++ : ((block_row * p.keep + u) * across + col) * p.keep + v);
       }
     }
   }
@@ -158,7 +159,7 @@ TEST_P(DctChopBits, EightByEightInEveryWidth) {
     const CodecSpec spec = CodecSpec::parse(fmt::format("dct_chop(keep={})", keep));
     for (const std::int64_t cols :
          {8, 16, 24, 32, 40, 48, 56, 64, 72, 128, 136, 200, 256, 1024, 1032, 2048, 9000}) {
-      // Enough strips for several threads where that is cheap.
+      // Enough block rows for several threads where that is cheap.
       const Plane g{.planes = 2, .rows = cols <= 72 ? 160 : 16, .cols = cols};
       const Pattern kind = cols % 3 == 0 ? Pattern::Hostile : Pattern::Random;
       const Tensor in = std::move(Tensor(DType::F32, {2, g.rows, cols}).fill(kind));
@@ -216,7 +217,7 @@ TEST_P(DctChopBits, EveryDTypeAndOddSides) {
   }
 }
 
-TEST_P(DctChopBits, WideStripsOfEveryBlock) {
+TEST_P(DctChopBits, WideBlockRowsOfEveryBlock) {
   for (const char* text : {"dct_chop(block=4, keep=2)", "dct_chop(block=16, keep=5)",
                            "dct_chop(keep=3, shape=triangle)", "dct_chop(keep=5, coef=f16)"}) {
     for (const std::int64_t cols : {4096, 4109}) {

@@ -62,7 +62,7 @@ struct Fold {
 
 // Which lanes up to four terms look up, and what they are multiplied with in each row.
 template <int K, int kLanes>
-struct Plan {
+struct LaneTerms {
   alignas(64) std::array<std::array<std::int32_t, kLanes>, 4> lanes{};
   alignas(64) std::array<std::array<std::array<float, kLanes>, 4>, K> factors{};
 };
@@ -80,25 +80,26 @@ HWY_INLINE hn::Vec<D> dot(D d, const Factors& factors, const Lookup& lookup) {
 // Lane o of a packed row: coefficient o % K of block o / K, from folded rows put end to end. A
 // block's second four lanes are d3 d2 d1 d0, the order in which odd coefficients sum.
 template <int K, int kLanes, int kBlocks>
-constexpr Plan<K, kLanes> forward_plan() {
-  Plan<K, kLanes> plan;
+constexpr LaneTerms<K, kLanes> forward_terms() {
+  LaneTerms<K, kLanes> terms;
   for (int o = 0; o < kBlocks * K; ++o) {
     const int block = o / K, v = o % K;
     for (int k = 0; k < 4; ++k) {
-      plan.lanes[k][o] = block * 8 + (v % 2 == 0 ? k : 4 + k);
-      for (int u = 0; u < K; ++u) plan.factors[u][k][o] = kScaled[u][v][v % 2 == 0 ? k : 3 - k];
+      terms.lanes[k][o] = block * 8 + (v % 2 == 0 ? k : 4 + k);
+      for (int u = 0; u < K; ++u) terms.factors[u][k][o] = kScaled[u][v][v % 2 == 0 ? k : 3 - k];
     }
   }
-  return plan;
+  return terms;
 }
 
-// Announces the cache lines that will be read a strip and some from now. In the order of addresses,
-// which is not the order of reading: only so do the hardware's own prefetchers join in. A strip's
-// last row is announced at its end and read at the next one's beginning, hence a strip *and* some.
+// Announces the cache lines that will be read a block row and some from now. In the order of
+// addresses, which is not the order of reading: only so do the hardware's own prefetchers join in.
+// A block row's last row is announced at its end and read at the next one's beginning, hence a
+// block row *and* some.
 class Ahead {
  public:
-  HWY_INLINE Ahead(const float* from, std::int64_t strip_floats)
-      : next_(reinterpret_cast<const char*>(from) + strip_floats * 4 + kAheadBytes) {}
+  HWY_INLINE Ahead(const float* from, std::int64_t block_row_floats)
+      : next_(reinterpret_cast<const char*>(from) + block_row_floats * 4 + kAheadBytes) {}
   HWY_INLINE void lines(int count) {
     for (int i = 0; i < count; ++i, next_ += 64) __builtin_prefetch(next_, 0, 2);
   }
@@ -141,21 +142,22 @@ template <int K, class D, class Put>
 HWY_INLINE void forward_step(D d, const float* const* rows, std::int64_t col, const Put& put) {
   using V = hn::Vec<D>;
   constexpr int kLanes = lanes_of(D());
-  static constexpr auto kPlan = forward_plan<K, kLanes, kLanes / 8>();
+  static constexpr auto kTerms = forward_terms<K, kLanes, kLanes / 8>();
   const Fold<D> fold(d);
   V y[K];
   forward_columns<K>(d, rows, col, y);
   for (int u = 0; u < K; ++u) {
     const V folded = fold(y[u]);
-    put(u, dot<4>(d, kPlan.factors[u], [&](int k) HWY_ATTR {
-          return hn::TableLookupLanes(folded, hn::SetTableIndices(d, kPlan.lanes[k].data()));
+    put(u, dot<4>(d, kTerms.factors[u], [&](int k) HWY_ATTR {
+          return hn::TableLookupLanes(folded, hn::SetTableIndices(d, kTerms.lanes[k].data()));
         }));
   }
 }
 
-// One strip, whose packed rows lie side by side, as stored.
+// One block row, whose packed rows lie side by side, as stored.
 template <int K>
-HWY_ATTR HWY_NOINLINE void forward_strip(const float* const* rows, std::int64_t cols, float* out) {
+HWY_ATTR HWY_NOINLINE void forward_block_row(const float* const* rows, std::int64_t cols,
+                                             float* out) {
   const std::int64_t row_values = cols / 8 * K;
   Ahead ahead(rows[0], 8 * cols);
   const auto step = [&]<class D>(D d, std::int64_t col) HWY_ATTR {
@@ -314,7 +316,7 @@ template <int K, class D, class Put>
 HWY_INLINE void forward_step_two(D d, const float* const* rows, std::int64_t col, Ahead& ahead,
                                  const Put& put) {
   using V = hn::Vec<D>;
-  static constexpr auto kPlan = forward_plan<K, 16, 4>();
+  static constexpr auto kTerms = forward_terms<K, 16, 4>();
   const Fold<D> fold(d);
   V left[K], right[K];
   forward_columns<K>(d, rows, col, left);
@@ -323,8 +325,8 @@ HWY_INLINE void forward_step_two(D d, const float* const* rows, std::int64_t col
   ahead.lines(8);
   for (int u = 0; u < K; ++u) {
     const V a = fold(left[u]), b = fold(right[u]);
-    put(u, dot<4>(d, kPlan.factors[u],
-                  [&](int k) HWY_ATTR { return lookup_two(a, b, kPlan.lanes[k].data()); }));
+    put(u, dot<4>(d, kTerms.factors[u],
+                  [&](int k) HWY_ATTR { return lookup_two(a, b, kTerms.lanes[k].data()); }));
   }
 }
 
@@ -342,10 +344,10 @@ HWY_INLINE void forward_slot(D d, const float* const* rows, std::int64_t slot, f
   }
 }
 
-// Strips that lie one behind the other, straight to `out`, where rows are whole groups of slots. As
-// soon as every row has a group, those leave, each to its row, while the next are made.
+// Block rows that lie one behind the other, straight to `out`, where rows are whole groups of
+// slots. As soon as every row has a group, those leave, each to its row, while the next are made.
 template <int K>
-HWY_ATTR HWY_NOINLINE void forward_rows(const float* in, std::int64_t cols, std::int64_t strips,
+HWY_ATTR HWY_NOINLINE void forward_rows(const float* in, std::int64_t cols, std::int64_t block_rows,
                                         float* out, bool stream) {
   constexpr int kSlots = Drain<K>::kSlots;
   constexpr int kGroups = (K + kSlots - 1) / kSlots;  // to drain at each slot
@@ -356,7 +358,8 @@ HWY_ATTR HWY_NOINLINE void forward_rows(const float* in, std::int64_t cols, std:
   Drain<K> drain{.to_step = row_values, .stream = stream};
   Ahead ahead(in, 8 * cols);
   int turn = 0;
-  for (std::int64_t strip = 0; strip < strips; ++strip, in += 8 * cols, out += K * row_values) {
+  for (std::int64_t block_row = 0; block_row < block_rows;
+       ++block_row, in += 8 * cols, out += K * row_values) {
     const float* rows[8];
     for (int r = 0; r < 8; ++r) rows[r] = in + r * cols;
     for (std::int64_t segment = 0; segment < segments; ++segment, turn ^= 1) {
@@ -372,22 +375,22 @@ HWY_ATTR HWY_NOINLINE void forward_rows(const float* in, std::int64_t cols, std:
   drain.step(K);
 }
 
-// The same for any row of whole slots, to the slots of whole strips in their order; what `waiting`
-// holds leaves meanwhile.
+// The same for any row of whole slots, to the slots of whole block rows in their order; what
+// `waiting` holds leaves meanwhile.
 template <int K>
-HWY_ATTR HWY_NOINLINE void forward_slots(const float* in, std::int64_t cols, std::int64_t strips,
-                                         float* out, Drain<K>& waiting) {
+HWY_ATTR HWY_NOINLINE void forward_slots(const float* in, std::int64_t cols,
+                                         std::int64_t block_rows, float* out, Drain<K>& waiting) {
   constexpr int kBlocks = kSlotBlocks<K>;
   constexpr int kGroups = kBlocks * K * K / 16 / Drain<K>::kLines + 1;  // that a step's rows make
   const hn::CappedTag<float, 16> d;
   const std::int64_t row_slots = cols / 8 / kBlocks;
   Drain<K> drain = waiting;  // in registers
   Ahead ahead(in, 8 * cols);
-  for (std::int64_t strip = 0; strip < strips; ++strip, in += 8 * cols) {
+  for (std::int64_t block_row = 0; block_row < block_rows; ++block_row, in += 8 * cols) {
     const float* rows[8];
     for (int r = 0; r < 8; ++r) rows[r] = in + r * cols;
     for (std::int64_t i = 0; i < row_slots; ++i) {
-      forward_slot<K>(d, rows, i, out + (strip * K * row_slots + i) * 16, row_slots, ahead);
+      forward_slot<K>(d, rows, i, out + (block_row * K * row_slots + i) * 16, row_slots, ahead);
       drain.step(kGroups);
     }
   }
@@ -400,19 +403,19 @@ HWY_ATTR HWY_NOINLINE void forward_slots(const float* in, std::int64_t cols, std
 // Lane j < 4 of a block: E_j, lane 7-j: O_j, from a packed row with zeros behind it. A term that is
 // left out is the product of such a zero with -1: -0, which adds nothing.
 template <int K, int kLanes>
-constexpr Plan<K, kLanes> inverse_plan() {
-  Plan<K, kLanes> plan;
+constexpr LaneTerms<K, kLanes> inverse_terms() {
+  LaneTerms<K, kLanes> terms;
   for (int lane = 0; lane < kLanes; ++lane) {
     const int block = lane / 8, at = lane % 8;
     for (int k = 0; k < (K + 1) / 2; ++k) {
       const int v = 2 * k + (at < 4 ? 0 : 1);
-      plan.lanes[k][lane] = v < K ? block * K + v : kLanes - 1;
+      terms.lanes[k][lane] = v < K ? block * K + v : kLanes - 1;
       for (int u = 0; u < K; ++u) {
-        plan.factors[u][k][lane] = v < K ? kScaled[u][v][at < 4 ? at : 7 - at] : -1.0f;
+        terms.factors[u][k][lane] = v < K ? kScaled[u][v][at < 4 ? at : 7 - at] : -1.0f;
       }
     }
   }
-  return plan;
+  return terms;
 }
 
 // One vector of columns from K packed rows to eight rows.
@@ -421,15 +424,15 @@ HWY_INLINE void inverse_step(D d, const float* in, std::int64_t in_row, float* c
                              std::int64_t col, Ahead& ahead) {
   using V = hn::Vec<D>;
   constexpr int kLanes = lanes_of(D());
-  static constexpr auto kPlan = inverse_plan<K, kLanes>();
+  static constexpr auto kTerms = inverse_terms<K, kLanes>();
   const Fold<D> fold(d);
   V y[K];
   for (int u = 0; u < K; ++u, in += in_row) {
     const V packed =
         K == 8 ? hn::LoadU(d, in) : hn::MaskedLoad(hn::FirstN(d, kLanes / 8 * K), d, in);
     // x_j = E_j + O_j, and mirrored E_j - O_j.
-    y[u] = fold(dot<(K + 1) / 2>(d, kPlan.factors[u], [&](int k) HWY_ATTR {
-      return hn::TableLookupLanes(packed, hn::SetTableIndices(d, kPlan.lanes[k].data()));
+    y[u] = fold(dot<(K + 1) / 2>(d, kTerms.factors[u], [&](int k) HWY_ATTR {
+      return hn::TableLookupLanes(packed, hn::SetTableIndices(d, kTerms.lanes[k].data()));
     }));
   }
   ahead.values(kLanes / 8 * K * K);
@@ -470,16 +473,18 @@ HWY_INLINE void inverse_step(D d, const float* in, std::int64_t in_row, float* c
   }
 }
 
-// Strips of K packed rows, in_row apart, to strips of eight rows that lie strip_step apart.
+// Block rows of K packed rows, in_row apart, to block rows of eight rows that lie
+// block_row_step apart.
 template <int K, bool kStream>
-HWY_ATTR HWY_NOINLINE void inverse_strips(const float* in, std::int64_t in_row, std::int64_t cols,
-                                          std::int64_t strips, float* const* first_rows,
-                                          std::int64_t strip_step) {
+HWY_ATTR HWY_NOINLINE void inverse_block_rows(const float* in, std::int64_t in_row,
+                                              std::int64_t cols, std::int64_t block_rows,
+                                              float* const* first_rows,
+                                              std::int64_t block_row_step) {
   const hn::CappedTag<float, 16> wide;
   Ahead ahead(in, K * in_row);
   float* rows[8];
   for (int r = 0; r < 8; ++r) rows[r] = first_rows[r];
-  for (std::int64_t strip = 0; strip < strips; ++strip, in += K * in_row) {
+  for (std::int64_t block_row = 0; block_row < block_rows; ++block_row, in += K * in_row) {
     std::int64_t col = 0;
     for (; col + lanes_of(wide) <= cols; col += lanes_of(wide)) {
       inverse_step<K, kStream>(wide, in + col / 8 * K, in_row, rows, col, ahead);
@@ -488,7 +493,7 @@ HWY_ATTR HWY_NOINLINE void inverse_strips(const float* in, std::int64_t in_row, 
       inverse_step<K, kStream>(hn::CappedTag<float, 8>(), in + col / 8 * K, in_row, rows, col,
                                ahead);
     }
-    for (float*& row : rows) row += strip_step;
+    for (float*& row : rows) row += block_row_step;
   }
 }
 

@@ -1,6 +1,6 @@
-// dct_chop on the CPU. Strips are transformed into a buffer in the first-level cache, which then
-// goes out in whole cache lines: stores that straddle lines, or fetch them first, would cost more
-// than the arithmetic does.
+// dct_chop on the CPU. Block rows are transformed into a buffer in the first-level cache, which
+// then goes out in whole cache lines: stores that straddle lines, or fetch them first, would cost
+// more than the arithmetic does.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/dct_chop/dct_chop_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -24,14 +24,17 @@ constexpr std::int64_t kFlushFloats = 2048;  // packed values collected before t
 constexpr std::int64_t kSlack = 16;          // a vector may write junk this far past the end
 constexpr int kMaxBlock = 16;
 
-// ---- one strip of blocks, f32 to f32 ------------------------------------------------------------
+// ---- one row of blocks, f32 to f32
+// ----------------------------------------------------------------
 
 // `block` rows, cols wide, to and from `keep` packed rows; those of `forward` lie side by side.
 using ForwardFn = void (*)(int keep, const float* const* rows, std::int64_t cols, float* out);
 using InverseFn = void (*)(int keep, const float* in, std::int64_t in_row, std::int64_t cols,
-                           std::int64_t strips, float* const* rows, std::int64_t strip_step);
-// Strips that lie one behind the other in memory straight to a stored f32 output at a cache line.
-using FastFn = void (*)(const float* in, std::int64_t cols, std::int64_t strips, float* out,
+                           std::int64_t block_rows, float* const* rows,
+                           std::int64_t block_row_step);
+// Block rows that lie one behind the other in memory straight to a stored f32 output at a cache
+// line.
+using FastFn = void (*)(const float* in, std::int64_t cols, std::int64_t block_rows, float* out,
                         bool stream);
 
 template <int N, bool kZfp>
@@ -66,15 +69,15 @@ void forward_plain(int keep, const float* const* rows, std::int64_t cols, float*
 
 template <int N, bool kZfp = false>
 void inverse_plain(int keep, const float* in, std::int64_t in_row, std::int64_t cols,
-                   std::int64_t strips, float* const* rows, std::int64_t strip_step) {
+                   std::int64_t block_rows, float* const* rows, std::int64_t block_row_step) {
   float x[N * N], coefs[N * N];
-  for (std::int64_t strip = 0; strip < strips; ++strip, in += keep * in_row) {
+  for (std::int64_t block_row = 0; block_row < block_rows; ++block_row, in += keep * in_row) {
     for (std::int64_t b = 0; b < cols / N; ++b) {
       for (int u = 0; u < keep; ++u)
         std::copy_n(in + u * in_row + b * keep, keep, coefs + u * keep);
       inverse_block<N>(inverse_table<N, kZfp>(), keep, coefs, x, N);
       for (int r = 0; r < N; ++r) {
-        std::memcpy(rows[r] + strip * strip_step + b * N, x + r * N, N * sizeof(float));
+        std::memcpy(rows[r] + block_row * block_row_step + b * N, x + r * N, N * sizeof(float));
       }
     }
   }
@@ -84,12 +87,12 @@ void inverse_plain(int keep, const float* in, std::int64_t in_row, std::int64_t 
 // 8 x 8 in vectors, where they hold a block's row.
 template <int K>
 void forward_8(int, const float* const* rows, std::int64_t cols, float* out) {
-  forward_strip<K>(rows, cols, out);
+  forward_block_row<K>(rows, cols, out);
 }
 template <int K, bool kStream>
-void inverse_8(int, const float* in, std::int64_t in_row, std::int64_t cols, std::int64_t strips,
-               float* const* rows, std::int64_t strip_step) {
-  inverse_strips<K, kStream>(in, in_row, cols, strips, rows, strip_step);
+void inverse_8(int, const float* in, std::int64_t in_row, std::int64_t cols,
+               std::int64_t block_rows, float* const* rows, std::int64_t block_row_step) {
+  inverse_block_rows<K, kStream>(in, in_row, cols, block_rows, rows, block_row_step);
 }
 #endif
 
@@ -97,20 +100,20 @@ void inverse_8(int, const float* in, std::int64_t in_row, std::int64_t cols, std
 // Two buffers of slots take turns: one fills while the other drains. Slots that make no whole group
 // of lines move on to the next turn.
 template <int K>
-HWY_ATTR void fast_8(const float* in, std::int64_t cols, std::int64_t strips, float* out,
+HWY_ATTR void fast_8(const float* in, std::int64_t cols, std::int64_t block_rows, float* out,
                      bool stream) {
   using Out = Drain<K>;
   const std::int64_t row_slots = cols / 8 / kSlotBlocks<K>;
   if (row_slots % Out::kSlots == 0) {
-    forward_rows<K>(in, cols, strips, out, stream);
+    forward_rows<K>(in, cols, block_rows, out, stream);
     return;
   }
   const std::int64_t at_a_time = HWY_MAX(kFlushFloats / 16 / (K * row_slots), 1);
-  alignas(64) float buffers[2][kFlushFloats + kStripFloats + Out::kSlots * 16];
+  alignas(64) float buffers[2][kFlushFloats + kBlockRowFloats + Out::kSlots * 16];
   Out drain{.to = out, .to_step = Out::kLines * 16, .stream = stream};
   std::int64_t waiting = 0;  // slots at the front of the buffer to fill
-  for (int turn = 0; strips > 0; turn ^= 1) {
-    const std::int64_t count = HWY_MIN(at_a_time, strips);
+  for (int turn = 0; block_rows > 0; turn ^= 1) {
+    const std::int64_t count = HWY_MIN(at_a_time, block_rows);
     float* buffer = buffers[turn];
     forward_slots<K>(in, cols, count, buffer + waiting * 16, drain);
     drain.step(drain.groups);
@@ -120,9 +123,9 @@ HWY_ATTR void fast_8(const float* in, std::int64_t cols, std::int64_t strips, fl
     waiting = filled % Out::kSlots;
     std::memcpy(buffers[turn ^ 1], buffer + drain.groups * Out::kSlots * 16,
                 static_cast<std::size_t>(waiting) * 64);
-    strips -= count;
+    block_rows -= count;
     in += count * 8 * cols;
-    if (strips == 0) {
+    if (block_rows == 0) {
       drain.step(drain.groups);
       for (std::int64_t i = 0; i < waiting; ++i, drain.to += Out::kValues) {
         const float* slot = buffers[turn ^ 1] + i * 16;
@@ -197,7 +200,7 @@ class PackedWriter {
         to_(to),
         stream_(stream) {}
 
-  float* room() { return values_ + count_; }  // for one part of a strip
+  float* room() { return values_ + count_; }  // for one part of a block row
   void commit(std::int64_t count) {
     count_ += count;
     if (count_ >= kFlushFloats) flush(false);
@@ -232,12 +235,12 @@ class PackedWriter {
   std::byte* to_;
   bool stream_;
   std::int64_t count_ = 0;
-  alignas(64) float values_[kFlushFloats + kStripFloats + kSlack];
-  alignas(64) std::uint16_t narrow_[kFlushFloats + kStripFloats];
+  alignas(64) float values_[kFlushFloats + kBlockRowFloats + kSlack];
+  alignas(64) std::uint16_t narrow_[kFlushFloats + kBlockRowFloats];
 };
 
-// Square coefficients of a strip's part to triangles, block by block, and back with zeros. Rows of
-// up to eight are copied as eight: what is too much is overwritten by the next row.
+// Square coefficients of a block row's part to triangles, block by block, and back with zeros. Rows
+// of up to eight are copied as eight: what is too much is overwritten by the next row.
 void square_to_triangle(int keep, const float* square, std::int64_t row, std::int64_t blocks,
                         float* out) {
   for (std::int64_t b = 0; b < blocks; ++b) {
@@ -282,8 +285,8 @@ void for_each_frequency(const Params& p, std::int64_t square_row, Visit&& visit)
 void write_planes(const Params& p, const float* square, std::int64_t square_row,
                   std::int64_t blocks, std::byte* out, std::int64_t plane_values) {
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
-  float line[kStripFloats / 4];
-  std::uint16_t narrow_line[kStripFloats / 4];
+  float line[kBlockRowFloats / 4];
+  std::uint16_t narrow_line[kBlockRowFloats / 4];
   for_each_frequency(p, square_row, [&](std::int64_t from, int frequency) {
     for (std::int64_t b = 0; b < blocks; ++b) line[b] = square[from + b * p.keep];
     const void* values = line;
@@ -300,7 +303,7 @@ void write_planes(const Params& p, const float* square, std::int64_t square_row,
 void read_planes(const Params& p, const std::byte* in, std::int64_t plane_values,
                  std::int64_t blocks, float* square, std::int64_t square_row) {
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
-  float line[kStripFloats / 4];
+  float line[kBlockRowFloats / 4];
   if (p.triangle) std::fill_n(square, p.keep * square_row, 0.0f);
   for_each_frequency(p, square_row, [&](std::int64_t to, int frequency) {
     widen(p.coef, in + frequency * plane_values * width, blocks, line);
@@ -308,46 +311,47 @@ void read_planes(const Params& p, const std::byte* in, std::int64_t plane_values
   });
 }
 
-// ---- strips of a tensor -------------------------------------------------------------------------
+// ---- block rows of a tensor ---------------------------------------------------------------------
 
-// Packs all strips at once where everything suits the fast kernel.
+// Packs all block rows at once where everything suits the fast kernel.
 bool pack_fast(const PackJob& job, const Kernels& kernels, std::int64_t begin, std::int64_t end) {
   const Params& p = job.params;
   const Blocks& b = job.blocks;
-  const std::int64_t strip_elems = p.block * b.cols;
+  const std::int64_t block_row_elems = p.block * b.cols;
   std::byte* out = job.out + begin * b.block_cols * p.values_per_block() * 4;
   const bool suits = kernels.fast != nullptr && !p.triangle && !p.planes && p.coef == DType::F32 &&
                      job.in->dtype() == DType::F32 && b.rows % p.block == 0 &&
-                     b.cols % kernels.fast_cols == 0 && strip_elems <= kStripFloats &&
+                     b.cols % kernels.fast_cols == 0 && block_row_elems <= kBlockRowFloats &&
                      reinterpret_cast<std::uintptr_t>(out) % 64 == 0;
   if (!suits) return false;
-  const void* in = job.in->dense(begin * strip_elems, (end - begin) * strip_elems);
+  const void* in = job.in->dense(begin * block_row_elems, (end - begin) * block_row_elems);
   if (in == nullptr) return false;
   kernels.fast(static_cast<const float*>(in), b.cols, end - begin, reinterpret_cast<float*>(out),
                job.stream);
   return true;
 }
 
-void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
+void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
   const Params& p = job.params;
   const Blocks& b = job.blocks;
   const Kernels kernels = kernels_of(p);
   if (pack_fast(job, kernels, begin, end)) return;
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
-  const std::int64_t strip_values = b.block_cols * p.values_per_block();
-  const bool whole_rows = b.block_cols * p.block <= kStripFloats / p.block;
-  alignas(64) float gathered[kStripFloats];
-  alignas(64) float square[kStripFloats + kSlack];
-  PackedWriter writer(p.coef, job.out + begin * strip_values * width, job.stream);
-  for (std::int64_t strip = begin; strip < end; ++strip) {
-    for_each_part(b, strip, [&](const Part& part) {
+  const std::int64_t block_row_values = b.block_cols * p.values_per_block();
+  const bool whole_rows = b.block_cols * p.block <= kBlockRowFloats / p.block;
+  alignas(64) float gathered[kBlockRowFloats];
+  alignas(64) float square[kBlockRowFloats + kSlack];
+  PackedWriter writer(p.coef, job.out + begin * block_row_values * width, job.stream);
+  for (std::int64_t block_row = begin; block_row < end; ++block_row) {
+    for_each_part(b, block_row, [&](const BlockRowPart& part) {
       const float* rows[kMaxBlock];
       if (!direct_rows(*job.in, b, part, rows)) gather_rows(*job.in, b, part, gathered, rows);
       const std::int64_t blocks = part.cols / p.block, row = blocks * p.keep;
       if (p.planes) {
         kernels.forward(p.keep, rows, part.cols, square);
-        const std::int64_t first = strip * b.block_cols + part.first / p.block;
-        write_planes(p, square, row, blocks, job.out + first * width, b.strips() * b.block_cols);
+        const std::int64_t first = block_row * b.block_cols + part.first / p.block;
+        write_planes(p, square, row, blocks, job.out + first * width,
+                     b.all_block_rows() * b.block_cols);
         return;
       }
       if (whole_rows && !p.triangle) {
@@ -361,10 +365,10 @@ void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end
         writer.commit(blocks * p.values_per_block());
         return;
       }
-      // Squares of a strip too wide for one part: their rows leave one by one.
+      // Squares of a block row too wide for one part: their rows leave one by one.
       for (int u = 0; u < p.keep; ++u) {
-        const std::int64_t at =
-            strip * strip_values + u * b.block_cols * p.keep + part.first / p.block * p.keep;
+        const std::int64_t at = block_row * block_row_values + u * b.block_cols * p.keep +
+                                part.first / p.block * p.keep;
         PackedWriter piece(p.coef, job.out + at * width, job.stream);
         std::memcpy(piece.room(), square + u * row, static_cast<std::size_t>(row) * sizeof(float));
         piece.commit(row);
@@ -375,48 +379,50 @@ void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end
   writer.finish();
 }
 
-// How many strips from `strip` on lie one behind the other, whole and f32, so that they can be
-// unpacked in one go; at least one, of which nothing is said.
-std::int64_t dense_strips(const UnpackJob& job, std::int64_t strip, std::int64_t most) {
+// How many block rows from `block_row` on lie one behind the other, whole and f32, so that they can
+// be unpacked in one go; at least one, of which nothing is said.
+std::int64_t dense_block_rows(const UnpackJob& job, std::int64_t block_row, std::int64_t most) {
   const Blocks& b = job.blocks;
   const Params& p = job.params;
-  const std::int64_t strip_elems = p.block * b.cols;
-  const bool whole = b.rows % p.block == 0 && b.cols % p.block == 0 && strip_elems <= kStripFloats;
+  const std::int64_t block_row_elems = p.block * b.cols;
+  const bool whole =
+      b.rows % p.block == 0 && b.cols % p.block == 0 && block_row_elems <= kBlockRowFloats;
   if (!whole || p.triangle || p.planes || p.coef != DType::F32 || job.out->dtype() != DType::F32)
     return 1;
-  const std::int64_t run = job.out->run_length(strip * strip_elems, most * strip_elems);
-  return std::max<std::int64_t>(run / strip_elems, 1);
+  const std::int64_t run = job.out->run_length(block_row * block_row_elems, most * block_row_elems);
+  return std::max<std::int64_t>(run / block_row_elems, 1);
 }
 
-void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
   const Params& p = job.params;
   const Blocks& b = job.blocks;
   const Kernels kernels = kernels_of(p);
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
-  const std::int64_t strip_values = b.block_cols * p.values_per_block();
+  const std::int64_t block_row_values = b.block_cols * p.values_per_block();
   const bool aligned_in = reinterpret_cast<std::uintptr_t>(job.in) % alignof(float) == 0;
-  alignas(64) float linear[kStripFloats + kSlack];
-  alignas(64) float square[kStripFloats + kMaxBlock * kSlack];
-  alignas(64) float buffer[kStripFloats];
-  std::int64_t strips = 1;
-  for (std::int64_t strip = begin; strip < end; strip += strips) {
-    strips = aligned_in ? dense_strips(job, strip, end - strip) : 1;
-    for_each_part(b, strip, [&](const Part& part) {
+  alignas(64) float linear[kBlockRowFloats + kSlack];
+  alignas(64) float square[kBlockRowFloats + kMaxBlock * kSlack];
+  alignas(64) float buffer[kBlockRowFloats];
+  std::int64_t block_rows = 1;
+  for (std::int64_t block_row = begin; block_row < end; block_row += block_rows) {
+    block_rows = aligned_in ? dense_block_rows(job, block_row, end - block_row) : 1;
+    for_each_part(b, block_row, [&](const BlockRowPart& part) {
       const std::int64_t blocks = part.cols / p.block, first_block = part.first / p.block;
-      const std::byte* strip_at = job.in + strip * strip_values * width;
+      const std::byte* block_row_at = job.in + block_row * block_row_values * width;
       // The part's coefficients as `keep` rows of f32.
       const float* coefs = square;
       std::int64_t coef_row = blocks * p.keep;
       if (p.planes) {
-        const std::int64_t first = strip * b.block_cols + first_block;
-        read_planes(p, job.in + first * width, b.strips() * b.block_cols, blocks, square, coef_row);
+        const std::int64_t first = block_row * b.block_cols + first_block;
+        read_planes(p, job.in + first * width, b.all_block_rows() * b.block_cols, blocks, square,
+                    coef_row);
       } else if (p.triangle) {
         const std::int64_t count = p.values_per_block();
         coef_row += kSlack;
-        widen(p.coef, strip_at + first_block * count * width, blocks * count, linear);
+        widen(p.coef, block_row_at + first_block * count * width, blocks * count, linear);
         triangle_to_square(p.keep, linear, blocks, square, coef_row);
       } else {
-        const std::byte* at = strip_at + first_block * p.keep * width;
+        const std::byte* at = block_row_at + first_block * p.keep * width;
         const std::int64_t stored_row = b.block_cols * p.keep;
         if (p.coef == DType::F32 && aligned_in) {
           coefs = reinterpret_cast<const float*>(at);
@@ -428,13 +434,13 @@ void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t
         }
       }
       float* rows[kMaxBlock];
-      const std::int64_t strip_step = p.block * b.cols;
+      const std::int64_t block_row_step = p.block * b.cols;
       if (direct_rows(*job.out, b, part, rows)) {
         bool lines = job.stream && kernels.inverse_streaming != nullptr && part.cols % 16 == 0;
         for (int r = 0; r < p.block; ++r)
           lines &= reinterpret_cast<std::uintptr_t>(rows[r]) % 64 == 0;
         (lines ? kernels.inverse_streaming : kernels.inverse)(p.keep, coefs, coef_row, part.cols,
-                                                              strips, rows, strip_step);
+                                                              block_rows, rows, block_row_step);
         return;
       }
       for (int r = 0; r < p.block; ++r) rows[r] = buffer + r * part.cols;
@@ -452,16 +458,16 @@ HWY_AFTER_NAMESPACE();
 
 namespace tuckfold::dct_chop {
 
-HWY_EXPORT(pack_strips_target);
-HWY_EXPORT(unpack_strips_target);
+HWY_EXPORT(pack_block_rows_target);
+HWY_EXPORT(unpack_block_rows_target);
 
-void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end) {
-  HWY_DYNAMIC_DISPATCH(pack_strips_target)(job, begin, end);
+void pack_block_rows(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(pack_block_rows_target)(job, begin, end);
   if (job.stream) stream_fence();
 }
 
-void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
-  HWY_DYNAMIC_DISPATCH(unpack_strips_target)(job, begin, end);
+void unpack_block_rows(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(unpack_block_rows_target)(job, begin, end);
   if (job.stream) stream_fence();
 }
 

@@ -16,34 +16,34 @@ using cuda::AnyBlocks;
 using cuda::View;
 using cuda::WholeBlocks;
 
-Stored stored_of(const Params& p, const Blocks& b, const void* data) {
+StoredCoefs stored_of(const Params& p, const Blocks& b, const void* data) {
   return {.data = const_cast<void*>(data),
           .triangle = p.triangle,
           .planes = p.planes,
-          .blocks = b.strips() * b.block_cols,
+          .blocks = b.all_block_rows() * b.block_cols,
           .row_values = b.block_cols * p.keep};
 }
 
 // ---- any block, dtype, strides and edges, by the normative functions ----------------------------
 
 // The place of coefficient (u, v) of a block.
-__device__ std::int64_t place_of(const Stored& s, const AnyBlocks& b, int keep, std::int64_t block,
-                                 int u, int v) {
+__device__ std::int64_t place_of(const StoredCoefs& s, const AnyBlocks& b, int keep,
+                                 std::int64_t block, int u, int v) {
   const int number = s.triangle ? u * keep - u * (u - 1) / 2 + v : u * keep + v;
   if (s.planes) return number * s.blocks + block;
   if (s.triangle) return block * (keep * (keep + 1) / 2) + number;
-  const std::int64_t strip = block / b.block_cols, col = block % b.block_cols;
-  return (strip * keep + u) * s.row_values + col * keep + v;
+  const std::int64_t block_row = block / b.block_cols, col = block % b.block_cols;
+  return (block_row * keep + u) * s.row_values + col * keep + v;
 }
 
-__device__ float stored_value(const Stored& s, DType coef, std::int64_t place) {
+__device__ float stored_value(const StoredCoefs& s, DType coef, std::int64_t place) {
   switch (coef) {
     case DType::F16: return to_float(static_cast<const F16*>(s.data)[place]);
     case DType::BF16: return to_float(static_cast<const BF16*>(s.data)[place]);
     default: return static_cast<const float*>(s.data)[place];
   }
 }
-__device__ void store_value(const Stored& s, DType coef, std::int64_t place, float value) {
+__device__ void store_value(const StoredCoefs& s, DType coef, std::int64_t place, float value) {
   switch (coef) {
     case DType::F16: static_cast<F16*>(s.data)[place] = to_f16(value); break;
     case DType::BF16: static_cast<BF16*>(s.data)[place] = to_bf16(value); break;
@@ -52,7 +52,8 @@ __device__ void store_value(const Stored& s, DType coef, std::int64_t place, flo
 }
 
 template <class T, int N>
-__global__ void pack_any(const __grid_constant__ AnyBlocks in, const __grid_constant__ Stored out,
+__global__ void pack_any(const __grid_constant__ AnyBlocks in,
+                         const __grid_constant__ StoredCoefs out,
                          const __grid_constant__ Table<N> table, int keep, DType coef) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kAnyThreads + threadIdx.x;
   if (thread >= in.count) return;
@@ -68,7 +69,8 @@ __global__ void pack_any(const __grid_constant__ AnyBlocks in, const __grid_cons
 }
 
 template <class T, int N>
-__global__ void unpack_any(const __grid_constant__ AnyBlocks out, const __grid_constant__ Stored in,
+__global__ void unpack_any(const __grid_constant__ AnyBlocks out,
+                           const __grid_constant__ StoredCoefs in,
                            const __grid_constant__ Table<N> table, int keep, DType coef) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kAnyThreads + threadIdx.x;
   if (thread >= out.count) return;
@@ -87,7 +89,7 @@ __global__ void unpack_any(const __grid_constant__ AnyBlocks out, const __grid_c
 
 // ---- which kernel -------------------------------------------------------------------------------
 
-using WholeKernel = void (*)(WholeBlocks, Stored, Deal);
+using WholeKernel = void (*)(WholeBlocks, StoredCoefs, Deal);
 
 template <class T, class Coef, int... K>
 WholeKernel pack_kernel(int keep, std::integer_sequence<int, K...>) {
@@ -128,8 +130,8 @@ WholeKernel whole_kernel(DType dtype, const Params& p) {
 }
 
 template <bool kPack, int N>
-void run_any(const Params& p, const Table<N>& table, const AnyBlocks& blocks, const Stored& stored,
-             void* stream) {
+void run_any(const Params& p, const Table<N>& table, const AnyBlocks& blocks,
+             const StoredCoefs& stored, void* stream) {
   cuda::with_element(blocks.view.dtype, [&](auto element) {
     using T = decltype(element);
     const cuda::Grid grid{cuda::blocks_for(blocks.count, kAnyThreads), kAnyThreads};
@@ -145,7 +147,7 @@ void run_any(const Params& p, const Table<N>& table, const AnyBlocks& blocks, co
 
 bool is_small(const View& view, const Blocks& b) {
   return WholeBlocks::suits(view, b) &&
-         b.strips() * b.block_cols <= kSmallBlocks * cuda::device().sms;
+         b.all_block_rows() * b.block_cols <= kSmallBlocks * cuda::device().sms;
 }
 
 // Collects small tensors of one dtype, and launches them together.
@@ -153,37 +155,37 @@ template <bool kPack, int kMost>
 class SmallTensors {
  public:
   SmallTensors(const Params& p, void* stream) : keep_(p.keep), stream_(stream) {
-    jobs_.coef = p.coef;
-    jobs_.triangle = p.triangle;
-    jobs_.planes = p.planes;
+    tensors_.coef = p.coef;
+    tensors_.triangle = p.triangle;
+    tensors_.planes = p.planes;
   }
 
   void add(const View& view, const Blocks& b, const void* packed) {
-    if (jobs_.count == kMost || (jobs_.count > 0 && jobs_.dtype != view.dtype)) launch();
-    jobs_.dtype = view.dtype;
-    const std::int64_t blocks = b.strips() * b.block_cols;
-    jobs_.jobs[jobs_.count++] = {.data = view.data,
-                                 .stored = const_cast<void*>(packed),
-                                 .first_cta = static_cast<std::uint32_t>(ctas_),
-                                 .blocks = static_cast<std::uint32_t>(blocks),
-                                 .block_cols = static_cast<std::uint32_t>(b.block_cols)};
+    if (tensors_.count == kMost || (tensors_.count > 0 && tensors_.dtype != view.dtype)) launch();
+    tensors_.dtype = view.dtype;
+    const std::int64_t blocks = b.all_block_rows() * b.block_cols;
+    tensors_.tensors[tensors_.count++] = {.data = view.data,
+                                          .stored = const_cast<void*>(packed),
+                                          .first_cta = static_cast<std::uint32_t>(ctas_),
+                                          .blocks = static_cast<std::uint32_t>(blocks),
+                                          .block_cols = static_cast<std::uint32_t>(b.block_cols)};
     ctas_ += cuda::blocks_for(blocks, kLaneBlocks);
   }
 
   void launch() {
-    if (jobs_.count == 0) return;
+    if (tensors_.count == 0) return;
     constexpr std::make_integer_sequence<int, 8> kKeeps;
-    const bool f32 = jobs_.dtype == DType::F32 && jobs_.coef == DType::F32;
+    const bool f32 = tensors_.dtype == DType::F32 && tensors_.coef == DType::F32;
     cuda::launch(f32 ? kernel<true>(kKeeps) : kernel<false>(kKeeps),
-                 {.blocks = ctas_, .threads = kLaneThreads, .early = true}, stream_, jobs_);
-    jobs_.count = 0;
+                 {.blocks = ctas_, .threads = kLaneThreads, .early = true}, stream_, tensors_);
+    tensors_.count = 0;
     ctas_ = 0;
   }
 
  private:
   template <bool kF32, int... K>
   auto kernel(std::integer_sequence<int, K...>) const {
-    using Kernel = void (*)(Jobs<kMost>);
+    using Kernel = void (*)(LaneTensors<kMost>);
     constexpr std::array<Kernel, 8> kPackKernels = {pack_lanes<K + 1, kMost, kF32>...};
     constexpr std::array<Kernel, 8> kUnpackKernels = {unpack_lanes<K + 1, kMost, kF32>...};
     return (kPack ? kPackKernels : kUnpackKernels)[static_cast<std::size_t>(keep_ - 1)];
@@ -191,7 +193,7 @@ class SmallTensors {
 
   int keep_;
   void* stream_;
-  Jobs<kMost> jobs_{};
+  LaneTensors<kMost> tensors_{};
   std::int64_t ctas_ = 0;
 };
 
@@ -206,7 +208,7 @@ void run_all(const Params& p, const Shape& shape, const View& view, const void* 
     one.add(view, b, packed);
     return one.launch();
   }
-  const Stored stored = stored_of(p, b, packed);
+  const StoredCoefs stored = stored_of(p, b, packed);
   const WholeKernel kernel =
       WholeBlocks::suits(view, b) ? whole_kernel<kPack>(view.dtype, p) : nullptr;
   if (kernel != nullptr) {
@@ -218,7 +220,8 @@ void run_all(const Params& p, const Shape& shape, const View& view, const void* 
     const bool staged = !p.planes && !p.triangle && !at_once;
     const Deal deal = staged ? Deal::of(blocks.block_cols, kThreads) : Deal{kThreads, false};
     std::size_t shared_bytes = 0;
-    if (!kPack) shared_bytes = unpack_ballast(blocks, size_bytes(view.dtype), staged, p.keep);
+    if (!kPack)
+      shared_bytes = occupancy_limit_bytes(blocks, size_bytes(view.dtype), staged, p.keep);
     cuda::launch(kernel,
                  {.blocks = cuda::blocks_for(blocks.count, deal.each),
                   .threads = kThreads,
@@ -242,7 +245,7 @@ void run_all(const Params& p, const Shape& shape, const View& view, const void* 
 template <bool kPack, class Tensor, class Bytes>
 void run_many(const Params& p, std::span<const Tensor> tensors, std::span<const Bytes> packed,
               void* stream) {
-  SmallTensors<kPack, kMostJobs> small(p, stream);
+  SmallTensors<kPack, kMostLaneTensors> small(p, stream);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (packed[i].empty() || tensors[i].shape.elems() == 0) continue;
     const View view = View::of(tensors[i]);

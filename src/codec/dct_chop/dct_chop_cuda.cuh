@@ -10,18 +10,18 @@
 namespace tuckfold::dct_chop {
 
 // Where coefficients are stored, and in which order.
-struct Stored {
+struct StoredCoefs {
   void* data;
   bool triangle, planes;
   std::int64_t blocks;      // of the tensor, so values in a plane
-  std::int64_t row_values;  // of squares: in one row of a strip
+  std::int64_t row_values;  // of squares: in one row of a block row
 };
 
-// How blocks are dealt out: as many to every CTA, one a thread. Where those are whole strips their
-// squares lie in one piece, which leaves and comes in 16 bytes at a time.
+// How blocks are dealt out: as many to every CTA, one a thread. Where those are whole block rows
+// their squares lie in one piece, which leaves and comes in 16 bytes at a time.
 struct Deal {
   int each;
-  bool whole_strips;
+  bool whole_block_rows;
 
   static Deal of(std::uint32_t block_cols, int threads) {
     if (block_cols > static_cast<std::uint32_t>(threads)) return {threads, false};
@@ -39,8 +39,8 @@ inline constexpr int pack_blocks_per_sm(int keep) { return keep < 7 ? 5 : 4; }
 // Unpack writes more than it reads, and memory likes few writers at a time: where there is little
 // to compute, room that nobody uses keeps the number of blocks on a multiprocessor down. What is
 // done in a few tens of microseconds rather fills the device fast.
-inline std::size_t unpack_ballast(const cuda::WholeBlocks& blocks, std::size_t element_bytes,
-                                  bool staged, int keep) {
+inline std::size_t occupancy_limit_bytes(const cuda::WholeBlocks& blocks, std::size_t element_bytes,
+                                         bool staged, int keep) {
   constexpr std::size_t kLongBytes = 128 << 20;
   if (static_cast<std::size_t>(blocks.count) * 64 * element_bytes < kLongBytes) return 0;
   if (element_bytes == 2) return keep <= 2 ? 33000 : keep <= 5 ? 24000 : 12000;
@@ -121,19 +121,19 @@ struct WarpPlace {
   __device__ bool exists() const { return lane < valid; }
 };
 
-// The squares of whole strips on their way through shared memory, in the order in which they are
-// stored; `lead` values in front make 16-byte pieces of memory such of the tile.
+// The squares of whole block rows on their way through shared memory, in the order in which they
+// are stored; `lead` values in front make 16-byte pieces of memory such of the tile.
 template <class Coef, int kKeep>
-struct Strips {
+struct BlockRows {
   static constexpr int kEach = 16 / sizeof(Coef);
   int lead, total;
   int row, at;  // distance of a square's rows in the tile, and its place
 
-  __device__ Strips(const WarpPlace& place, std::uint32_t block_cols) {
+  __device__ BlockRows(const WarpPlace& place, std::uint32_t block_cols) {
     const auto local = static_cast<std::uint32_t>(place.warp * cuda::kWarp + place.lane);
-    const std::uint32_t strip = local / block_cols, col = local - strip * block_cols;
+    const std::uint32_t block_row = local / block_cols, col = local - block_row * block_cols;
     row = static_cast<int>(block_cols) * kKeep;
-    at = static_cast<int>(strip) * row * kKeep + static_cast<int>(col) * kKeep;
+    at = static_cast<int>(block_row) * row * kKeep + static_cast<int>(col) * kKeep;
     lead = static_cast<int>(place.cta_first * (kKeep * kKeep) % kEach);
     total = static_cast<int>(place.cta_end - place.cta_first) * (kKeep * kKeep);
   }
@@ -177,18 +177,18 @@ struct Strips {
 
 // The place of a square's first value.
 template <int kKeep>
-__device__ TUCKFOLD_INLINE std::int64_t square_at(const Stored& s, std::uint32_t block_cols,
+__device__ TUCKFOLD_INLINE std::int64_t square_at(const StoredCoefs& s, std::uint32_t block_cols,
                                                   std::int64_t block) {
-  const std::uint32_t strip = static_cast<std::uint32_t>(block) / block_cols;
-  const std::uint32_t col = static_cast<std::uint32_t>(block) - strip * block_cols;
-  return strip * kKeep * s.row_values + col * kKeep;
+  const std::uint32_t block_row = static_cast<std::uint32_t>(block) / block_cols;
+  const std::uint32_t col = static_cast<std::uint32_t>(block) - block_row * block_cols;
+  return block_row * kKeep * s.row_values + col * kKeep;
 }
 
 // Calls visit(place in the tile, place in memory) for the warp's squares so that neighbouring lanes
 // have neighbouring values. Where blocks are missing the last value is visited again: a branch
 // would keep loads from being in flight together.
 template <int kKeep, class Visit>
-__device__ TUCKFOLD_INLINE void for_each_in_rows(const Stored& s, const WarpPlace& at,
+__device__ TUCKFOLD_INLINE void for_each_in_rows(const StoredCoefs& s, const WarpPlace& at,
                                                  std::int64_t square, Visit&& visit) {
   const int last = at.valid * kKeep - 1;
 #pragma unroll
@@ -202,15 +202,15 @@ __device__ TUCKFOLD_INLINE void for_each_in_rows(const Stored& s, const WarpPlac
 
 template <class T, class Coef, int kKeep>
 __global__ void __launch_bounds__(kPackThreads, pack_blocks_per_sm(kKeep))
-    pack_whole(const __grid_constant__ cuda::WholeBlocks in, const __grid_constant__ Stored out,
-               const __grid_constant__ Deal deal) {
+    pack_whole(const __grid_constant__ cuda::WholeBlocks in,
+               const __grid_constant__ StoredCoefs out, const __grid_constant__ Deal deal) {
   __shared__ Tile<Coef, kKeep, kPackThreads> tile;
   const WarpPlace at(in.count, deal.each);
-  cuda::await_turn();
+  cuda::wait_for_previous_kernel();
   float x[64], coefs[kKeep * kKeep];
   cuda::load_warp_blocks<T>(in, at.first, x);
   forward_block_8(kKeep, x, 8, coefs);
-  cuda::give_turn();
+  cuda::allow_next_kernel();
 
   Coef* to = static_cast<Coef*>(out.data);
   Coef* mine = tile.of_warp(at.warp);
@@ -235,17 +235,17 @@ __global__ void __launch_bounds__(kPackThreads, pack_blocks_per_sm(kKeep))
       for (int v = 0; v < kKeep; ++v) row.values[v] = stored(u * kKeep + v);
       *reinterpret_cast<Row<Coef, kKeep>*>(to + u * out.row_values) = row;
     }
-  } else if (deal.whole_strips) {
-    const Strips<Coef, kKeep> strips(at, in.block_cols);
+  } else if (deal.whole_block_rows) {
+    const BlockRows<Coef, kKeep> block_rows(at, in.block_cols);
     if (at.exists()) {
-      Coef* square = tile.values + strips.lead + strips.at;
+      Coef* square = tile.values + block_rows.lead + block_rows.at;
 #pragma unroll
       for (int i = 0; i < kKeep * kKeep; ++i)
-        square[i / kKeep * strips.row + i % kKeep] = stored(i);
+        square[i / kKeep * block_rows.row + i % kKeep] = stored(i);
     }
     __syncthreads();
-    to += at.cta_first * (kKeep * kKeep) - strips.lead;
-    strips.template copy<kPackThreads, false>(tile.values, to);
+    to += at.cta_first * (kKeep * kKeep) - block_rows.lead;
+    block_rows.template copy<kPackThreads, false>(tile.values, to);
   } else {
     if (at.valid == 0) return;
 #pragma unroll
@@ -260,11 +260,11 @@ __global__ void __launch_bounds__(kPackThreads, pack_blocks_per_sm(kKeep))
 
 template <class T, class Coef, int kKeep, Order kOrder>
 __global__ void __launch_bounds__(kUnpackThreads)
-    unpack_whole(const __grid_constant__ cuda::WholeBlocks out, const __grid_constant__ Stored in,
-                 const __grid_constant__ Deal deal) {
+    unpack_whole(const __grid_constant__ cuda::WholeBlocks out,
+                 const __grid_constant__ StoredCoefs in, const __grid_constant__ Deal deal) {
   __shared__ Tile<Coef, kKeep, kUnpackThreads> tile;
   const WarpPlace at(out.count, deal.each);
-  cuda::await_turn();
+  cuda::wait_for_previous_kernel();
   float x[64], coefs[kKeep * kKeep];
   const Coef* from = static_cast<const Coef*>(in.data);
   Coef* mine = tile.of_warp(at.warp);
@@ -291,15 +291,15 @@ __global__ void __launch_bounds__(kUnpackThreads)
 #pragma unroll
       for (int v = 0; v < kKeep; ++v) coefs[u * kKeep + v] = cuda::as_float(row.values[v]);
     }
-  } else if (deal.whole_strips) {
-    const Strips<Coef, kKeep> strips(at, out.block_cols);
-    from += at.cta_first * (kKeep * kKeep) - strips.lead;
-    strips.template copy<kUnpackThreads, true>(from, tile.values);
+  } else if (deal.whole_block_rows) {
+    const BlockRows<Coef, kKeep> block_rows(at, out.block_cols);
+    from += at.cta_first * (kKeep * kKeep) - block_rows.lead;
+    block_rows.template copy<kUnpackThreads, true>(from, tile.values);
     __syncthreads();
-    const Coef* square = tile.values + strips.lead + (at.exists() ? strips.at : 0);
+    const Coef* square = tile.values + block_rows.lead + (at.exists() ? block_rows.at : 0);
 #pragma unroll
     for (int i = 0; i < kKeep * kKeep; ++i) {
-      coefs[i] = cuda::as_float(square[i / kKeep * strips.row + i % kKeep]);
+      coefs[i] = cuda::as_float(square[i / kKeep * block_rows.row + i % kKeep]);
     }
   } else {
     if (at.valid == 0) return;
@@ -312,7 +312,7 @@ __global__ void __launch_bounds__(kUnpackThreads)
           cuda::as_float(mine[i / kKeep * cuda::kWarp * kKeep + at.lane * kKeep + i % kKeep]);
     }
   }
-  cuda::give_turn();
+  cuda::allow_next_kernel();
   inverse_block_8(kKeep, coefs, x, 8);
   cuda::WholeBlocks mine_alone = out;
   mine_alone.count = at.cta_end;

@@ -25,7 +25,7 @@ Shape large(std::int64_t rows, std::int64_t cols) {
   return {blocks / (rows / 8 * (cols / 8)) + 1, rows, cols};
 }
 
-// 195, 1 and 512 blocks; strips that are a part of a warp, whole warps, and more than one.
+// 195, 1 and 512 blocks; block rows that are a part of a warp, whole warps, and more than one.
 std::vector<Shape> whole() {
   return {{3, 40, 104}, {8, 8}, {2, 128, 128}, large(40, 40), large(16, 256), large(24, 312)};
 }

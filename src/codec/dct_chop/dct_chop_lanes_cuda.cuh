@@ -17,33 +17,33 @@ static_assert(kLaneBlocks == cuda::kWarp);
 inline constexpr int kLaneBlocksPerSm = 5;
 
 // A dense tensor of whole blocks and its coefficients.
-struct Job {
+struct LaneTensor {
   void* data;
   void* stored;
   std::uint32_t first_cta;
   std::uint32_t blocks, block_cols;
 };
 
-// The CTAs of one tensor follow those of the one before it. Jobs travel as an argument: nothing
+// The CTAs of one tensor follow those of the one before it. They travel as an argument: nothing
 // must outlive the call, not even where a graph records it.
 template <int kMost>
-struct Jobs {
-  Job jobs[kMost];
+struct LaneTensors {
+  LaneTensor tensors[kMost];
   int count;
   DType dtype, coef;
   bool triangle, planes;
 
-  __device__ TUCKFOLD_INLINE const Job& of(std::uint32_t cta) const {
+  __device__ TUCKFOLD_INLINE const LaneTensor& of(std::uint32_t cta) const {
     int at = 0, end = kMost == 1 ? 1 : count;
     while (end - at > 1) {
       const int middle = (at + end) / 2;
-      (jobs[middle].first_cta <= cta ? at : end) = middle;
+      (tensors[middle].first_cta <= cta ? at : end) = middle;
     }
-    return jobs[at];
+    return tensors[at];
   }
 };
 // As many as an argument can hold.
-inline constexpr int kMostJobs = 1000;
+inline constexpr int kMostLaneTensors = 1000;
 
 // A lane's place twice: as one of eight that share a block, and as one of a warp's, a block each.
 // Tensors are small (kSmallBlocks), so 32 bits count their values.
@@ -59,30 +59,30 @@ struct LanePlace {
   std::uint32_t row;     // of the lane's block from here on,
   std::uint32_t step;    // so far apart
 
-  __device__ TUCKFOLD_INLINE LanePlace(const Job& job, bool triangle, bool planes)
+  __device__ TUCKFOLD_INLINE LanePlace(const LaneTensor& tensor, bool triangle, bool planes)
       : thread(static_cast<int>(threadIdx.x)), lane(thread % cuda::kWarp), u(thread / cuda::kWarp) {
-    first = (blockIdx.x - job.first_cta) * kLaneBlocks;
-    const std::uint32_t left = job.blocks - first;
+    first = (blockIdx.x - tensor.first_cta) * kLaneBlocks;
+    const std::uint32_t left = tensor.blocks - first;
     valid = left < kLaneBlocks ? static_cast<int>(left) : kLaneBlocks;
     const auto at = [&](int local) {
       return first + static_cast<std::uint32_t>(local < valid ? local : valid - 1);
     };
-    cols = job.block_cols * 8;
+    cols = tensor.block_cols * 8;
     const std::uint32_t shared = at(thread / 8);
-    column = shared / job.block_cols * cols * 8 + shared % job.block_cols * 8 +
+    column = shared / tensor.block_cols * cols * 8 + shared % tensor.block_cols * 8 +
              static_cast<std::uint32_t>(thread % 8);
-    const std::uint32_t block = at(lane), strip = block / job.block_cols;
+    const std::uint32_t block = at(lane), block_row = block / tensor.block_cols;
     const auto number =
         static_cast<std::uint32_t>(triangle ? u * kKeep - u * (u - 1) / 2 : u * kKeep);
     count = u >= kKeep ? 0 : triangle ? kKeep - u : kKeep;
-    step = planes ? job.blocks : 1;
+    step = planes ? tensor.blocks : 1;
     if (planes) {
-      row = number * job.blocks + block;
+      row = number * tensor.blocks + block;
     } else if (triangle) {
       row = block * (kKeep * (kKeep + 1) / 2) + number;
     } else {
-      row = ((strip * kKeep + static_cast<std::uint32_t>(u)) * job.block_cols +
-             block % job.block_cols) *
+      row = ((block_row * kKeep + static_cast<std::uint32_t>(u)) * tensor.block_cols +
+             block % tensor.block_cols) *
             kKeep;
     }
   }
@@ -129,21 +129,21 @@ __device__ TUCKFOLD_INLINE const void* address(void* elements, DType dtype, std:
 
 template <int kKeep, int kMost, bool kF32>
 __global__ void __launch_bounds__(kLaneThreads, kLaneBlocksPerSm)
-    pack_lanes(const __grid_constant__ Jobs<kMost> jobs) {
+    pack_lanes(const __grid_constant__ LaneTensors<kMost> tensors) {
   __shared__ Halfway<kKeep> halfway;
-  const Job job = jobs.of(blockIdx.x);
-  const LanePlace<kKeep> at(job, jobs.triangle, jobs.planes);
+  const LaneTensor tensor = tensors.of(blockIdx.x);
+  const LanePlace<kKeep> at(tensor, tensors.triangle, tensors.planes);
   // Lane k of a block asks for its row k.
-  cuda::prefetch(address(job.data, jobs.dtype,
+  cuda::prefetch(address(tensor.data, tensors.dtype,
                          at.column + static_cast<std::uint32_t>(at.thread % 8) * (at.cols - 1)));
-  cuda::await_turn();
+  cuda::wait_for_previous_kernel();
 
   float x[8], y[8];
-  typed<kF32>(job.data, jobs.dtype, [&](const auto* from) {
+  typed<kF32>(tensor.data, tensors.dtype, [&](const auto* from) {
 #pragma unroll
     for (int r = 0; r < 8; ++r) x[r] = cuda::as_float(from[at.column + r * at.cols]);
   });
-  cuda::give_turn();
+  cuda::allow_next_kernel();
   forward_column_8(kKeep, x, 1, y, 1);
 #pragma unroll
   for (int u = 0; u < kKeep; ++u) halfway.rows[u][at.thread] = y[u];
@@ -153,16 +153,16 @@ __global__ void __launch_bounds__(kLaneThreads, kLaneBlocksPerSm)
     forward_row_8(kScaled[at.u], kKeep, x, y);
   }
 
-  typed<kF32>(job.stored, jobs.coef, [&](auto* to) {
+  typed<kF32>(tensor.stored, tensors.coef, [&](auto* to) {
     using Coef = std::remove_reference_t<decltype(*to)>;
-    if (jobs.planes) {
+    if (tensors.planes) {
 #pragma unroll
       for (int v = 0; v < kKeep; ++v) {
         if (v < at.count && at.has_row()) {
           to[at.row + v * at.step] = cuda::from_float<Coef>(y[v]);
         }
       }
-    } else if (jobs.triangle) {  // of 32 blocks in one piece
+    } else if (tensors.triangle) {  // of 32 blocks in one piece
       constexpr int kValues = kKeep * (kKeep + 1) / 2;
       to += at.first * kValues;
       float* piece = halfway.rows[0];
@@ -196,16 +196,16 @@ __global__ void __launch_bounds__(kLaneThreads, kLaneBlocksPerSm)
 
 template <int kKeep, int kMost, bool kF32>
 __global__ void __launch_bounds__(kLaneThreads, kLaneBlocksPerSm)
-    unpack_lanes(const __grid_constant__ Jobs<kMost> jobs) {
+    unpack_lanes(const __grid_constant__ LaneTensors<kMost> tensors) {
   __shared__ Halfway<kKeep> halfway;
-  const Job job = jobs.of(blockIdx.x);
-  const LanePlace<kKeep> at(job, jobs.triangle, jobs.planes);
-  if (at.u < kKeep) cuda::prefetch(address(job.stored, jobs.coef, at.row));
-  cuda::await_turn();
+  const LaneTensor tensor = tensors.of(blockIdx.x);
+  const LanePlace<kKeep> at(tensor, tensors.triangle, tensors.planes);
+  if (at.u < kKeep) cuda::prefetch(address(tensor.stored, tensors.coef, at.row));
+  cuda::wait_for_previous_kernel();
 
   float x[8], y[8];
   if (at.u < kKeep) {
-    typed<kF32>(job.stored, jobs.coef, [&](const auto* from) {
+    typed<kF32>(tensor.stored, tensors.coef, [&](const auto* from) {
 #pragma unroll
       for (int v = 0; v < kKeep; ++v) {
         y[v] = v < at.count ? cuda::as_float(from[at.row + v * at.step]) : 0.0f;
@@ -214,13 +214,13 @@ __global__ void __launch_bounds__(kLaneThreads, kLaneBlocksPerSm)
     inverse_row_8(kScaled[at.u], kKeep, y, x);
     halfway.put_row(at.u, at.lane, x);
   }
-  cuda::give_turn();
+  cuda::allow_next_kernel();
   __syncthreads();
   if (!at.has_column()) return;
 #pragma unroll
   for (int u = 0; u < kKeep; ++u) y[u] = halfway.rows[u][at.thread];
   inverse_column_8(kKeep, y, 1, x, 1);
-  typed<kF32>(job.data, jobs.dtype, [&](auto* to) {
+  typed<kF32>(tensor.data, tensors.dtype, [&](auto* to) {
     using T = std::remove_reference_t<decltype(*to)>;
 #pragma unroll
     for (int r = 0; r < 8; ++r) to[at.column + r * at.cols] = cuda::from_float<T>(x[r]);

@@ -230,9 +230,10 @@ TEST(DctChopLayout, PlanesHoldTheRowsValuesByFrequency) {
       for (std::int64_t v = 0; v < (triangle ? keep - u : keep); ++v) {
         const std::int64_t frequency = at / (6 * down * across);
         for (std::int64_t i = 0; i < 6 * down * across; ++i, ++at) {
-          const std::int64_t strip = i / across, col = i % across;
-          const std::int64_t from = triangle ? i * values + frequency
-                                             : (strip * keep + u) * across * keep + col * keep + v;
+          const std::int64_t block_row = i / across, col = i % across;
+          const std::int64_t from = triangle
+                                        ? i * values + frequency
+                                        : (block_row * keep + u) * across * keep + col * keep + v;
           ASSERT_EQ(b.get(at), a.get(from)) << rest << ' ' << at;
         }
       }

@@ -63,8 +63,8 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   const FlatReader reader(in);
   const PackJob job{Params::of(stage), blocks_of(in.shape), &reader, out.data(),
                     out.size() > kStreamBytes};
-  parallel_for(job.blocks.strips(), run.threads,
-               [&](std::int64_t begin, std::int64_t end) { pack_strips(job, begin, end); });
+  parallel_for(job.blocks.all_block_rows(), run.threads,
+               [&](std::int64_t begin, std::int64_t end) { pack_block_rows(job, begin, end); });
   return out.size();
 }
 
@@ -75,8 +75,8 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   const std::size_t bytes = static_cast<std::size_t>(writer.elems()) * size_bytes(out.dtype);
   const UnpackJob job{Params::of(stage), blocks_of(out.shape), packed.data(), &writer,
                       bytes > kStreamBytes};
-  parallel_for(job.blocks.strips(), run.threads,
-               [&](std::int64_t begin, std::int64_t end) { unpack_strips(job, begin, end); });
+  parallel_for(job.blocks.all_block_rows(), run.threads,
+               [&](std::int64_t begin, std::int64_t end) { unpack_block_rows(job, begin, end); });
 }
 
 }  // namespace

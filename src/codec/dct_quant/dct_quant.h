@@ -22,11 +22,11 @@ struct Params {
   static Params of(const Stage& stage);
 };
 
-// The kernels, over strips [begin, end). They never throw.
-using PackJob = PackStrips<Params>;
-using UnpackJob = UnpackStrips<Params>;
-void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end);
-void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end);
+// The kernels, over block rows [begin, end). They never throw.
+using PackJob = PackBlockRows<Params>;
+using UnpackJob = UnpackBlockRows<Params>;
+void pack_block_rows(const PackJob& job, std::int64_t begin, std::int64_t end);
+void unpack_block_rows(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 
 TUCKFOLD_WEAK extern const CudaCodec kCuda;
 

@@ -20,12 +20,12 @@ HWY_BEFORE_NAMESPACE();
 namespace tuckfold::dct_quant::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int kBatch = 32;  // blocks worked on at a time
+constexpr int kBatchBlocks = 32;  // blocks worked on at a time
 
 // Where the blocks of a batch lie: rows of eight values, `row` apart.
 template <class Float>
 struct Batch {
-  Float* at[kBatch];
+  Float* at[kBatchBlocks];
   std::int64_t row = 0;
   int count = 0;
 };

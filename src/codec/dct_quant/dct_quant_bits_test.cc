@@ -224,7 +224,7 @@ TEST_P(DctQuantBits, BatchesOfEveryLength) {
   }
 }
 
-TEST_P(DctQuantBits, StridesThreadsAndWideStrips) {
+TEST_P(DctQuantBits, StridesThreadsAndWideBlockRows) {
   for (const double rate : kRates) {
     for (const ref::Order order : ref::kOrders) {
       const Tensor in = blocks_tensor(DType::F32, {3, 40, 72}, 5, -1, order);

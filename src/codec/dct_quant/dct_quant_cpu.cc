@@ -49,7 +49,7 @@ HWY_ATTR void unpack_plain(const Params& p, bool, const std::uint8_t* in, const 
 }
 #endif  // TUCKFOLD_DCT_QUANT_LANES
 
-// ---- strips of a tensor -------------------------------------------------------------------------
+// ---- block rows of a tensor ---------------------------------------------------------------------
 
 // Whether rows lie at equal distances.
 template <class Float>
@@ -72,12 +72,13 @@ class Batcher {
     if (row != batch_.row) flush();
     batch_.row = row;
     while (blocks > 0) {
-      const auto some = static_cast<int>(std::min<std::int64_t>(blocks, kBatch - batch_.count));
+      const auto some =
+          static_cast<int>(std::min<std::int64_t>(blocks, kBatchBlocks - batch_.count));
       for (int i = 0; i < some; ++i) batch_.at[batch_.count + i] = at + 8 * i;
       at += 8 * some;
       blocks -= some;
       batch_.count += some;
-      if (batch_.count == kBatch) flush();
+      if (batch_.count == kBatchBlocks) flush();
     }
   }
   void flush() {
@@ -90,9 +91,9 @@ class Batcher {
   Batch<Float> batch_;
 };
 
-// Where strips [begin, end) lie as whole blocks of f32, one behind the other; else null.
+// Where block rows [begin, end) lie as whole blocks of f32, one behind the other; else null.
 template <class Float, class View>
-Float* direct_strips(const View& view, const Blocks& b, std::int64_t begin, std::int64_t end) {
+Float* direct_block_rows(const View& view, const Blocks& b, std::int64_t begin, std::int64_t end) {
   if (view.dtype() != DType::F32 || b.rows % 8 != 0 || b.cols % 8 != 0) return nullptr;
   const std::int64_t each = 8 * b.cols;
   return static_cast<Float*>(view.dense(begin * each, (end - begin) * each));
@@ -105,8 +106,8 @@ void pack_batches(const PackJob& job, std::int64_t begin, std::int64_t end) {
   const Params& p = job.params;
   auto* out = reinterpret_cast<std::uint8_t*>(job.out) + begin * b.block_cols * p.form.bytes;
   BatchPacker packer(job, out);
-  const auto* all = direct_strips<const float>(*job.in, b, begin, end);
-  // What is to be read soon, a strip and some ahead, in the order of addresses.
+  const auto* all = direct_block_rows<const float>(*job.in, b, begin, end);
+  // What is to be read soon, a block row and some ahead, in the order of addresses.
   constexpr std::int64_t kAheadBytes = 8192;
   const char* ahead =
       all == nullptr ? nullptr : reinterpret_cast<const char*>(all + 8 * b.cols) + kAheadBytes;
@@ -116,19 +117,19 @@ void pack_batches(const PackJob& job, std::int64_t begin, std::int64_t end) {
   };
   Batcher<const float, decltype(run)> batcher(run);
   if (all != nullptr) {
-    for (std::int64_t strip = begin; strip < end; ++strip, all += 8 * b.cols) {
+    for (std::int64_t block_row = begin; block_row < end; ++block_row, all += 8 * b.cols) {
       batcher.add(all, b.cols, b.block_cols);
     }
     batcher.flush();
     return packer.finish();
   }
-  alignas(64) float gathered[kStripFloats];  // several parts where they are short
+  alignas(64) float gathered[kBlockRowFloats];  // several parts where they are short
   std::int64_t used = 0;
-  for (std::int64_t strip = begin; strip < end; ++strip) {
-    for_each_part(b, strip, [&](const Part& part) {
+  for (std::int64_t block_row = begin; block_row < end; ++block_row) {
+    for_each_part(b, block_row, [&](const BlockRowPart& part) {
       const float* rows[8];
       if (!direct_rows(*job.in, b, part, rows) || !evenly_spaced(rows)) {
-        if (used + 8 * part.cols > kStripFloats) {
+        if (used + 8 * part.cols > kBlockRowFloats) {
           batcher.flush();
           used = 0;
         }
@@ -154,14 +155,15 @@ void unpack_batches(const UnpackJob& job, std::int64_t begin, std::int64_t end, 
     in += batch.count * p.form.bytes;
   };
   Batcher<float, decltype(run)> batcher(run);
-  if (auto* all = direct_strips<float>(*job.out, b, begin, end); all != nullptr) {
-    for (std::int64_t strip = begin; strip < end; ++strip, all += 8 * b.cols) {
+  if (auto* all = direct_block_rows<float>(*job.out, b, begin, end); all != nullptr) {
+    for (std::int64_t block_row = begin; block_row < end; ++block_row, all += 8 * b.cols) {
       batcher.add(all, b.cols, b.block_cols);
     }
     return batcher.flush();
   }
-  alignas(64) float buffer[kStripFloats];
-  std::array<Part, kStripFloats / 64> waiting;  // to be scattered, one behind the other in buffer
+  alignas(64) float buffer[kBlockRowFloats];
+  std::array<BlockRowPart, kBlockRowFloats / 64>
+      waiting;  // to be scattered, one behind the other in buffer
   std::size_t parts = 0;
   std::int64_t used = 0;
   const auto scatter = [&] {
@@ -175,11 +177,11 @@ void unpack_batches(const UnpackJob& job, std::int64_t begin, std::int64_t end, 
     parts = 0;
     used = 0;
   };
-  for (std::int64_t strip = begin; strip < end; ++strip) {
-    for_each_part(b, strip, [&](const Part& part) {
+  for (std::int64_t block_row = begin; block_row < end; ++block_row) {
+    for_each_part(b, block_row, [&](const BlockRowPart& part) {
       float* rows[8];
       if (!direct_rows(*job.out, b, part, rows) || !evenly_spaced(rows)) {
-        if (used + 8 * part.cols > kStripFloats) scatter();
+        if (used + 8 * part.cols > kBlockRowFloats) scatter();
         for (int r = 0; r < 8; ++r) rows[r] = buffer + used + r * part.cols;
         waiting[parts++] = part;
         used += 8 * part.cols;
@@ -207,7 +209,7 @@ void with_tiles(const Form& form, Visit&& visit) {
 }
 #endif  // TUCKFOLD_DCT_QUANT_WIDE
 
-void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
+void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
 #if TUCKFOLD_DCT_QUANT_WIDE
   if (takes_wide(job.params.form)) {
     return with_tiles(job.params.form,
@@ -221,7 +223,7 @@ void pack_strips_target(const PackJob& job, std::int64_t begin, std::int64_t end
 #endif
 }
 
-void unpack_strips_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
 #if TUCKFOLD_DCT_QUANT_WIDE
   if (takes_wide(job.params.form) && can_unpack_wide()) {
     return with_tiles(job.params.form,
@@ -243,16 +245,16 @@ HWY_AFTER_NAMESPACE();
 
 namespace tuckfold::dct_quant {
 
-HWY_EXPORT(pack_strips_target);
-HWY_EXPORT(unpack_strips_target);
+HWY_EXPORT(pack_block_rows_target);
+HWY_EXPORT(unpack_block_rows_target);
 
-void pack_strips(const PackJob& job, std::int64_t begin, std::int64_t end) {
-  HWY_DYNAMIC_DISPATCH(pack_strips_target)(job, begin, end);
+void pack_block_rows(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(pack_block_rows_target)(job, begin, end);
   if (job.stream) stream_fence();
 }
 
-void unpack_strips(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
-  HWY_DYNAMIC_DISPATCH(unpack_strips_target)(job, begin, end);
+void unpack_block_rows(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(unpack_block_rows_target)(job, begin, end);
   if (job.stream) stream_fence();
 }
 

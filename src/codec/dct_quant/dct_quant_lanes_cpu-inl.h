@@ -32,7 +32,7 @@ using IMask = hn::Mask<LI>;
 
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(LF()));
 constexpr int kMaxBytes = 128;  // of a block
-static_assert(kBatch % kLanes == 0 && 8 % kLanes == 0);
+static_assert(kBatchBlocks % kLanes == 0 && 8 % kLanes == 0);
 
 HWY_INLINE F floats(float value) { return hn::Set(LF(), value); }
 HWY_INLINE I ints(int value) { return hn::Set(LI(), value); }

@@ -228,7 +228,7 @@ class LanePacker {
   const Params& p_;
   bool stream_;
   std::uint8_t* out_;
-  alignas(64) std::uint8_t bytes_[kBatch * kMaxBytes + 64];
+  alignas(64) std::uint8_t bytes_[kBatchBlocks * kMaxBytes + 64];
 };
 
 }  // namespace tuckfold::dct_quant::HWY_NAMESPACE

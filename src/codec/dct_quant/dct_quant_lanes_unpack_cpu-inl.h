@@ -186,14 +186,15 @@ inline HWY_ATTR HWY_NOINLINE void unpack_lanes(const Params& params, bool stream
   const int size = out.count * form.bytes;
   // The bytes of the batch after the next, most likely.
   for (int i = 0; i < size; i += 64) __builtin_prefetch(in + 2 * size + i, 0, 2);
-  alignas(64) std::uint8_t bytes[kBatch * kMaxBytes + 64];  // may be read beyond the blocks' end
+  alignas(64)
+      std::uint8_t bytes[kBatchBlocks * kMaxBytes + 64];  // may be read beyond the blocks' end
   std::memcpy(bytes, in, static_cast<std::size_t>(size));
   std::memset(bytes + size, 0, 64);
   bool aligned = out.row % kLanes == 0;
   for (int b = 0; b < out.count; ++b) {
     aligned = aligned && reinterpret_cast<std::uintptr_t>(out.at[b]) % (4 * kLanes) == 0;
   }
-  alignas(64) RowOfEach half[kBatch / kLanes][8];
+  alignas(64) RowOfEach half[kBatchBlocks / kLanes][8];
   for (int b = 0; b < out.count; b += kLanes) {
     // Lanes without a block repeat the first.
     const auto block = [&](int i) { return bytes + (b + i < out.count ? b + i : 0) * form.bytes; };

@@ -28,19 +28,19 @@ constexpr int tile_offset(int k) { return kTileCol[k] * 64 + kTileRow[k] * 8; }
 
 // What packing leaves for each two blocks of a batch; or by lane, see lane_of.
 struct alignas(64) PackBuffers {
-  float z[kBatch / 2][8][16];              // coefficients by columns
-  std::uint16_t levels[kBatch / 2][32];    // of tiles
-  std::uint8_t codes[kBatch / 2][4 * 64];  // see tile_offset
-  std::int32_t first[kBatch / 2][16];      // codes of the first column
-  std::uint64_t lowest[kBatch];            // bits of codes, in the order of the tail
-  float first_value[kBatch];               // coefficients; by lane from here on
+  float z[kBatchBlocks / 2][8][16];              // coefficients by columns
+  std::uint16_t levels[kBatchBlocks / 2][32];    // of tiles
+  std::uint8_t codes[kBatchBlocks / 2][4 * 64];  // see tile_offset
+  std::int32_t first[kBatchBlocks / 2][16];      // codes of the first column
+  std::uint64_t lowest[kBatchBlocks];            // bits of codes, in the order of the tail
+  float first_value[kBatchBlocks];               // coefficients; by lane from here on
   // Two tiles each, k and k + tiles / 2; where their bytes begin, and last the tail.
-  std::uint8_t width[8][kBatch][2];
-  std::uint8_t begin[9][kBatch][2];
-  std::uint64_t header[kBatch];
-  std::uint16_t odd[kBatch];     // bit i: tile kTileAt[i] has an odd width
-  std::uint16_t halved[kBatch];  // bit k: tile k has half the step
-  float inverse[kBatch];
+  std::uint8_t width[8][kBatchBlocks][2];
+  std::uint8_t begin[9][kBatchBlocks][2];
+  std::uint64_t header[kBatchBlocks];
+  std::uint16_t odd[kBatchBlocks];     // bit i: tile kTileAt[i] has an odd width
+  std::uint16_t halved[kBatchBlocks];  // bit k: tile k has half the step
+  float inverse[kBatchBlocks];
 };
 
 // The lane that a block has in the search: what transposing makes of it.
@@ -356,7 +356,7 @@ class Packer {
   // `ahead` is where what is read next lies, or null.
   HWY_ATTR HWY_NOINLINE void add(const Batch<const float>& in, const char* ahead) {
     const Form form = p_.form;  // a copy: what is written might else be it
-    for (int b = 0; b < kBatch; b += 2) {
+    for (int b = 0; b < kBatchBlocks; b += 2) {
       // Lanes without a block repeat the first.
       const float* left = in.at[b < in.count ? b : 0];
       const float* right = in.at[b + 1 < in.count ? b + 1 : 0];
@@ -370,9 +370,9 @@ class Packer {
       }
       write(form, b / 2);
     }
-    for (int b = 0; b < kBatch; b += 2) {
+    for (int b = 0; b < kBatchBlocks; b += 2) {
       transform_along(b, buffers_);
-      write(form, kBatch / 2 + b / 2);
+      write(form, kBatchBlocks / 2 + b / 2);
     }
     release();
     marked_ = search<kTiles>(form, buffers_);
@@ -398,7 +398,7 @@ class Packer {
       if ((marked_ >> lane_of(b) & 1) != 0) put_mark(p_.form, bytes_ + b * p_.form.bytes);
     }
     put_bytes(out_, bytes_, static_cast<std::size_t>(count_) * size, stream_);
-    std::memset(bytes_, 0, kBatch * size);
+    std::memset(bytes_, 0, kBatchBlocks * size);
     out_ += count_ * p_.form.bytes;
     count_ = 0;
   }
@@ -409,7 +409,7 @@ class Packer {
   int count_ = 0;         // blocks whose bytes are still to be written
   __mmask32 marked_ = 0;  // lanes whose block is not finite
   PackBuffers buffers_;
-  alignas(64) std::uint8_t bytes_[kBatch * kMaxWideBytes + 64] = {};
+  alignas(64) std::uint8_t bytes_[kBatchBlocks * kMaxWideBytes + 64] = {};
 };
 
 }  // namespace tuckfold::dct_quant::HWY_NAMESPACE

@@ -304,7 +304,7 @@ TEST(DctQuant, EveryRateTakesEveryDType) {
 }
 
 // The worked example of docs/codecs/dct_quant.md.
-// What is gathered goes to batches that hold strips of several planes.
+// What is gathered goes to batches that hold block rows of several planes.
 TEST(DctQuant, PlanesOfAnyWidthHaveTheBytesOfTheSameValuesInF32) {
   const CodecSpec spec = CodecSpec::parse("dct_quant(rate=4)");
   for (const Shape& shape : {Shape{200, 32, 32},

@@ -25,16 +25,17 @@ namespace tuckfold::dct_quant::HWY_NAMESPACE {
 inline bool can_unpack_wide() { return __builtin_cpu_supports("avx512vbmi") != 0; }
 
 struct alignas(64) UnpackBuffers {
-  std::uint8_t bytes[kBatch * kMaxWideBytes + 64];  // a copy that may be read beyond its end
-  std::uint8_t given[kBatch][16], width[kBatch][16];
-  std::uint8_t begin[kBatch][16], end[kBatch][16];  // of a tile's bytes, in the block
-  std::uint16_t odd[kBatch];                        // bit i: tile kTileAt[i] has an odd width
-  std::uint64_t low_bits[kBatch];
-  std::uint64_t header[kBatch];  // above its fields the first coefficient's bits from the tail
-  std::uint32_t code[kBatch];    // what the first tile's bytes begin with
-  std::uint16_t first_width[kBatch], first_given[kBatch];  // in the lower byte
-  float first[kBatch];                                     // the first coefficient
-  std::uint32_t step[kBatch];
+  std::uint8_t bytes[kBatchBlocks * kMaxWideBytes + 64];  // a copy that may be read beyond its end
+  std::uint8_t given[kBatchBlocks][16], width[kBatchBlocks][16];
+  std::uint8_t begin[kBatchBlocks][16], end[kBatchBlocks][16];  // of a tile's bytes, in the block
+  std::uint16_t odd[kBatchBlocks];  // bit i: tile kTileAt[i] has an odd width
+  std::uint64_t low_bits[kBatchBlocks];
+  std::uint64_t
+      header[kBatchBlocks];          // above its fields the first coefficient's bits from the tail
+  std::uint32_t code[kBatchBlocks];  // what the first tile's bytes begin with
+  std::uint16_t first_width[kBatchBlocks], first_given[kBatchBlocks];  // in the lower byte
+  float first[kBatchBlocks];                                           // the first coefficient
+  std::uint32_t step[kBatchBlocks];
 };
 
 // In each 16 bytes the sums of all up to a place, which must be below 256.

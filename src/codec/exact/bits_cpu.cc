@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tuckfold::bits::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using tuckfold::HWY_NAMESPACE::kAheadBytes;
-using tuckfold::HWY_NAMESPACE::kBatch;
+using tuckfold::HWY_NAMESPACE::kBatchElems;
 using tuckfold::HWY_NAMESPACE::put;
 using tuckfold::HWY_NAMESPACE::spread_codes;
 using tuckfold::HWY_NAMESPACE::squeeze_codes;
@@ -63,9 +63,9 @@ Range range_of_target(const FlatReader& in, std::int64_t begin, std::int64_t end
     if (const void* dense = in.dense(begin, end - begin)) {
       return widen_range(static_cast<const T*>(dense), end - begin, range);
     }
-    alignas(64) T gathered[kBatch];
-    for (std::int64_t at = begin; at < end; at += kBatch) {
-      const std::int64_t count = std::min(kBatch, end - at);
+    alignas(64) T gathered[kBatchElems];
+    for (std::int64_t at = begin; at < end; at += kBatchElems) {
+      const std::int64_t count = std::min(kBatchElems, end - at);
       widen_range(take(in, at, count, gathered), count, range);
     }
   });
@@ -137,10 +137,10 @@ void spread_batch(int width, const std::byte* in, std::int64_t count, Code* code
 void pack_codes_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
   with_whole(job.in->dtype(), [&]<class T>(T) {
     with_code<T>(job.width, [&]<class Code>(Code) {
-      alignas(64) T gathered[kBatch];
-      alignas(64) Code codes[kBatch];
-      for (std::int64_t at = begin; at < end; at += kBatch) {
-        const std::int64_t count = std::min(kBatch, end - at);
+      alignas(64) T gathered[kBatchElems];
+      alignas(64) Code codes[kBatchElems];
+      for (std::int64_t at = begin; at < end; at += kBatchElems) {
+        const std::int64_t count = std::min(kBatchElems, end - at);
         subtract(take(*job.in, at, count, gathered), count, job.minimum, codes);
         std::byte* to = job.codes + at / 8 * job.width;
         if (job.stream && job.width == kMostBits<Code>) {  // the codes are the bytes
@@ -156,18 +156,18 @@ void pack_codes_target(const PackJob& job, std::int64_t begin, std::int64_t end)
 
 void unpack_codes_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
   with_whole(job.out->dtype(), [&]<class T>(T) {
-    alignas(64) T values[kBatch];
+    alignas(64) T values[kBatchElems];
     if (job.width == 0) {
-      std::fill_n(values, kBatch, static_cast<T>(job.minimum));
-      for (std::int64_t at = begin; at < end; at += kBatch) {
-        put(*job.out, at, std::min(kBatch, end - at), values, job.stream);
+      std::fill_n(values, kBatchElems, static_cast<T>(job.minimum));
+      for (std::int64_t at = begin; at < end; at += kBatchElems) {
+        put(*job.out, at, std::min(kBatchElems, end - at), values, job.stream);
       }
       return;
     }
     with_code<T>(job.width, [&]<class Code>(Code) {
-      alignas(64) Code codes[kBatch];
-      for (std::int64_t at = begin; at < end; at += kBatch) {
-        const std::int64_t count = std::min(kBatch, end - at);
+      alignas(64) Code codes[kBatchElems];
+      for (std::int64_t at = begin; at < end; at += kBatchElems) {
+        const std::int64_t count = std::min(kBatchElems, end - at);
         spread_batch(job.width, job.codes + at / 8 * job.width, count, codes);
         add(codes, count, job.minimum, values);
         put(*job.out, at, count, values, job.stream);

@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tuckfold::bytes_of::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using tuckfold::HWY_NAMESPACE::kAheadBytes;
-using tuckfold::HWY_NAMESPACE::kBatch;
+using tuckfold::HWY_NAMESPACE::kBatchElems;
 using tuckfold::HWY_NAMESPACE::put;
 using tuckfold::HWY_NAMESPACE::take;
 
@@ -127,10 +127,10 @@ std::int64_t search(const Table& table, const T* values, std::int64_t count, std
 std::int64_t pack_bytes_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
   return with_word(job.in->dtype(), [&](auto word) {
     using T = decltype(word);
-    alignas(64) T gathered[kBatch];
-    alignas(64) float floats[kBatch];
-    for (std::int64_t at = begin; at < end; at += kBatch) {
-      const std::int64_t count = std::min(kBatch, end - at);
+    alignas(64) T gathered[kBatchElems];
+    alignas(64) float floats[kBatchElems];
+    for (std::int64_t at = begin; at < end; at += kBatchElems) {
+      const std::int64_t count = std::min(kBatchElems, end - at);
       std::uint8_t* codes = job.out + at;
       const T* words = take(*job.in, at, count, gathered);
       const float* values = floats;
@@ -174,10 +174,10 @@ void look_up(const Table& table, const std::uint8_t* codes, std::int64_t count, 
 void unpack_bytes_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
   with_word(job.out->dtype(), [&](auto word) {
     using T = decltype(word);
-    alignas(64) T words[kBatch];
-    alignas(64) float floats[kBatch];
-    for (std::int64_t at = begin; at < end; at += kBatch) {
-      const std::int64_t count = std::min(kBatch, end - at);
+    alignas(64) T words[kBatchElems];
+    alignas(64) float floats[kBatchElems];
+    for (std::int64_t at = begin; at < end; at += kBatchElems) {
+      const std::int64_t count = std::min(kBatchElems, end - at);
       const std::uint8_t* codes = job.in + at;
       if (job.table->computed) {
         compute_all(*job.table, codes, count, floats);

@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tuckfold::mask::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using tuckfold::HWY_NAMESPACE::kAheadBytes;
-using tuckfold::HWY_NAMESPACE::kBatch;
+using tuckfold::HWY_NAMESPACE::kBatchElems;
 using tuckfold::HWY_NAMESPACE::put;
 using tuckfold::HWY_NAMESPACE::take;
 
@@ -65,9 +65,9 @@ std::int64_t pack_bits_target(const PackJob& job, std::int64_t begin, std::int64
   return with_word(job.in->dtype(), [&](auto word) {
     using T = decltype(word);
     const T clear = static_cast<T>(job.clear), set = static_cast<T>(job.set);
-    alignas(64) T gathered[kBatch];
-    for (std::int64_t at = begin; at < end; at += kBatch) {
-      const std::int64_t count = std::min(kBatch, end - at);
+    alignas(64) T gathered[kBatchElems];
+    for (std::int64_t at = begin; at < end; at += kBatchElems) {
+      const std::int64_t count = std::min(kBatchElems, end - at);
       const std::int64_t whole = count / kWordValues, rest = count % kWordValues;
       const T* values = take(*job.in, at, count, gathered);
       bool known = words_to_bits(values, whole, clear, set, job.out + at / 8);
@@ -93,9 +93,9 @@ void unpack_bits_target(const UnpackJob& job, std::int64_t begin, std::int64_t e
   with_word(job.out->dtype(), [&](auto word) {
     using T = decltype(word);
     const T clear = static_cast<T>(job.clear), set = static_cast<T>(job.set);
-    alignas(64) T values[kBatch];
-    for (std::int64_t at = begin; at < end; at += kBatch) {
-      const std::int64_t count = std::min(kBatch, end - at);
+    alignas(64) T values[kBatchElems];
+    for (std::int64_t at = begin; at < end; at += kBatchElems) {
+      const std::int64_t count = std::min(kBatchElems, end - at);
       const std::int64_t whole = count / kWordValues, rest = count % kWordValues;
       bits_to_words(job.in + at / 8, whole, clear, set, values);
       if (rest != 0) {

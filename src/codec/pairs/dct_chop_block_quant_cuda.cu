@@ -308,7 +308,7 @@ bool run_pair(const Stage& first, const Stage& second, const View& view, const S
     return false;
   }
   const Blocks b = blocks_of(p, shape);
-  const std::int64_t blocks = b.strips() * b.block_cols;
+  const std::int64_t blocks = b.all_block_rows() * b.block_cols;
   const bool type = view.dtype == DType::F32 || view.dtype == DType::BF16;
   if (!type || !WholeBlocks::suits(view, b) || blocks % kGroup != 0) return false;
   const std::int64_t groups = blocks / kGroup;

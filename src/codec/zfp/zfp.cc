@@ -169,7 +169,7 @@ bool look_at(const Float* values, std::size_t count) {
 
 // The values for libzfp: the tensor's own memory where it can be, else a copy in `scratch`.
 template <class Float>
-const void* settled(const FlatReader& reader, std::byte* scratch) {
+const void* finite_values(const FlatReader& reader, std::byte* scratch) {
   const auto count = static_cast<std::size_t>(reader.elems());
   const void* values = reader.dense(0, reader.elems());
   if (values == nullptr) {
@@ -231,8 +231,8 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   const std::size_t room = bits_room(out.size());
   std::byte* bits = run.workspace.data();
   std::byte* scratch = bits + room;
-  const void* values =
-      in.dtype == DType::F32 ? settled<float>(reader, scratch) : settled<double>(reader, scratch);
+  const void* values = in.dtype == DType::F32 ? finite_values<float>(reader, scratch)
+                                              : finite_values<double>(reader, scratch);
   Session session(stage, in.dtype, Plane(in.shape), values, bits, room);
   const std::size_t written = session.compress();
   if (written == 0 || written > padded(out.size(), kMaxWordBytes)) {

@@ -6,5 +6,5 @@
 ! "$TUCKFOLD" choose a.npy --target-psnr nan
 ! "$TUCKFOLD" choose a.npy --max-error -1
 ! "$TUCKFOLD" choose a.npy --target-ratio 0
-! "$TUCKFOLD" choose a.npy --target-psnr 40 --sample 0
+! "$TUCKFOLD" choose a.npy --target-psnr 40 --trial-values 0
 "$TUCKFOLD" choose a.npy --max-error nan

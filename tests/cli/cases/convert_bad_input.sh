@@ -13,8 +13,8 @@ try a.tuck -o c.h5
 try a.tuck -o a.npy
 try a.tuck -o c.npy --codec raw
 try a.tuck -o c.tuck --select imge
-try a.tuck -o c.tuck --array imge=raw
-try a.tuck -o c.tuck --array raw
+try a.tuck -o c.tuck --codec imge=raw
+try a.tuck -o c.tuck --codec raw --codec zstd
 try a.tuck -o c.tuck --codec "dct_chp(keep=4)"
 try a.tuck -o c.tuck --codec "bits(width=1)"
 try a.tuck -o c.tuck --rename data=

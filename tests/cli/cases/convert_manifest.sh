@@ -1,6 +1,6 @@
 "$MAKE_NPY" a.npy "<i4" 6,2 ramp
 "$TUCKFOLD" pack a.npy -o a.tuck --quiet
-"$TUCKFOLD" pack a.npy -o b.tuck --array data=raw --samples-per-chunk 4 --metadata '{"b": 1}' --quiet
+"$TUCKFOLD" pack a.npy -o b.tuck --codec data=raw --samples-per-chunk 4 --metadata '{"b": 1}' --quiet
 echo '{"tuckfold_manifest": 1, "shards": [{"file": "a.tuck", "samples": 6}, {"file": "b.tuck", "samples": 6}]}' >all.json
 "$TUCKFOLD" convert all.json a.tuck -o c.tuck --json
 "$TUCKFOLD" cat c.tuck --range 5:7 | od -An -td4

@@ -19,9 +19,9 @@ for name in names up root control long many; do "$TUCKFOLD" pack $name.npz -o $n
 "$TUCKFOLD" info names.tuck
 "$TUCKFOLD" unpack names.tuck -o names
 find names | sort
-"$TUCKFOLD" cat names.tuck --array 深度 | wc -c
+"$TUCKFOLD" cat names.tuck --select 深度 | wc -c
 for name in up root long; do "$TUCKFOLD" unpack $name.tuck -o $name || echo "status $?"; done
-"$TUCKFOLD" unpack up.tuck --array ../up -o up.npy
+"$TUCKFOLD" unpack up.tuck --select ../up -o up.npy
 "$TUCKFOLD" unpack long.tuck -o long.npy
 "$TUCKFOLD" info control.tuck | tail -n 1
 "$TUCKFOLD" unpack many.tuck -o many

@@ -11,13 +11,13 @@ try() {
 "$MAKE_NPY" nosize.npy "<f4" 4,0,8
 head -c 1000 /dev/zero >values.bin
 
-try images.npy --array labl=zstd
-try images.npy --array =zstd
-try images.npy --array data
-try images.npy --array data=raw --array data=zstd
-try images.npy --array data=nonsense
-try labels.npy --array "data=dct_chop(keep=4)"
-try labels.npy --array "data=bits(width=2)"
+try images.npy --codec labl=zstd
+try images.npy --codec =zstd
+try images.npy --codec data
+try images.npy --codec data=raw --codec data=zstd
+try images.npy --codec data=nonsense
+try labels.npy --codec "data=dct_chop(keep=4)"
+try labels.npy --codec "data=bits(width=2)"
 try images.npy --codec "dct_chop(keep=9)"
 try images.npy --codec raw --target-psnr 40
 try images.npy --target-ratio 4 --max-error 1
@@ -55,7 +55,7 @@ try images.npy --append --resume
 try images.npy --append --target-psnr 40
 try images.npy --threads 256
 try images.npy --samples-per-chunk -1
-try images.npy --sample 0
+try images.npy --trial-values 0
 try images.npy --seed -1
 try images.npy --seed 18446744073709551616
 try images.npy --nonsense

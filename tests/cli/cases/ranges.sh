@@ -9,7 +9,7 @@ for range in 10 5:3 5:30 11:11 abc 1:2:3 1.5 +3 99999999999999999999 92233720368
 done
 "$TUCKFOLD" slice ramp.tuck -o out.npy || echo "status $?"
 "$TUCKFOLD" slice ramp.tuck 11 -o out.npy || echo "status $?"
-"$TUCKFOLD" unpack ramp.tuck --array nope -o out.npy || echo "status $?"
+"$TUCKFOLD" unpack ramp.tuck --select nope -o out.npy || echo "status $?"
 "$TUCKFOLD" unpack ramp.tuck || echo "status $?"
 "$TUCKFOLD" unpack || echo "status $?"
 ls

@@ -26,7 +26,7 @@ python3 -c '
 import sys
 line = b"".join(i.to_bytes(3, "little") * (i % 7) for i in range(40000))
 sys.stdout.buffer.write((line * 80)[: 4000 * 6000])' >values.bin
-pack=("$TUCKFOLD" pack values.bin --dtype u8 --shape 4000 --array "data=zstd(level=12)" --threads 1)
+pack=("$TUCKFOLD" pack values.bin --dtype u8 --shape 4000 --codec "data=zstd(level=12)" --threads 1)
 python3 on_terminal.py 2 "${pack[@]}" -o values.tuck
 python3 on_terminal.py 2 "${pack[@]}" -o values.tuck -f --quiet
 "${pack[@]}" -o values.tuck -f >out.txt 2>err.txt

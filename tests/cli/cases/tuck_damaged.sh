@@ -3,7 +3,7 @@
 "$TUCKFOLD" pack images.npy -o whole.tuck --codec raw --samples-per-chunk 20 --quiet
 size=$(stat -c %s whole.tuck)
 look() {
-  for verb in info verify "unpack -o out.npy" "slice 5 -o out.npy" "cat --array data"; do
+  for verb in info verify "unpack -o out.npy" "slice 5 -o out.npy" "cat --select data"; do
     rm -f out.npy
     set -- $verb
     # Only the first message is shown: those of the other verbs are the same but for its own.

@@ -1,5 +1,5 @@
 "$MAKE_NPY" ramp.npy "<i4" 4000,2 ramp
-"$TUCKFOLD" pack ramp.npy -o ramp.tuck --array data=raw --samples-per-chunk 1000 --quiet
+"$TUCKFOLD" pack ramp.npy -o ramp.tuck --codec data=raw --samples-per-chunk 1000 --quiet
 python3 - <<PY
 from pathlib import Path
 data = bytearray(Path("ramp.tuck").read_bytes())

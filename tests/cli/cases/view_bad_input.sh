@@ -12,7 +12,7 @@ try a.npy -o a.jpg
 try a.npy -o no/such/folder/a.png
 try flat.npy
 try none.npy
-try a.npy --array image
+try a.npy --select image
 try a.npy --samples 4
 try a.npy --samples 1,x
 try a.npy --samples 1 --count 2
