@@ -135,7 +135,11 @@ TEST(ChooseLadders, EveryCodecOfTheRegistryIsTried) {
 
 TEST(ChooseLadders, DctQuantIsToldOfValuesFarFromZeroAndOfZeros) {
   const auto first = [](const Facts& facts) {
-    return ladders_for(facts, {Kind::Psnr, 40}).front().front().print();
+    for (const Ladder& ladder : ladders_for(facts, {Kind::Psnr, 40})) {
+      const std::string text = ladder.front().print();
+      if (text.starts_with("dct_quant")) return text;
+    }
+    return std::string();
   };
   EXPECT_EQ(first({.low = 0, .high = 1, .mean = 0.5, .zeros = 0.1}), "dct_quant(rate=1, dc=4)");
   EXPECT_EQ(first({.low = 280, .high = 285, .mean = 282.3}), "dct_quant(rate=1, dc=4, offset=282)");
