@@ -89,8 +89,8 @@ std::string to_table(std::span<const Report> reports) {
                                       fmt::format("{:.3g}", report.quality.max_error)};
     if (report.speed) {
       const Speed& speed = *report.speed;
-      for (const double value : {speed.pack.best, speed.pack_of_copy, speed.unpack.best,
-                                 speed.unpack_of_copy, speed.copy.best}) {
+      for (const double value : {speed.pack.median, speed.pack_of_copy_median, speed.unpack.median,
+                                 speed.unpack_of_copy_median, speed.copy.median}) {
         cells.push_back(fmt::format("{:.2f}", value));
       }
     }

@@ -64,8 +64,8 @@ std::string to_table(const Choice& choice) {
     table.add({&one == &choice.best.front() ? "*" : "", report.codec,
                fmt::format("{:.2f}", report.ratio), fmt::format("{:.2f}", report.ratio_stored),
                psnr_text(report.quality), fmt::format("{:.3g}", report.quality.max_error),
-               fmt::format("{:.2f}", report.speed->pack.best),
-               fmt::format("{:.2f}", report.speed->unpack.best)});
+               fmt::format("{:.2f}", report.speed->pack.median),
+               fmt::format("{:.2f}", report.speed->unpack.median)});
   }
   return table.print();
 }

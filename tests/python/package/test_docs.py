@@ -47,3 +47,9 @@ def test_the_reference_is_up_to_date() -> None:
     command = [sys.executable, ROOT / "docs/generate/api.py", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_tables_of_figures_are_up_to_date() -> None:
+    command = [sys.executable, ROOT / "docs/generate/benchmarks.py", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

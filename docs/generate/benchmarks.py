@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""Writes docs/benchmarks.md, and the table of README.md, from bench/results; --check only compares.
+
+docs/generate/benchmarks.py [--check]
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE, README = ROOT / "docs/benchmarks.md", ROOT / "README.md"
+MARKS = ("<!-- measured: docs/generate/benchmarks.py writes this table -->", "<!-- end -->")
+
+
+class Results:
+    """The figures of one file of bench/results."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        record = json.loads((ROOT / f"bench/results/{name}.json").read_text())
+        self.figures, self.machine = record["figures"], record["machine"]
+        self.link = f"[{name}.json](../bench/results/{name}.json)"
+
+    def values(self, figure: str, key: str = "value", **where: object) -> list[float]:
+        """A field of all figures of that name whose other fields are as given."""
+        found = [
+            row[key]
+            for row in self.figures
+            if row["figure"] == figure and all(row.get(k) == v for k, v in where.items())
+        ]
+        if not found:
+            sys.exit(f"benchmarks: {self.name}.json has no {figure} with {where}")
+        return found
+
+    def one(self, figure: str, key: str = "value", **where: object) -> float:
+        return self.values(figure, key, **where)[0]
+
+
+def span(values: list[float], form: str = ".2f") -> str:
+    low, high = format(min(values), form), format(max(values), form)
+    return low if low == high else f"{low}–{high}"
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] + ["--:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def median_rows(results: Results, key: str, picks: list, **where: object) -> list[list[str]]:
+    """pack and unpack over a copy, by medians, one column for each pick."""
+    return [
+        [
+            f"{way}",
+            *(
+                f"{results.one(f'{way}_of_copy', 'median', **{key: pick}, **where):.2f}"
+                for pick in picks
+            ),
+        ]
+        for way in ("pack", "unpack")
+    ]
+
+
+def cpu_tables() -> str:
+    chop, quant = Results("dct_chop_cpu"), Results("dct_quant_cpu")
+    block, bounded, torch = Results("block_quant_cpu"), Results("bounded_cpu"), Results("torch_cpu")
+    text = "## CPU\n\nTwo cores of an AMD EPYC (Zen 4), AVX-512, f32 on huge pages. A *copy* is a plain non-temporal copy of the\n"
+    text += "same array in the same process; figures are its time over ours, medians over the rounds, geometric means over the shapes.\n\n"
+    for threads in (1, 2):
+        rows = median_rows(chop, "keep", list(range(2, 8)), threads=threads)
+        text += f"`dct_chop` over a copy, {threads} thread{'s' if threads > 1 else ''}:\n\n"
+        text += table(["keep", *map(str, range(2, 8))], rows) + "\n"
+    text += f"{chop.link}, `./dev bench dct_chop`\n\n"
+    specs = [f"block_quant(bits={bits})" for bits in (2, 4, 8)]
+    specs += ["block_quant(bits=4, round=stochastic)", "block_quant(bits=4, group=64)"]
+    text += "`block_quant` over a copy, 1 thread:\n\n"
+    rows = [
+        [
+            f"`{spec}`",
+            *(
+                f"{block.one(f'{w}_of_copy', 'median', codec=spec, threads=1):.2f}"
+                for w in ("pack", "unpack")
+            ),
+        ]
+        for spec in specs
+    ]
+    text += (
+        table(["codec", "pack", "unpack"], rows) + f"\n{block.link}, `./dev bench block_quant`\n\n"
+    )
+    rates = [2, 3, 4, 6, 8]
+    rows = [
+        [
+            "PSNR over zfp's, dB, mean of the arrays",
+            *(f"+{quant.one('gain_db_mean', rate=r):.1f}" for r in rates),
+        ],
+        [
+            "the array with the least",
+            *(f"+{quant.one('gain_db_least', rate=r):.1f}" for r in rates),
+        ],
+        [
+            "pack, times zfp's speed, best rounds",
+            *(f"{quant.one('pack_zfp_factor', rate=r):.0f}" for r in rates),
+        ],
+        [
+            "unpack, times zfp's speed, best rounds",
+            *(f"{quant.one('unpack_zfp_factor', rate=r):.0f}" for r in rates),
+        ],
+        *[[f"{row[0]} over a copy", *row[1:]] for row in median_rows(quant, "rate", rates)],
+    ]
+    text += "`dct_quant` beside zfp of the same fixed rate, 1 thread; photographs, electron microscopy, CIFAR-10, climate and\nweather fields, activations of a network:\n\n"
+    text += table(["rate", *map(str, rates)], rows) + f"\n{quant.link}, `./dev bench dct_quant`\n\n"
+    rows = [
+        [
+            f"`{codec}`",
+            peer,
+            *(
+                f"{bounded.one(f, codec=codec, peer=peer.lower()):.2f}"
+                for f in ("ratio_of_mean", "ratio_of_least")
+            ),
+            *(
+                f"{bounded.one(f, codec=codec, peer=peer.lower()):.1f}"
+                for f in ("pack_factor", "unpack_factor")
+            ),
+        ]
+        for codec, peer in (("bounded", "SZx"), ("bounded | zstd", "SZ3"))
+    ]
+    rows = [[cell.replace(" | zstd", " \\| zstd") for cell in row] for row in rows]
+    text += "The same error bound, 1 thread, the same arrays, bounds of 1e-2, 1e-3 and 1e-4 of the range, best rounds:\n\n"
+    text += table(
+        [
+            "codec",
+            "against",
+            "ratio over theirs, mean",
+            "least",
+            "pack, times their speed",
+            "unpack",
+        ],
+        rows,
+    )
+    text += f"\n{bounded.link}, `./dev bench bounded`\n\n"
+    rows = [
+        [
+            name,
+            *(
+                f"{torch.one(f, against=key):.1f} ({torch.one(f, 'min', against=key):.1f})"
+                for f in ("pack_factor", "unpack_factor")
+            ),
+        ]
+        for name, key in (
+            ("the paper's two matrix products", "paper"),
+            ("the fastest of four ways", "best_torch"),
+        )
+    ]
+    text += "`dct_chop` beside PyTorch, times its speed, geometric mean over six shapes, keep 2 to 7, one and two threads, and\nthe least in brackets; best rounds:\n\n"
+    return (
+        text
+        + table(["against", "pack", "unpack"], rows)
+        + f"\n{torch.link}, `./dev bench torch`\n\n"
+    )
+
+
+def gpu_table() -> str:
+    gpu = Results("gpu")
+    rows = []
+    for name, where in (
+        (
+            "`dct_chop` square, 1 GB and more",
+            {"kernel": "dct_chop", "size": ">=1 GB", "kind": "square"},
+        ),
+        (
+            "`dct_chop` square, 80 to 320 MB",
+            {"kernel": "dct_chop", "size": "80-320 MB", "kind": "square"},
+        ),
+        ("`dct_chop` bf16, 1 GB and more", {"kernel": "dct_chop bf16", "size": ">=1 GB"}),
+        (
+            "`dct_chop \\| block_quant`, 1 GB and more",
+            {"kernel": "fused", "size": ">=1 GB", "keep": "to 7"},
+        ),
+        ("`dct_quant`, rates 2 to 8", {"kernel": "dct_quant"}),
+        ("`block_quant(bits=4)`", {"kernel": "block_quant", "bits": 4}),
+        ("`bounded(abs=…)`", {"kernel": "bounded"}),
+    ):
+        rows.append(
+            [name, *(f"{gpu.one(f'{w}_of_copy', **where):.2f}" for w in ("pack", "unpack"))]
+        )
+    text = "## GPU\n\nOne H200, f32 rows unless named. Each figure is the least of its cells, medians of 25 calls, over a copy of 4 GB in the\nsame run. Other layouts and dtypes are slower: see [limitations](limitations.md).\n\n"
+    text += table(["kernel", "pack", "unpack"], rows)
+    return text + f"\n{gpu.link}, `./dev bench gpu`\n\n"
+
+
+def files_table() -> str:
+    files = Results("files")
+    rows = [
+        [
+            "packing, over reading the input, the codec and a plain write one after the other",
+            span(files.values("pack_of_parts")),
+        ],
+        [
+            "packing to a file, over the codec from memory to memory",
+            span(files.values("pack_of_codec_alone")),
+        ],
+        ["reading all samples, over the codec alone", span(files.values("unpack_of_codec"))],
+        ["one sample at random, in the page cache, µs", span(files.values("access_us"), ".0f")],
+        ["memory for 8 GB over that for 1 GB", span(files.values("growth"))],
+        [
+            "size at 45 dB, over zfp's",
+            span(files.values("of_peer", part="photographs", peer="zfp")),
+        ],
+        [
+            "size at 45 dB, over JPEG's",
+            span(files.values("of_peer", part="photographs", peer="jpeg_files")),
+        ],
+        ["size without loss, over `zstd -19`", span(files.values("of_peer", part="lossless"))],
+    ]
+    return (
+        "## Dataset files\n\nTwo cores, best rounds, over all codecs measured:\n\n"
+        + table(["", ""], rows)
+        + f"\n{files.link}, `./dev bench files`\n"
+    )
+
+
+def page() -> str:
+    head = '# How fast is it, and beside what?\n\nEvery table here is made from a file of `bench/results`, which holds the machine, the commit and the command.\nA file also says which of its figures fall short of what we want (`"pass": false`).\n\n'
+    return head + cpu_tables() + gpu_table() + files_table()
+
+
+def readme_table() -> str:
+    chop, quant, gpu = Results("dct_chop_cpu"), Results("dct_quant_cpu"), Results("gpu")
+    bounded, files = Results("bounded_cpu"), Results("files")
+    ways = ("pack", "unpack")
+    rows = [
+        [
+            "`dct_chop`, keep 2 to 7, one CPU thread",
+            " and ".join(span(chop.values(f"{w}_of_copy", "median", threads=1)) for w in ways)
+            + " of a copy's speed",
+        ],
+        [
+            "`dct_quant` beside zfp at the same rate",
+            f"{span(quant.values('gain_db_mean'), '.1f')} dB better, {span([*quant.values('pack_zfp_factor'), *quant.values('unpack_zfp_factor')], '.0f')} times as fast",
+        ],
+        [
+            "`bounded` beside SZx at the same bound",
+            f"{bounded.one('ratio_of_mean', codec='bounded'):.2f} times the ratio, {bounded.one('pack_factor', codec='bounded'):.0f} and {bounded.one('unpack_factor', codec='bounded'):.0f} times as fast",
+        ],
+        [
+            "`block_quant`, 2 to 8 bits, on an H200",
+            " and ".join(span(gpu.values(f"{w}_of_copy", kernel="block_quant")) for w in ways)
+            + " of a copy's speed",
+        ],
+        [
+            "1,000 killed writers, 4,352 changed bytes",
+            f"{sum(files.values('lost_or_wrong')):.0f} samples lost or silently wrong",
+        ],
+    ]
+    return table(["", "packing and unpacking; beside zfp and SZx best rounds, else medians"], rows)
+
+
+def main() -> int:
+    start, end = MARKS
+    before = README.read_text()
+    block = re.compile(re.escape(start) + r"\n.*?" + re.escape(end), re.S)
+    readme = block.sub(lambda _: f"{start}\n{readme_table()}{end}", before)
+    if "--check" in sys.argv[1:]:
+        same = readme == before and PAGE.exists() and PAGE.read_text() == page()
+        if not same:
+            print("the benchmark tables are out of date; run docs/generate/benchmarks.py")
+        return not same
+    README.write_text(readme)
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
