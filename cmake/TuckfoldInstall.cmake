@@ -13,6 +13,14 @@ if(TARGET tuckfold_tool)
   install(FILES ${pages}/completions/tuckfold.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 
+# pkg-config: tuckfold for C++, tuckfold_c for C.
+function(tuckfold_pkg_config PC_NAME PC_DESCRIPTION)
+  configure_file(cmake/tuckfold.pc.in ${PC_NAME}.pc @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${PC_NAME}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endfunction()
+tuckfold_pkg_config(tuckfold "Tensors into fewer bytes and back, for C++20")
+tuckfold_pkg_config(tuckfold_c "Tensors into fewer bytes and back, for C")
+
 install(EXPORT tuckfold NAMESPACE tuckfold:: FILE tuckfoldTargets.cmake DESTINATION ${package_dir})
 configure_package_config_file(cmake/tuckfoldConfig.cmake.in tuckfoldConfig.cmake
                               INSTALL_DESTINATION ${package_dir})

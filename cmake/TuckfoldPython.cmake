@@ -18,6 +18,9 @@ if(TARGET Torch::FromPip)
 endif()
 
 add_custom_target(tuckfold_python DEPENDS tuckfold_c $<TARGET_NAME_IF_EXISTS:tuckfold_torch>)
+if(SKBUILD AND TARGET tuckfold_tool)
+  add_dependencies(tuckfold_python tuckfold_tool)
+endif()
 
 if(SKBUILD)
   foreach(target tuckfold_c tuckfold_torch)
@@ -30,4 +33,18 @@ if(SKBUILD)
     install(FILES $<TARGET_FILE:${target}> RENAME $<TARGET_SONAME_FILE_NAME:${target}>
             DESTINATION . COMPONENT python)
   endforeach()
+  # Their licences, as Debian's packages have them.
+  foreach(name libhwy libfmt libzstd)
+    file(GLOB copyright /usr/share/doc/${name}[0-9]*/copyright)
+    if(copyright)
+      install(FILES ${copyright} RENAME ${name}.txt DESTINATION licenses COMPONENT python)
+    else()
+      message(STATUS "The licence of ${name} is not found; a wheel to give away needs it")
+    endif()
+  endforeach()
+  # `tuckfold` in the environment's bin is a script that runs this.
+  if(TARGET tuckfold_tool)
+    set_target_properties(tuckfold_tool PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN/..)
+    install(TARGETS tuckfold_tool RUNTIME DESTINATION bin COMPONENT python)
+  endif()
 endif()

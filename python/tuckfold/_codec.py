@@ -56,7 +56,7 @@ class Plan:
             shape=tuple(fit.shape[: fit.rank]),
         )
 
-    def __del__(self, release=lib.plan_release) -> None:  # the module may be gone by then
+    def __del__(self, release: Any = lib.plan_release) -> None:  # the module may be gone by then
         if getattr(self, "handle", None):
             release(self.handle)
 
@@ -249,7 +249,7 @@ class MatmulForm:
     back_lhs: np.ndarray
     back_rhs: np.ndarray
 
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         matrices = (self.lhs, self.rhs, self.back_lhs, self.back_rhs)
         sizes = (self.tiles, self.tile_rows, self.tile_cols)
         return (*sizes, *((m.shape, m.tobytes()) for m in matrices))

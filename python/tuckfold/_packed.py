@@ -117,7 +117,7 @@ class Packed:
     def __hash__(self) -> int:
         return hash((self.spec, self.dtype, self.shape, self.bytes.tobytes()))
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Packed.from_bytes, (self.to_bytes(),)
 
     def __repr__(self) -> str:

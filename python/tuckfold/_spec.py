@@ -7,6 +7,7 @@ import functools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tuckfold import _library as lib
 
@@ -57,7 +58,7 @@ class Params(Mapping[str, "float | str | None"]):
     def __repr__(self) -> str:
         return repr(self._items)
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Params, (self._items,)
 
 
@@ -173,7 +174,7 @@ class CodecSpec:
     def __reduce__(self) -> tuple[type[CodecSpec], tuple[str]]:
         return type(self), (self._text,)
 
-    def __del__(self, free=lib.spec_free) -> None:  # the module may be gone by then
+    def __del__(self, free: Any = lib.spec_free) -> None:  # the module may be gone by then
         if getattr(self, "_handle", None):
             free(self._handle)
             self._handle = None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tuckfold._spec import CodecSpec, list_codecs, spec_of
 from tuckfold.torch import _library as ops
 from tuckfold.torch import _linear
 
 
-class Codec(torch.nn.Module):
+class Codec(nn.Module):
     """``dct_chop`` inside a network, differentiable both ways.
 
     ``compress`` gives the coefficients as a tensor that other programs can read, the paper's compressed

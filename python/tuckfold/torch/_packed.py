@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -150,9 +151,10 @@ class Packed:
         theirs = (other.spec, other.dtype, other.shape, other.strides, other.order)
         return mine == theirs and torch.equal(self.bytes, other.bytes)
 
-    __hash__ = None  # type: ignore[assignment]  # as tensors of equal values hash apart
+    def __hash__(self) -> int:
+        return id(self)  # as a tensor's
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Packed, (
             self.bytes,
             str(self.spec),

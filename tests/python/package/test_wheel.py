@@ -62,6 +62,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "build-dir": ROOT / "build/wheel-test",  # CMake forgets a build whose compiler changes
         "cmake.define.CMAKE_CXX_COMPILER": cached("CMAKE_CXX_COMPILER"),
         "cmake.define.TUCKFOLD_WERROR": cached("TUCKFOLD_WERROR"),
+        "cmake.define.TUCKFOLD_CUDA": cached("TUCKFOLD_CUDA"),
     }
     words = [f"--config-settings={name}={value}" for name, value in settings.items()]
     run(sys.executable, "-m", "pip", "wheel", ROOT, "--no-build-isolation", "--no-deps", "-w", folder, *words)  # fmt: skip
@@ -73,6 +74,7 @@ def test_the_wheel_is_for_every_python(wheel: Path) -> None:
     assert re.fullmatch(r"tuckfold-[\d.]+-py3-none-linux_\w+\.whl", wheel.name)
     names = {Path(name).name for name in zipfile.ZipFile(wheel).namelist()}
     assert {"libtuckfold_c.so", "libtuckfold_torch.so", "py.typed", "LICENSE"} <= names
+    assert {"libhwy.txt", "libfmt.txt", "libzstd.txt"} <= names  # their licences
 
 
 def test_a_clean_environment_with_numpy_alone(wheel: Path, tmp_path: Path) -> None:
@@ -90,6 +92,13 @@ def test_a_clean_environment_with_numpy_alone(wheel: Path, tmp_path: Path) -> No
     for name in ("libhwy", "libfmt", "libzstd"):
         assert re.search(rf"{name}\.so\.\d+ => {re.escape(str(package))}/", needed), needed
     assert "cudart" not in needed  # users need the driver alone
+
+    program = tmp_path / "venv/bin/tuckfold"
+    assert run(program, "--version").split()[-1] == told[0]
+    np_file = tmp_path / "elsewhere/x.npy"
+    run(python, "-c", f"import numpy; numpy.save({str(np_file)!r}, numpy.zeros((4, 8)))")
+    run(program, "pack", np_file, "-o", tmp_path / "x.tuck")
+    assert "4 samples" in run(program, "info", tmp_path / "x.tuck")
 
     program = "import tuckfold.torch"
     done = subprocess.run([python, "-c", program], capture_output=True, text=True, env=CLEAN)

@@ -1,0 +1,18 @@
+"""The command line tool that is installed with the package."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """Runs it in place of this process."""
+    tool = Path(__file__).parent / "bin/tuckfold"
+    if not tool.exists():
+        sys.exit(
+            "tuckfold: the package was built without the command line tool; install Debian's "
+            "libcli11-dev, nlohmann-json3-dev, libpng-dev and zlib1g-dev, then tuckfold again"
+        )
+    os.execv(tool, ["tuckfold", *sys.argv[1:]])
