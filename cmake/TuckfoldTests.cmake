@@ -1,9 +1,11 @@
-# A test program for every module, from the *_test.cc beside its subjects, and the tests that run
-# other programs. ctest labels: fast, slow, gpu; threads, for ThreadSanitizer.
+# A test program for every module, from the *_test.cc beside what they test, another from its
+# *_threads_test.cc, and the tests that run other programs. ctest labels: fast, slow, gpu; threads,
+# for ThreadSanitizer.
 find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 include(GoogleTest)
 add_custom_target(tuckfold_tests)
+add_custom_target(tuckfold_threads_tests)  # those that ThreadSanitizer runs
 
 # tuckfold_test_program(name LABELS fast SOURCES a_test.cc USES codec)
 function(tuckfold_test_program name)
@@ -30,6 +32,7 @@ foreach(module base codec container inputs capi cli)
   if(threads_sources)
     tuckfold_test_program(tuckfold_${module}_threads_tests LABELS fast threads
                           SOURCES ${threads_sources} USES ${module})
+    add_dependencies(tuckfold_threads_tests tuckfold_${module}_threads_tests)
   endif()
 endforeach()
 

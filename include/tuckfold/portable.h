@@ -1,12 +1,12 @@
 // dct_chop as the matrix products of the paper, for accelerators that have nothing but MatMul.
 //
 //   MatmulForm form = matmul_form(CodecSpec::parse("dct_chop(keep=4, serialize=2)"), 256, 256);
-//   // for each of form.tiles tiles A (tile_rows x tile_cols):  Y = lhs · A · rhs        (eq. 4)
-//   //                                                          A' = back_lhs · Y · back_rhs  (eq.
-//   6)
+//   // for each of form.tiles tiles A (tile_rows x tile_cols):
+//   //   Y = lhs · A · rhs                  (eq. 4)
+//   //   A' = back_lhs · Y · back_rhs       (eq. 6)
 //
-// "A Portable, Fast, DCT-based Compressor for AI Accelerators", HPDC 2024; equation numbers are
-// its.
+// "A Portable, Fast, DCT-based Compressor for AI Accelerators", HPDC 2024; equation
+// numbers are its.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <thread>
 
 #include "base/tensor_fixture.h"
 #include "codec/contract_fixture.h"
@@ -172,26 +171,6 @@ TEST_P(CodecCall, ViewsThatCannotBeWalkedAreRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, CodecCall, ::testing::ValuesIn(ref::groups()),
                          [](const auto& group) { return group.param.name; });
-
-// Under ThreadSanitizer too, whose tests are those named Parallel.
-TEST(ParallelCodec, CallersOnSeveralThreadsGetTheSameBytes) {
-  std::vector<std::thread> callers;
-  const Tensor in = std::move(Tensor(DType::F32, {4, 64, 64}).fill(Pattern::Random));
-  for (const char* text :
-       {"dct_chop(keep=4)", "dct_chop(keep=3, coef=f16)", "raw", "dct_chop | raw"}) {
-    callers.emplace_back([&in, spec = CodecSpec::parse(text)] {
-      std::vector<std::byte> first(layout(spec, in.dtype(), in.shape()).max_bytes), again(first);
-      const Tensor out(in.dtype(), in.shape());
-      pack(spec, in.view(), first, {.threads = 1});
-      for (int turn = 0; turn < 20; ++turn) {
-        pack(spec, in.view(), again, {.threads = 1 + turn % 3});
-        unpack(spec, again, out.view(), {.threads = 1 + turn % 3});
-        EXPECT_EQ(again, first);
-      }
-    });
-  }
-  for (std::thread& caller : callers) caller.join();
-}
 
 TEST(Registry, ListsEveryRowOnce) {
   ASSERT_EQ(list_codecs().size(), codec_rows().size());

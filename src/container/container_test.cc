@@ -1,11 +1,7 @@
-// Dataset files: what is written is read, in any order, by any number of threads.
+// Dataset files: what is written is read, in any order.
 #include "tuckfold/container.h"
 
 #include <gtest/gtest.h>
-
-#include <atomic>
-#include <random>
-#include <thread>
 
 #include "base/tensor_fixture.h"
 #include "container/dataset_fixture.h"
@@ -39,56 +35,6 @@ TEST(Container, WhatIsWrittenIsRead) {
   EXPECT_EQ(code_thrown([&] { reader.find("lable"); }), Errc::InvalidArgument);
   EXPECT_TRUE(holds(reader, numbers_to(11)));
   EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
-}
-
-TEST(Container, BytesDependNeitherOnThreadsNorOnBatches) {
-  const TempFolder folder;
-  write_small(folder / "wanted.tuck", 23, 23, {.threads = 1});
-  const std::string wanted = read_file(folder / "wanted.tuck");
-  for (const int threads : {1, 2, 5}) {
-    for (const std::int64_t batch : {1, 2, 3, 4, 7, 16, 23}) {
-      WriteOptions options = kQuick;
-      options.threads = threads;
-      write_small(folder / "b.tuck", 23, batch, options);
-      ASSERT_TRUE(read_file(folder / "b.tuck") == wanted) << threads << " threads, " << batch;
-    }
-  }
-}
-
-// Samples of a batch: copied, or, every second time, where they lie.
-FileWriter::Fetch fetch_from(const Batch& batch) {
-  return [&batch](std::size_t array, std::int64_t first, std::int64_t samples, std::byte* room) {
-    const ConstTensorView view = batch.views()[array];
-    const std::int64_t each = view.strides[0] * static_cast<std::int64_t>(size_bytes(view.dtype));
-    const std::byte* from = static_cast<const std::byte*>(view.data) + first * each;
-    if (first % 2 != 0) return from;
-    std::memcpy(room, from, static_cast<std::size_t>(samples * each));
-    return static_cast<const std::byte*>(room);
-  };
-}
-
-TEST(Container, FetchedSamplesAreTheSameBytes) {
-  const TempFolder folder;
-  write_small(folder / "wanted.tuck", 23, 23, {.threads = 1});
-  const std::string wanted = read_file(folder / "wanted.tuck");
-  for (const int threads : {1, 2, 5}) {
-    for (const std::int64_t batch : {1, 3, 4, 7, 16, 23}) {
-      WriteOptions options = kQuick;
-      options.threads = threads;
-      FileWriter writer(folder / "b.tuck", ref::small_arrays(), options);
-      for (std::int64_t at = 0; at < 23; at += batch) {
-        const Batch some(at, std::min<std::int64_t>(batch, 23 - at));
-        // By turns, fetched and given.
-        if (at / batch % 3 == 2) {
-          writer.write(some.views());
-        } else {
-          writer.write(some.count(), fetch_from(some));
-        }
-      }
-      writer.finish();
-      ASSERT_TRUE(read_file(folder / "b.tuck") == wanted) << threads << " threads, " << batch;
-    }
-  }
 }
 
 TEST(Container, WhatFetchingThrowsIsThrownAndTheWriterEnds) {
@@ -152,29 +98,6 @@ TEST(Container, AnySamplesAreReadToAnyStrides) {
     reader.read_one(2, i, TensorView(&label, DType::I64, {}));
     ASSERT_EQ(label, i * 1000003);
   }
-}
-
-TEST(Container, ManyThreadsReadAtOnce) {
-  const TempFolder folder;
-  write_small(folder / "a.tuck", 200, 200);
-  const FileReader reader(folder / "a.tuck");
-  std::atomic<int> wrong = 0;
-  std::vector<std::thread> threads;
-  for (unsigned i = 0; i < 4; ++i) {
-    threads.emplace_back([&, i] {
-      std::mt19937 random(i);
-      for (int run = 0; run < 500; ++run) {
-        const auto sample = static_cast<std::int64_t>(random() % 200);
-        std::int64_t label = -1;
-        reader.read_one(2, sample, TensorView(&label, DType::I64, {}));
-        std::vector<float> plane(64);
-        reader.read_one(0, sample, TensorView(plane.data(), DType::F32, {8, 8}));
-        if (label != sample * 1000003 || plane != ref::plane_read(sample)) ++wrong;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
 }
 
 TEST(Container, CallsThatCannotBeSatisfiedAreInvalid) {

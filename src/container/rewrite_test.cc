@@ -88,25 +88,6 @@ TEST(Rewrite, SamplesThatPackAloneArePutTogetherAnewWithoutLoss) {
   }
 }
 
-TEST(Rewrite, AnotherCodecGivesTheBytesOfAWriter) {
-  const TempFolder folder;
-  std::vector<ArrayInfo> raw = ref::small_arrays();
-  for (ArrayInfo& info : raw) info.codec = CodecSpec::parse("raw");
-  FileWriter writer(folder / "raw.tuck", raw, ref::kQuick);
-  writer.write(ref::Batch(0, 11).views());
-  writer.finish();
-  ref::write_small(folder / "wanted.tuck", 11, 11);
-  const std::vector<FileReader> files = open({folder / "raw.tuck"});
-  std::vector<RewriteArray> arrays = all_of(files[0]);
-  for (std::size_t a = 0; a < 3; ++a) arrays[a].info.codec = ref::small_arrays()[a].codec;
-  for (const int threads : {1, 3}) {
-    RewriteOptions options = kQuick;
-    options.threads = threads;
-    Rewrite(files, arrays).write(folder / "made.tuck", options);
-    EXPECT_EQ(ref::read_file(folder / "made.tuck"), ref::read_file(folder / "wanted.tuck"));
-  }
-}
-
 TEST(Rewrite, ALossyCodecOnLossySamplesIsTold) {
   const TempFolder folder;
   ref::write_small(folder / "a.tuck", 6, 6);

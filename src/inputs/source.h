@@ -1,8 +1,9 @@
 // What a dataset is packed from: arrays with the same number of samples, read a range at a time.
 //
 //   const std::filesystem::path inputs[] = {"train-images-idx3-ubyte.gz",
-//   "train-labels-idx1-ubyte.gz"}; const std::unique_ptr<Source> source = open_source(inputs, {});
-//   source->arrays()[0];                     // {"image", DType::U8, {28, 28}}
+//                                           "train-labels-idx1-ubyte.gz"};
+//   const std::unique_ptr<Source> source = open_source(inputs, {});
+//   source->arrays()[0];                       // {"image", DType::U8, {28, 28}}
 //   source->read(0, 1000, 64, batch.data());   // samples 1000 to 1063 of the images, row-major
 //
 // Files are mapped, so one may be larger than memory; none may shrink while a source reads it. What

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <thread>
-
 #include "inputs/source_fixture.h"
 
 namespace tuckfold {
@@ -216,23 +214,6 @@ TEST(Source, FormatsAreGuessedFromContentsAndNamed) {
   const auto pipe = folder.path() / "pipe.npy";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(error_of({pipe}).code(), Errc::Io);
-}
-
-TEST(Source, ThreadsReadAtOnce) {
-  const TempFolder folder;
-  const auto source = open_paths(
-      {folder.write("a.npy", numbers(0, 4000)), folder.write("b.npy", numbers(4000, 4000))});
-  std::vector<std::int32_t> values(8000);
-  std::vector<std::thread> threads;
-  for (std::int64_t part = 0; part < 4; ++part) {
-    threads.emplace_back([&, part] {
-      source->read(0, part * 1000, 1000,
-                   reinterpret_cast<std::byte*>(&values[static_cast<std::size_t>(part) * 2000]));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (std::size_t i = 0; i < values.size(); ++i)
-    ASSERT_EQ(values[i], static_cast<std::int32_t>(i));
 }
 
 TEST(Source, DamagedNpyNeverCrashes) { expect_survives_damage(kNpySource, numbers(0, 8)); }

@@ -4,8 +4,8 @@
 //   __shared__ Signal ready;
 //   if (threadIdx.x == 0) ready.init(4);
 //   __syncthreads();
-//   …; ready.arrive();          // by four threads: what they wrote before is seen by those who
-//   wait ready.wait(times % 2);      // by anyone, for the time after `times` others
+//   …; ready.arrive();          // by four threads: who waits sees what they wrote before
+//   ready.wait(times % 2);      // by anyone, for the time after `times` others
 //
 // A thread that waits for one time must come before the next but one is given: it looks at whether
 // the number of times is even.

@@ -446,23 +446,6 @@ TEST(Bounded, LargeOutputsThatAreStreamedHaveTheSameValues) {
   }
 }
 
-// Under ThreadSanitizer too, whose tests are those named Parallel.
-TEST(ParallelBounded, ThreadsPackAndUnpackTheSame) {
-  Tensor in(DType::F32, {12, 64, 65});
-  in.fill(mixture(DType::F32, 12, 64, 65));
-  for (const char* codes : kCodes) {
-    const CodecSpec spec = CodecSpec::parse(spec_text("rel", 1e-3, codes));
-    const std::vector<std::byte> wanted = pack_tensor(spec.print(), in).bytes;
-    for (int turn = 0; turn < 10; ++turn) {
-      std::vector<std::byte> bytes(layout(spec, in.dtype(), in.shape()).max_bytes);
-      bytes.resize(pack(spec, in.view(), bytes, {.threads = 1 + turn % 4}));
-      ASSERT_EQ(bytes, wanted);
-      const Tensor out(in.dtype(), in.shape());
-      tuckfold::unpack(spec, bytes, out.view(), {.threads = 1 + turn % 4});
-    }
-  }
-}
-
 TEST(Bounded, CodesAreBytesWhereZstdFollows) {
   const CodecSpec alone = CodecSpec::parse("bounded(rel=0.001)");
   const auto codes_before = [&](const Codec& next, const char* text) {
