@@ -345,7 +345,7 @@ def pack(arrays, specs, out, *more):
     """arrays: name to (dtype, values); specs: name to text."""
     source = out.with_suffix(".safetensors")
     write_safetensors(source, arrays)
-    codecs = [word for name, spec in specs.items() for word in ("--array", f"{name}={spec}")]
+    codecs = [word for name, spec in specs.items() for word in ("--codec", f"{name}={spec}")]
     return run("pack", source, "-o", out, "--quiet", "--threads", 1, *codecs, *more)
 
 
