@@ -10,8 +10,6 @@
 namespace tuckfold {
 namespace {
 
-constexpr int kMaxDepth = 64;
-
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 class Parser {
@@ -44,7 +42,10 @@ class Parser {
   }
 
   Json value(int depth) {
-    if (depth > kMaxDepth) invalid("[json] values nest at most {} deep", kMaxDepth);
+    if (depth > Json::kMaxDepth) invalid("[json] values nest at most {} deep", Json::kMaxDepth);
+    if (++values_ > Json::kMaxValues) {
+      invalid("[json] a text has at most {} values, got more by byte {}", Json::kMaxValues, at_);
+    }
     skip_space();
     const std::size_t begin = at_;
     const char c = at_ < text_.size() ? text_[at_] : '\0';
@@ -152,10 +153,10 @@ class Parser {
       std::uint32_t code = hex4();
       if (code >= 0xd800 && code < 0xdc00 && word("\\u")) {
         const std::uint32_t low = hex4();
-        if (low < 0xdc00 || low > 0xdfff) wrong("behind the second half of a pair");
+        if (low < 0xdc00 || low > 0xdfff) wrong("after the second half of a surrogate pair");
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
       }
-      if (code >= 0xd800 && code < 0xe000) wrong("behind a whole pair");
+      if (code >= 0xd800 && code < 0xe000) wrong("after a whole surrogate pair");
       append_utf8(out, code);
       return;
     }
@@ -175,12 +176,17 @@ class Parser {
   }
 
   std::string_view text_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0, values_ = 0;
 };
 
 }  // namespace
 
-Json Json::parse(std::string_view text) { return Parser(text).document(); }
+Json Json::parse(std::string_view text) {
+  if (text.size() > kMaxBytes) {
+    invalid("[json] a text has at most {} bytes, got {}", kMaxBytes, text.size());
+  }
+  return Parser(text).document();
+}
 
 const Json* Json::find(std::string_view key) const {
   const auto found = std::find(keys.begin(), keys.end(), key);

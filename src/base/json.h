@@ -1,4 +1,5 @@
-// As much JSON as file schemas and manifests need: a value read from text, and strings written.
+// The library's JSON: a value read from hostile text, and strings written. File schemas, manifests
+// and the headers of inputs are read with it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,14 @@ namespace tuckfold {
 struct Json {
   enum class Kind : unsigned char { Null, Bool, Number, String, Array, Object };
 
-  // Throws InvalidArgument, saying where. Strings keep their UTF-8; a text nests 64 deep at most.
+  // Limits of a text, so that a hostile one costs little memory and no stack. A value takes about
+  // 130 bytes.
+  static constexpr int kMaxDepth = 64;
+  static constexpr std::size_t kMaxBytes = 100'000'000;  // as safetensors has it for headers
+  static constexpr std::size_t kMaxValues = std::size_t{1} << 20;
+
+  // Throws InvalidArgument, saying where: for what is no JSON, an object with a key twice, half of
+  // a surrogate pair, and what passes a limit. Bytes of strings that are no UTF-8 stay as they are.
   static Json parse(std::string_view text);
 
   // The member of an object, or null.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "tuckfold/error.h"
 
 namespace tuckfold {
@@ -36,6 +38,36 @@ TEST(JsonText, WhatIsNoJsonIsInvalid) {
     EXPECT_THROW(Json::parse(text), Error) << text;
   }
   EXPECT_THROW(Json::parse(std::string(100000, '[')), Error);
+}
+
+TEST(JsonText, WholeNumbersEndAtTheLargest) {
+  EXPECT_EQ(Json::parse("9223372036854775807").whole(), INT64_MAX);
+  for (const char* text : {"9223372036854775808", "99999999999999999999", "-1", "1.0", "1e3"}) {
+    EXPECT_EQ(Json::parse(text).whole(), -1) << text;
+  }
+}
+
+TEST(JsonText, SurrogatesComeInPairsAndOtherBytesStay) {
+  EXPECT_EQ(Json::parse(R"("\ud83d\ude00")").string, "\xf0\x9f\x98\x80");
+  for (const char* text : {R"("\ud83d")", R"("\ud83dx")", R"("\ud83d\n")", R"("\ude00")",
+                           R"("\ud83d\ud83d")", R"("\ud83d\u0041")"}) {
+    EXPECT_THROW(Json::parse(text), Error) << text;
+  }
+  EXPECT_EQ(Json::parse("\"\xff\xc3\"").string, "\xff\xc3");  // no UTF-8
+}
+
+TEST(JsonText, LimitsHold) {
+  const auto nested = [](int depth) {
+    return std::string(static_cast<std::size_t>(depth), '[') +
+           std::string(static_cast<std::size_t>(depth), ']');
+  };
+  EXPECT_NO_THROW(Json::parse(nested(Json::kMaxDepth + 1)));
+  EXPECT_THROW(Json::parse(nested(Json::kMaxDepth + 2)), Error);
+  std::string many = "[0";
+  for (std::size_t i = 2; i < Json::kMaxValues; ++i) many += ",0";  // and the array itself
+  EXPECT_EQ(Json::parse(many + "]").items.size(), Json::kMaxValues - 1);
+  EXPECT_THROW(Json::parse(many + ",0]"), Error);
+  EXPECT_THROW(Json::parse(std::string(Json::kMaxBytes + 1, ' ')), Error);
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "base/fail.h"
+#include "base/json.h"
 #include "base/text_scan.h"
 #include "inputs/join.h"
-#include "inputs/json_scan.h"
 #include "inputs/slab.h"
 
 namespace tuckfold {
@@ -43,39 +43,48 @@ struct Tensor {
   std::size_t begin = 0, end = 0;
 };
 
-Tensor parse_tensor(JsonScanner& json, std::string_view name) {
-  Tensor tensor;
-  bool has_dtype = false, has_shape = false, has_place = false, first = true, first_axis = true;
-  json.expect('{');
-  while (json.more('}', first)) {
-    const std::string key = json.string();
-    json.expect(':');
-    if (key == "dtype" && !has_dtype) {
-      has_dtype = true;
-      tensor.dtype = json.string();
-    } else if (key == "shape" && !has_shape) {
-      has_shape = true;
-      json.expect('[');
-      while (json.more(']', first_axis)) {
-        if (tensor.shape.rank() == Shape::kMaxRank) json.corrupt("a tensor has too many axes");
-        tensor.shape.push_back(json.length());
-      }
-    } else if (key == "data_offsets" && !has_place) {
-      has_place = true;
-      json.expect('[');
-      tensor.begin = static_cast<std::size_t>(json.length());
-      json.expect(',');
-      tensor.end = static_cast<std::size_t>(json.length());
-      json.expect(']');
-    } else {
-      json.corrupt(fmt::format("tensor {} must not have {} here", tuckfold::quoted(name),
-                               tuckfold::quoted(key)));
-    }
+[[noreturn]] void corrupt(std::string_view path, std::string_view rule) {
+  fail(Errc::CorruptData, "[safetensors] '{}': {}; copy or save it again", path, rule);
+}
+
+Json parse_header(std::string_view text, std::string_view path) {
+  try {
+    return Json::parse(text);
+  } catch (const Error& error) {
+    corrupt(path, fmt::format("the header is broken ({})", error.what()));
   }
-  if (!has_dtype || !has_shape || !has_place) {
-    json.corrupt(
-        fmt::format("tensor {} must have dtype, shape and data_offsets", tuckfold::quoted(name)));
+}
+
+// A length or a place in the header.
+std::int64_t count_of(const Json& number, std::string_view name, std::string_view path) {
+  const std::int64_t count = number.whole();
+  if (count < 0) {
+    corrupt(path, fmt::format("tensor {} has {} where a number of 0 or more must stand",
+                              tuckfold::quoted(name), tuckfold::quoted(number.text)));
   }
+  return count;
+}
+
+Tensor parse_tensor(const Json& json, std::string_view name, std::string_view path) {
+  const Json* dtype = json.find("dtype");
+  const Json* shape = json.find("shape");
+  const Json* place = json.find("data_offsets");
+  const auto is = [](const Json* value, Json::Kind kind) {
+    return value != nullptr && value->kind == kind;
+  };
+  if (!is(dtype, Json::Kind::String) || !is(shape, Json::Kind::Array) ||
+      !is(place, Json::Kind::Array) || place->items.size() != 2 || json.items.size() != 3) {
+    corrupt(path, fmt::format("tensor {} must have dtype, shape and two data_offsets, and no more",
+                              tuckfold::quoted(name)));
+  }
+  if (shape->items.size() > Shape::kMaxRank) {
+    corrupt(path, fmt::format("tensor {} has {} axes, of {} at most", tuckfold::quoted(name),
+                              shape->items.size(), Shape::kMaxRank));
+  }
+  Tensor tensor{.dtype = dtype->string};
+  for (const Json& axis : shape->items) tensor.shape.push_back(count_of(axis, name, path));
+  tensor.begin = static_cast<std::size_t>(count_of(place->items[0], name, path));
+  tensor.end = static_cast<std::size_t>(count_of(place->items[1], name, path));
   return tensor;
 }
 
@@ -89,11 +98,11 @@ Stored stored_of(const Tensor& tensor, std::string_view name, std::string_view p
 }
 
 void add(SlabBuilder& builder, const std::string& name, const Tensor& tensor,
-         std::span<const std::byte> data, const JsonScanner& json, std::string_view path) {
+         std::span<const std::byte> data, std::string_view path) {
   const Stored stored = stored_of(tensor, name, path);
   if (tensor.begin > tensor.end || tensor.end > data.size()) {
-    json.corrupt(fmt::format("tensor {} lies at {}..{} of {} bytes; copy or save it again",
-                             tuckfold::quoted(name), tensor.begin, tensor.end, data.size()));
+    corrupt(path, fmt::format("tensor {} is at {}..{} of {} bytes", tuckfold::quoted(name),
+                              tensor.begin, tensor.end, data.size()));
   }
   const std::size_t bytes = tensor.end - tensor.begin;
   std::int64_t elems = 0;
@@ -104,8 +113,8 @@ void add(SlabBuilder& builder, const std::string& name, const Tensor& tensor,
   }
   if (elems < 0 || bytes % size_bytes(stored) != 0 ||
       bytes / size_bytes(stored) != static_cast<std::size_t>(elems)) {
-    json.corrupt(fmt::format("tensor {}, {} {}, cannot have {} bytes", tuckfold::quoted(name),
-                             to_string(tensor.shape), tensor.dtype, bytes));
+    corrupt(path, fmt::format("tensor {}, {} {}, cannot have {} bytes", tuckfold::quoted(name),
+                              to_string(tensor.shape), tensor.dtype, bytes));
   }
   builder.add(name, data.data() + tensor.begin, stored, tensor.shape);
 }
@@ -120,20 +129,14 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
   const std::span<const std::byte> data = bytes.subspan(8 + *length);
   SlabBuilder builder("safetensors", input.path);
   builder.keep(input.file);
-  JsonScanner json(input.text().substr(8, *length), "safetensors", input.path);
-  bool first = true;
-  json.expect('{');
-  while (json.more('}', first)) {
-    const std::string name = json.string();
-    json.expect(':');
-    if (name == "__metadata__") {
-      json.skip_value();
-      continue;
-    }
-    const Tensor tensor = parse_tensor(json, name);
-    if (wanted(options, name)) add(builder, name, tensor, data, json, input.path);
+  const Json header = parse_header(input.text().substr(8, *length), input.path);
+  if (header.kind != Json::Kind::Object) corrupt(input.path, "the header is no JSON object");
+  for (std::size_t i = 0; i < header.items.size(); ++i) {
+    const std::string& name = header.keys[i];
+    if (name == "__metadata__") continue;
+    const Tensor tensor = parse_tensor(header.items[i], name, input.path);
+    if (wanted(options, name)) add(builder, name, tensor, data, input.path);
   }
-  json.expect_end();
   return builder.finish();
 }
 

@@ -93,7 +93,14 @@ TEST(SourceSafetensors, HeadersThatLieAreCorruptData) {
         "{" + entry("a", "F64", "[2305843009213693952]", 0, 0) + "}",
         "{" + entry("a", "U8", "[99999999999999999999]", 0, 1) + "}",
         "{" + entry("a", "U8", "[1]", 0, 1) + "," + entry("a", "U8", "[1]", 0, 1) + "}",
-        "{" + entry("a", "U8", "[1.5]", 0, 1) + "}"}) {
+        "{" + entry("a", "U8", "[1.5]", 0, 1) + "}",
+        "{" + entry("a", "U8", "[\"1\"]", 0, 1) + "}",
+        "{" + entry("\\ud800", "U8", "[1]", 0, 1) + "}",  // half of a pair
+        std::string(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1}})"),
+        std::string(R"({"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})"),
+        std::string(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,1]}})"),
+        std::string(R"({"a":{"dtype":1,"shape":[1],"data_offsets":[0,1]}})"),
+        std::string(R"({"a":{"dtype":"U8","shape":1,"data_offsets":[0,1]}})")}) {
     EXPECT_EQ(code(safetensors(header, data)), Errc::CorruptData) << header;
   }
   EXPECT_EQ(code(little(UINT64_MAX, 8) + "{}"), Errc::CorruptData);

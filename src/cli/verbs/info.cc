@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/fail.h"
+#include "base/json.h"
 #include "base/parallel.h"
 #include "cli/bench/report.h"
 #include "cli/dataset/dataset.h"
@@ -27,6 +28,31 @@ std::uint64_t packed_bytes(const FileReader& reader, std::size_t array) {
   std::uint64_t bytes = 0;
   for (const ChunkInfo& chunk : reader.chunks(array)) bytes += chunk.frame_bytes;
   return bytes;
+}
+
+// What the library's reader has read, for printing.
+Json printed(const tuckfold::Json& value) {
+  using Kind = tuckfold::Json::Kind;
+  switch (value.kind) {
+    case Kind::Null: return nullptr;
+    case Kind::Bool: return value.text == "true";
+    case Kind::Number: {  // one that no double holds stays text
+      const Json number = Json::parse(value.text, nullptr, false);
+      return number.is_discarded() ? Json(value.text) : number;
+    }
+    case Kind::String: return value.string;
+    case Kind::Array: {
+      Json items = Json::array();
+      for (const tuckfold::Json& item : value.items) items.push_back(printed(item));
+      return items;
+    }
+    case Kind::Object: break;
+  }
+  Json members = Json::object();
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    members[value.keys[i]] = printed(value.items[i]);
+  }
+  return members;
 }
 
 // What trails the last whole state, in words; empty where nothing does.
@@ -81,14 +107,15 @@ void run_info(const Options& options) {
                       {"ratio", ratio}});
   }
   if (options.json) {
-    return print_out(print_json(Json::array({{{"file", options.file},
-                                              {"samples", reader.samples()},
-                                              {"bytes", all},
-                                              {"file_bytes", reader.file_bytes()},
-                                              {"trailing_bytes", reader.trailing_bytes()},
-                                              {"trailer_broken", trailer_broken(path)},
-                                              {"metadata", Json::parse(reader.metadata())},
-                                              {"arrays", arrays}}})));
+    return print_out(
+        print_json(Json::array({{{"file", options.file},
+                                 {"samples", reader.samples()},
+                                 {"bytes", all},
+                                 {"file_bytes", reader.file_bytes()},
+                                 {"trailing_bytes", reader.trailing_bytes()},
+                                 {"trailer_broken", trailer_broken(path)},
+                                 {"metadata", printed(tuckfold::Json::parse(reader.metadata()))},
+                                 {"arrays", arrays}}})));
   }
   std::string text =
       fmt::format("{}: {} samples, {} in {} ({:.2f}x)\n", options.file, reader.samples(),
