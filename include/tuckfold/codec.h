@@ -166,8 +166,8 @@ TUCKFOLD_API void unpack(const CodecSpec& spec, std::span<const std::byte> packe
 // The same for many tensors, one after the other: in[i] to the front of out[i] with seed + i, the
 // bytes written to written[i]. They share a workspace, of what the largest needs, and device_result
 // points to a number for each. On a CUDA device dct_chop packs small tensors in one launch, where
-// one each would take longer than the work. All tensors are checked before any is packed; only
-// values that a codec refuses are found later.
+// one each would take longer than the work, and block_quant tensors of one dtype. All tensors are
+// checked before any is packed; only values that a codec refuses are found later.
 TUCKFOLD_API void pack_many(const CodecSpec& spec, std::span<const ConstTensorView> in,
                             std::span<const std::span<std::byte>> out,
                             std::span<std::size_t> written, const RunOptions& options = {});

@@ -7,14 +7,19 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/convert.h"
 #include "base/half.h"
 
 namespace tuckfold {
 namespace {
 
 template <class T>
+constexpr bool kNarrow = std::is_same_v<T, F16> || std::is_same_v<T, BF16>;
+constexpr std::int64_t kVectorRun = 16;  // shorter runs are not worth a call
+
+template <class T>
 float as_float(T value) {
-  if constexpr (std::is_same_v<T, F16> || std::is_same_v<T, BF16>) {
+  if constexpr (kNarrow<T>) {
     return to_float(value);
   } else {
     return static_cast<float>(value);
@@ -152,6 +157,13 @@ void FlatReader::gather(std::int64_t begin, std::int64_t count, float* out) cons
     using T = decltype(element);
     for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
       const T* from = static_cast<const T*>(data_) + offset;
+      if constexpr (kNarrow<T>) {
+        if (step == 1 && length >= kVectorRun) {
+          to_floats(from, length, out);
+          out += length;
+          return;
+        }
+      }
       if (step == 1) {
         for (std::int64_t i = 0; i < length; ++i) out[i] = as_float(from[i]);
       } else {
@@ -168,6 +180,13 @@ void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in
     for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
       T* to = static_cast<T*>(data_) + offset;
       const float* from = in;  // bytes that are stored might be those of `in` itself
+      if constexpr (kNarrow<T>) {
+        if (step == 1 && length >= kVectorRun) {
+          from_floats(from, length, to);
+          in += length;
+          return;
+        }
+      }
       if (step == 1) {
         for (std::int64_t i = 0; i < length; ++i) to[i] = from_float<T>(from[i]);
       } else {

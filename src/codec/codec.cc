@@ -93,7 +93,8 @@ void pack_many(std::span<const Plan> plans, std::span<const ConstTensorView> in,
   }
   if (in.empty()) return;
   if (const CudaCodec* cuda = cuda_for_many(plans[0].spec(), in)) {
-    return cuda->pack_many(plans[0].spec().stages()[0], in, out, {.stream = options.cuda.stream});
+    return cuda->pack_many(plans[0].spec().stages()[0], in, out,
+                           {.stream = options.cuda.stream, .seed = options.seed});
   }
   for (std::size_t i = 0; i < in.size(); ++i) {
     written[i] = plans[i].impl().steps.pack(in[i], out[i], options_of_one(options, i));

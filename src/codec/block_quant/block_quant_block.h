@@ -68,17 +68,36 @@ TUCKFOLD_HOST_DEVICE inline Header header_of(float low, float high, int bits, bo
   return {to_bf16(scale).bits, minimum.bits};
 }
 
-// The code of a value: the nearest one, ties to even, after moving by `nudge`, which is 0, or
-// random in (-1/2, 1/2). A number in [0, 2^22) plus 2^23 has its nearest integer in its low bits.
-inline constexpr float kToInteger = 0x1p23f;
-TUCKFOLD_HOST_DEVICE inline int code_of(float value, Group group, float inverse_scale, float nudge,
-                                        float levels) {
-  float scaled = group.about_zero ? value * inverse_scale + group.minimum
-                                  : (value - group.minimum) * inverse_scale;
-  scaled = scaled + nudge;
-  scaled = scaled > 0.0f ? scaled : 0.0f;
-  scaled = scaled < levels ? scaled : levels;
-  return static_cast<int>(bits_of(scaled + kToInteger) & 0xffu);
+// A number below 2^22 plus kToInteger has its nearest integer in its low bits; plus kToFixed, which
+// is 2^8 times less, eight bits of fraction below it.
+inline constexpr float kToInteger = 0x1.8p23f, kToFixed = 0x1.8p15f;
+
+// How values of a group become codes: scaled = (value - subtract) * factor is a code with its
+// fraction, once `zero` is added.
+struct Scaling {
+  float subtract, factor, zero;
+};
+TUCKFOLD_HOST_DEVICE inline Scaling scaling_of(const Group& group) {
+  const float inverse = 1.0f / group.scale;
+  return group.about_zero ? Scaling{0.0f, inverse, group.minimum}
+                          : Scaling{group.minimum, inverse, 0.0f};
+}
+
+// The nearest code, ties to even. The minimum is rounded down and the scale up, so no code is below
+// 0, and none above the last level but in a group about zero of one bit.
+TUCKFOLD_HOST_DEVICE inline int nearest_code(float value, const Scaling& s, float levels) {
+  const float sum = (value - s.subtract) * s.factor + (kToInteger + s.zero);
+  const float most = kToInteger + levels;
+  return static_cast<int>(bits_of(sum < most ? sum : most) & 0xffu);
+}
+
+// The code below or above, the nearer one more often: the fraction, rounded to eight bits, carries
+// into the code when `random`, a byte, is added.
+TUCKFOLD_HOST_DEVICE inline int random_code(float value, const Scaling& s, float levels,
+                                            std::uint32_t random) {
+  const float sum = (value - s.subtract) * s.factor + (kToFixed + s.zero);
+  const float most = kToFixed + levels;
+  return static_cast<int>((bits_of(sum < most ? sum : most) + random) >> 8 & 0xffu);
 }
 
 TUCKFOLD_HOST_DEVICE inline float value_of(int code, Group group) {
@@ -86,7 +105,7 @@ TUCKFOLD_HOST_DEVICE inline float value_of(int code, Group group) {
                           : group.minimum + static_cast<float>(code) * group.scale;
 }
 
-// ---- random nudges: a hash of seed, group and place, so that order and threads do not matter
+// ---- random bytes: a hash of seed, group and place, so that order and threads do not matter
 
 TUCKFOLD_HOST_DEVICE inline std::uint32_t group_key(std::uint64_t seed, std::uint64_t group) {
   std::uint64_t x = seed + (group + 1) * 0x9e3779b97f4a7c15u;  // splitmix64
@@ -95,16 +114,18 @@ TUCKFOLD_HOST_DEVICE inline std::uint32_t group_key(std::uint64_t seed, std::uin
   return static_cast<std::uint32_t>((x ^ (x >> 31)) >> 32);
 }
 
-inline constexpr std::uint32_t kPlace = 0x9e3779b9u, kMix1 = 0x7feb352du, kMix2 = 0x846ca68bu;
-inline constexpr float kNudgeStep = 0x1p-15f, kNudgeFirst = 0x1p-16f - 0.5f;
+inline constexpr std::uint32_t kQuad = 0x9e3779b9u, kMix1 = 0x7feb352du, kMix2 = 0x846ca68bu;
 
-// One of 2^15 numbers evenly spread over (-1/2, 1/2): the sum with a code is exact, and never a
-// tie.
-TUCKFOLD_HOST_DEVICE inline float random_nudge(std::uint32_t key, std::uint32_t place) {
-  std::uint32_t x = key ^ (place * kPlace);
-  x = (x ^ (x >> 16)) * kMix1;
+// The bytes of values 4 * quad and the three after it, lowest first. The first step is linear, so
+// that it can be done for key and place apart: groups share places.
+TUCKFOLD_HOST_DEVICE inline std::uint32_t first_step(std::uint32_t x) { return x ^ (x >> 16); }
+TUCKFOLD_HOST_DEVICE inline std::uint32_t later_steps(std::uint32_t x) {
+  x *= kMix1;
   x = (x ^ (x >> 15)) * kMix2;
-  return static_cast<float>(x >> 17) * kNudgeStep + kNudgeFirst;
+  return x ^ (x >> 16);
+}
+TUCKFOLD_HOST_DEVICE inline std::uint32_t random_bytes(std::uint32_t key, std::uint32_t quad) {
+  return later_steps(first_step(key ^ (quad * kQuad)));
 }
 
 }  // namespace tuckfold::block_quant

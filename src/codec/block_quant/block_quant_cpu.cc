@@ -64,41 +64,51 @@ HWY_ATTR void widen_range(const float* values, std::int64_t count, Range& range)
 
 // ---- values and codes ---------------------------------------------------------------------------
 
-template <bool kAboutZero, bool kStochastic>
-HWY_ATTR void quantize(const float* values, std::int64_t count, const Group& group, int levels,
+// Bytes for values `place` and after of a group; `place` is a multiple of 4. Up to a vector more is
+// written.
+HWY_ATTR void fill_random(std::uint32_t key, std::int64_t place, std::int64_t count,
+                          std::uint8_t* out) {
+  const DU du;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(du));
+  auto quads = hn::Iota(du, static_cast<std::uint32_t>(place / 4));
+  for (std::int64_t i = 0; i < count; i += 4 * lanes) {
+    auto x = hn::Xor(hn::Set(du, key), hn::Mul(quads, hn::Set(du, kQuad)));
+    x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(du, kMix1));
+    x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(du, kMix2));
+    x = hn::Xor(x, hn::ShiftRight<16>(x));
+    hn::StoreU(x, du, reinterpret_cast<std::uint32_t*>(out + i));
+    quads = hn::Add(quads, hn::Set(du, static_cast<std::uint32_t>(lanes)));
+  }
+}
+
+template <bool kStochastic>
+HWY_ATTR void quantize(const float* values, std::int64_t count, const Scaling& s, int levels,
                        std::uint32_t key, std::int64_t place, std::uint8_t* codes) {
   const DF d;
-  const DI di;
   const DU du;
   const hn::Rebind<std::uint8_t, DF> d8;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const float inverse = 1.0f / group.scale, most = static_cast<float>(levels);
-  const VF minimum = hn::Set(d, group.minimum), factor = hn::Set(d, inverse);
-  auto places = hn::Iota(du, static_cast<std::uint32_t>(place));
+  constexpr float kTo = kStochastic ? kToFixed : kToInteger;
+  const VF subtract = hn::Set(d, s.subtract), factor = hn::Set(d, s.factor);
+  const VF add = hn::Set(d, kTo + s.zero), most = hn::Set(d, kTo + static_cast<float>(levels));
+  alignas(64) std::uint8_t random[kStochastic ? kBatchValues + HWY_MAX_BYTES : 1];
+  if constexpr (kStochastic) fill_random(key, place, count, random);
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     // While this batch is in cache memory would idle: fetch the next.
     __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kBatchValues * 4, 0, 2);
-    const VF v = hn::LoadU(d, values + i);
-    VF scaled =
-        kAboutZero ? hn::Add(hn::Mul(v, factor), minimum) : hn::Mul(hn::Sub(v, minimum), factor);
+    const VF scaled = hn::Mul(hn::Sub(hn::LoadU(d, values + i), subtract), factor);
+    auto bits = hn::BitCast(du, hn::Min(hn::Add(scaled, add), most));
     if constexpr (kStochastic) {
-      auto x = hn::Xor(hn::Set(du, key), hn::Mul(places, hn::Set(du, kPlace)));
-      x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(du, kMix1));
-      x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(du, kMix2));
-      const VF whole = hn::ConvertTo(d, hn::BitCast(di, hn::ShiftRight<17>(x)));
-      const VF nudge = hn::Add(hn::Mul(whole, hn::Set(d, kNudgeStep)), hn::Set(d, kNudgeFirst));
-      scaled = hn::Add(scaled, nudge);
-      places = hn::Add(places, hn::Set(du, static_cast<std::uint32_t>(lanes)));
+      bits = hn::ShiftRight<8>(hn::Add(bits, hn::PromoteTo(du, hn::LoadU(d8, random + i))));
     }
-    scaled = hn::Min(hn::Max(scaled, hn::Zero(d)), hn::Set(d, most));
-    const auto bits = hn::BitCast(du, hn::Add(scaled, hn::Set(d, kToInteger)));
     hn::StoreU(hn::TruncateTo(d8, bits), d8, codes + i);
   }
   for (; i < count; ++i) {
-    const float nudge =
-        kStochastic ? random_nudge(key, static_cast<std::uint32_t>(place + i)) : 0.0f;
-    codes[i] = static_cast<std::uint8_t>(code_of(values[i], group, inverse, nudge, most));
+    const auto most_levels = static_cast<float>(levels);
+    const int code = kStochastic ? random_code(values[i], s, most_levels, random[i])
+                                 : nearest_code(values[i], s, most_levels);
+    codes[i] = static_cast<std::uint8_t>(code);
   }
 }
 
@@ -161,11 +171,12 @@ void pack_batch(const PackJob& job, std::int64_t g, std::int64_t count, std::byt
       std::memset(to, 0, static_cast<std::size_t>(some));
       return;
     }
-    const std::uint32_t key = group_key(job.seed, static_cast<std::uint64_t>(group_index));
-    const auto run = p.stochastic
-                         ? (group.about_zero ? quantize<true, true> : quantize<false, true>)
-                         : (group.about_zero ? quantize<true, false> : quantize<false, false>);
-    run(from, some, group, kLevels, key, at, to);
+    if (p.stochastic) {
+      const std::uint32_t key = group_key(job.seed, static_cast<std::uint64_t>(group_index));
+      quantize<true>(from, some, scaling_of(group), kLevels, key, at, to);
+    } else {
+      quantize<false>(from, some, scaling_of(group), kLevels, 0, at, to);
+    }
   };
   if (p.group <= kBatchValues) {
     load(0, count);

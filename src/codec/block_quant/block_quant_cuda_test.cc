@@ -2,6 +2,8 @@
 // behind them.
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include "codec/contract_cuda_fixture.h"
 
 namespace tuckfold {
@@ -31,7 +33,7 @@ Tensor values(DType dtype, std::int64_t elems, Pattern kind) {
 TEST_F(BlockQuantCuda, EveryNumberOfBitsAndEveryGroupOfATile) {
   for (const DType dtype : kFast) {
     for (int bits = 1; bits <= 8; ++bits) {
-      for (const int group : {32, 64, 128, 256, 512, 1024}) {
+      for (const int group : {8, 16, 32, 64, 128, 256, 512, 1024, 2048}) {
         ASSERT_EQ(
             difference_from_cpu(spec_of(bits, group), values(dtype, 9 * 1024, Pattern::Random)),
             "");
@@ -57,7 +59,7 @@ TEST_F(BlockQuantCuda, WhatIsLeftBehindTiles) {
 TEST_F(BlockQuantCuda, GroupsThatTilesDoNotHold) {
   for (const DType dtype : kFast) {
     for (const int bits : {2, 5, 8}) {
-      for (const int group : {8, 16, 24, 200, 1000, 1032, 2048, 65536}) {
+      for (const int group : {24, 200, 1000, 1032, 2048, 4096, 65536}) {
         ASSERT_EQ(difference_from_cpu(spec_of(bits, group),
                                       values(dtype, 5 * 1024 + 19, Pattern::Random)),
                   "");
@@ -97,9 +99,82 @@ TEST_F(BlockQuantCuda, HostileValues) {
 
 TEST_F(BlockQuantCuda, EveryAlignment) {
   for (const DType dtype : kFast) {
-    for (const std::int64_t past : {1, 2, 3, 4, 5}) {
-      ASSERT_EQ(
-          difference_from_cpu(spec_of(4, 256), values(dtype, 2048 + 5, Pattern::Random), past), "");
+    for (const std::int64_t past : {1, 2, 3, 4, 5, 6, 7}) {
+      for (const std::int64_t elems : {2048, 2048 + 5, 4096, 4097}) {
+        for (const int bits : {3, 4}) {
+          ASSERT_EQ(difference_from_cpu(spec_of(bits, 256, ", round=stochastic"),
+                                        values(dtype, elems, Pattern::Random), past),
+                    "");
+        }
+      }
+    }
+  }
+}
+
+// Strides that hold, and rows that end within eight values of a group.
+TEST_F(BlockQuantCuda, EveryOrderInMemory) {
+  for (const DType dtype : kFast) {
+    for (const Shape& shape : {Shape{2, 33, 14, 14}, Shape{3, 64, 49}, Shape{5, 7, 11}}) {
+      for (const ref::Order order : ref::kOrders) {
+        const Tensor in = std::move(Tensor(dtype, shape, order).fill(Pattern::Random));
+        ASSERT_EQ(difference_from_cpu(spec_of(4, 64), in, 0, order), "");
+      }
+    }
+  }
+}
+
+TEST_F(BlockQuantCuda, ManyTensorsHaveTheBytesOfEachAlone) {
+  const std::int64_t lengths[] = {1,    7,    0,     256,   1000, 2048,
+                                  2049, 5000, 16384, 40000, 255,  3 * 8192};
+  for (const char* more : {", round=stochastic", "", ", zero=exact"}) {
+    for (const int group : {32, 256, 200}) {
+      const CodecSpec spec = spec_of(4, group, more);
+      std::vector<Tensor> tensors;
+      for (const std::int64_t length : lengths) {
+        for (const DType dtype : {DType::F32, DType::BF16, DType::F16, DType::F64}) {
+          if (!ref::suits(spec, dtype, {length})) continue;
+          tensors.push_back(values(dtype, length, Pattern::Random));
+        }
+      }
+      tensors.push_back(
+          std::move(Tensor(DType::BF16, {3, 17, 40}, ref::Order::Fortran).fill(Pattern::Ramp)));
+      const RunOptions options{.seed = 9};
+      std::deque<ref::DeviceTensor> in, back;
+      std::deque<ref::DeviceBytes> rooms;
+      std::vector<Tensor> outs;
+      std::vector<ConstTensorView> views;
+      std::vector<std::span<std::byte>> out;
+      std::vector<std::size_t> written(tensors.size());
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        const Tensor& tensor = tensors[i];
+        in.emplace_back(tensor, static_cast<std::int64_t>(i % 3));
+        rooms.emplace_back(layout(spec, tensor.dtype(), tensor.shape()).max_bytes);
+        views.push_back(in.back().view());
+        out.push_back(rooms.back().span());
+      }
+      pack_many(spec, views, out, written, options);
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        std::vector<std::byte> wanted(out[i].size());
+        pack(spec, tensors[i].view(), wanted, {.seed = 9 + i});
+        ASSERT_EQ(ref::first_difference(DType::U8, rooms[i].fetch(), wanted), "")
+            << i << ' ' << spec.print();
+        ASSERT_TRUE(rooms[i].guards_untouched());
+        outs.emplace_back(tensors[i].dtype(), tensors[i].shape());
+      }
+      std::vector<TensorView> to;
+      std::vector<std::span<const std::byte>> from(out.begin(), out.end());
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        back.emplace_back(outs[i], static_cast<std::int64_t>(i % 5));
+        to.push_back(back.back().view());
+      }
+      unpack_many(spec, from, to);
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        const Tensor expected(tensors[i].dtype(), tensors[i].shape());
+        unpack(spec, rooms[i].fetch(), expected.view());
+        back[i].fetch();
+        ASSERT_TRUE(back[i].guards_untouched());
+        ASSERT_EQ(ref::first_difference(tensors[i].dtype(), outs[i].bytes(), expected.bytes()), "");
+      }
     }
   }
 }

@@ -1,71 +1,79 @@
-// block_quant's kernels that pack. The fast one: a warp holds a tile of 1024 values of a dense
-// tensor in registers, 16 bytes a lane and load, side by side, so that every load is whole lines.
-// Groups are powers of two in a tile. Codes cross lanes as bytes in shared memory, and leave as
-// whole words side by side.
+// block_quant's kernels that pack. The fast one: a warp holds a tile of a dense tensor in
+// registers, 16 bytes a lane and load, side by side, so that every load is whole lines. Groups are
+// powers of two in a tile. Eight values of a lane are whole bytes of codes, which it stores itself;
+// else codes cross lanes as bytes in shared memory, and leave as whole words side by side.
 #pragma once
 
 #include <cstdint>
 
 #include "base/cuda/view.cuh"
-#include "codec/block_quant/block_quant_block.h"
-#include "codec/blocks/vectors_cuda.cuh"
+#include "codec/block_quant/block_quant_cuda.cuh"
 
 namespace tuckfold::block_quant {
 
-using cuda::kAllLanes;
-using cuda::kVector;
-using cuda::kWarp;
-using cuda::View;
-
-inline constexpr int kTile = 1024;
-inline constexpr int kPackThreads = 256;
+inline constexpr int kPackThreads = 256, kPackWarps = kPackThreads / kWarp;
 inline constexpr int kPackBlocks = 4;  // on a multiprocessor: up to 64 registers a thread
 
-struct PackArgs {
-  View view;
-  std::byte* codes;
-  std::byte* headers;
-  std::int64_t tiles, groups;  // tiles that the fast way packs; all groups
-  std::int64_t group;
-  std::uint64_t seed;
-  int bits;
-  int group_shift;  // of the fast way
-  bool exact_zero;
-};
+template <class T>
+inline constexpr int kStepValues = kWarp* kVector<T>;  // that a warp loads at once
 
-// ---- what both ways share -----------------------------------------------------------------------
+// ---- ranges and headers -------------------------------------------------------------------------
 
-// Whole numbers in the order of the floats they stand for; the same function leads back.
-__device__ TUCKFOLD_INLINE int image_of(int float_bits) {
-  return float_bits ^ (float_bits >> 31 & 0x7fffffff);
+// Whole numbers in the order of the floats they stand for; the same function leads back. A NaN lies
+// beyond the infinity of its sign.
+__device__ TUCKFOLD_INLINE int image_of(float value) {
+  const int bits = __float_as_int(value);
+  return bits ^ (bits >> 31 & 0x7fffffff);
 }
-inline constexpr int kNotFiniteImage = 0x7fffffff;  // above that of infinity
+__device__ TUCKFOLD_INLINE float float_of_image(int image) {
+  return __int_as_float(image ^ (image >> 31 & 0x7fffffff));
+}
 
 struct Range {
   int low = 0x7fffffff, high = -0x7fffffff - 1;  // images
 };
-
-// The range of some values; `high` is kNotFiniteImage if one is not finite.
-template <int kCount>
-__device__ TUCKFOLD_INLINE Range range_of(const float* x) {
-  float low = x[0], high = x[0], nothing = x[0] * 0.0f;  // NaN unless all are finite
-#pragma unroll
-  for (int i = 1; i < kCount; ++i) {
-    low = fminf(low, x[i]);
-    high = fmaxf(high, x[i]);
-    nothing = fmaf(x[i], 0.0f, nothing);
-  }
-  return {image_of(__float_as_int(low)),
-          nothing == nothing ? image_of(__float_as_int(high)) : kNotFiniteImage};
-}
 __device__ TUCKFOLD_INLINE Range join(Range a, Range b) {
   return {a.low < b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
 }
 
-__device__ TUCKFOLD_INLINE Header header_of(Range range, int bits, bool exact_zero) {
-  if (range.high == kNotFiniteImage) return {0x7fc0u, 0};
-  return header_of(__int_as_float(image_of(range.low)), __int_as_float(image_of(range.high)), bits,
-                   exact_zero);
+// The least and the largest of sixteen bytes of halves: one of the word's two.
+template <class T>
+__device__ TUCKFOLD_INLINE std::uint32_t least_of(const uint4& raw) {
+  return cuda::least_halves<T>(cuda::least_halves<T>(raw.x, raw.y),
+                               cuda::least_halves<T>(raw.z, raw.w));
+}
+template <class T>
+__device__ TUCKFOLD_INLINE std::uint32_t most_of(const uint4& raw) {
+  return cuda::most_halves<T>(cuda::most_halves<T>(raw.x, raw.y),
+                              cuda::most_halves<T>(raw.z, raw.w));
+}
+
+// The range of sixteen bytes of values.
+template <class T>
+__device__ TUCKFOLD_INLINE Range range_of(const uint4& raw) {
+  if constexpr (sizeof(T) == 4) {
+    float x[4];
+    cuda::floats_of<T>(raw, x);
+    return {image_of(cuda::least(cuda::least(x[0], x[1]), cuda::least(x[2], x[3]))),
+            image_of(cuda::most(cuda::most(x[0], x[1]), cuda::most(x[2], x[3])))};
+  } else {
+    const std::uint32_t low = least_of<T>(raw), high = most_of<T>(raw);
+    const auto first = [](std::uint32_t both) {
+      return image_of(cuda::half_to_float<T>(static_cast<std::uint16_t>(both)));
+    };
+    return {first(cuda::least_halves<T>(low, __byte_perm(low, 0, 0x1032))),
+            first(cuda::most_halves<T>(high, __byte_perm(high, 0, 0x1032)))};
+  }
+}
+
+// Both are NaN where a value is.
+__device__ TUCKFOLD_INLINE Header header_of(float low, float high, const Settings& s) {
+  const float infinity = float_of(kInfBits);
+  if (!(low > -infinity && high < infinity)) return {0x7fc0u, 0};  // kNotFinite
+  return header_of(low, high, s.bits, s.exact_zero);
+}
+__device__ TUCKFOLD_INLINE Header header_of(Range range, const Settings& s) {
+  return header_of(float_of_image(range.low), float_of_image(range.high), s);
 }
 
 // Codes have any number of bytes, and headers follow them at any address.
@@ -82,97 +90,236 @@ __device__ TUCKFOLD_INLINE void store_header(std::byte* to, Header header) {
   }
 }
 
-// How values of a group become codes, for all kinds of groups: code_of without its branches. Adding
-// -0 and subtracting 0 change nothing, and a factor of 0 makes every code 0, of NaN too.
-struct Scaling {
+// ---- codes --------------------------------------------------------------------------------------
+
+// How values of a group become sums with their codes in the low bits; a factor of 0 stands for a
+// group that is not finite, whose codes are 0.
+struct ToSum {
   float subtract, factor, add;
 };
-__device__ TUCKFOLD_INLINE Scaling scaling_of(Header header) {
+template <bool kStochastic>
+__device__ TUCKFOLD_INLINE ToSum to_sum(Header header) {
   const Group group = group_of(header);
   if (!(group.scale < float_of(kInfBits))) return {0.0f, 0.0f, 0.0f};
-  const float inverse = 1.0f / group.scale;
-  return group.about_zero ? Scaling{0.0f, inverse, group.minimum}
-                          : Scaling{group.minimum, inverse, -0.0f};
+  const Scaling s = scaling_of(group);
+  return {s.subtract, s.factor, (kStochastic ? kToFixed : kToInteger) + s.zero};
 }
 
-// random_nudge whose first step is done for key and place apart, since groups share places, and
-// whose bits are put into a float as they are: 128 + n / 2^15 + 1 / 2^16.
-__device__ TUCKFOLD_INLINE std::uint32_t first_step(std::uint32_t x) { return x ^ (x >> 16); }
-__device__ TUCKFOLD_INLINE float nudge_of(std::uint32_t key, std::uint32_t place) {
-  std::uint32_t x = (key ^ place) * kMix1;
-  x = (x ^ (x >> 15)) * kMix2;
-  return __uint_as_float(x >> 16 | 0x43000001u) - 128.5f;
+// Codes of four values, a byte each. No sum is above `most`, that of the last level, but in groups
+// about zero of one bit: others need not be looked at.
+template <bool kStochastic, bool kClamp>
+__device__ TUCKFOLD_INLINE std::uint32_t four_codes(const float* x, const ToSum& s, float most,
+                                                    std::uint32_t random) {
+  std::uint32_t sums[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float sum = (x[i] - s.subtract) * s.factor + s.add;
+    sums[i] = __float_as_uint(kClamp ? fminf(sum, most) : sum);
+  }
+  std::uint32_t codes;
+  if constexpr (kStochastic) {
+    const std::uint32_t front = __byte_perm(sums[0], sums[1], 0x5410);
+    const std::uint32_t back = __byte_perm(sums[2], sums[3], 0x5410);
+    codes = __byte_perm(front + __byte_perm(random, 0, 0x4140),
+                        back + __byte_perm(random, 0, 0x4342), 0x7531);
+  } else {
+    codes = __byte_perm(__byte_perm(sums[0], sums[1], 0x0040),
+                        __byte_perm(sums[2], sums[3], 0x0040), 0x5410);
+  }
+  return s.factor == 0.0f ? 0u : codes;
 }
 
-// A word with the code in its low byte.
-template <bool kStochastic>
-__device__ TUCKFOLD_INLINE std::uint32_t code_word(float value, Scaling s, float levels,
-                                                   std::uint32_t key, std::uint32_t place) {
-  float scaled = (value - s.subtract) * s.factor + s.add;
-  if constexpr (kStochastic) scaled = scaled + nudge_of(key, place);
-  return __float_as_uint(fminf(fmaxf(scaled, 0.0f), levels) + kToInteger);
+// Four codes, each in a byte, to the low 4 * kBits bits. Products and sums carry nothing: fields do
+// not overlap.
+template <int kBits>
+__device__ TUCKFOLD_INLINE std::uint32_t squeeze_bytes(std::uint32_t x) {
+  if constexpr (kBits == 1) {
+    return x * 0x10204080u >> 28;
+  } else if constexpr (kBits == 2) {
+    return x * 0x01041040u >> 24;
+  } else if constexpr (kBits == 4) {
+    return __byte_perm(x + (x >> 4), 0, 0x4420);
+  } else if constexpr (kBits == 8) {
+    return x;
+  } else {
+    constexpr std::uint32_t kOne = ((1u << kBits) - 1u) * 0x00010001u;
+    constexpr std::uint32_t kTwo = (1u << 2 * kBits) - 1u;
+    x = (x & kOne) | (x >> (8 - kBits) & kOne << kBits);
+    return (x & kTwo) | (x >> (16 - 2 * kBits) & kTwo << 2 * kBits);
+  }
+}
+
+// Eight codes, a byte each, as `bits` bytes.
+__device__ TUCKFOLD_INLINE std::uint64_t eight_codes(std::uint32_t front, std::uint32_t back,
+                                                     int bits) {
+  const auto squeezed = [&]<int kBits>() {
+    return static_cast<std::uint64_t>(squeeze_bytes<kBits>(back)) << 4 * kBits |
+           squeeze_bytes<kBits>(front);
+  };
+  switch (bits) {
+    case 1: return squeezed.template operator()<1>();
+    case 2: return squeezed.template operator()<2>();
+    case 3: return squeezed.template operator()<3>();
+    case 4: return squeezed.template operator()<4>();
+    case 5: return squeezed.template operator()<5>();
+    case 6: return squeezed.template operator()<6>();
+    case 7: return squeezed.template operator()<7>();
+    default: return squeezed.template operator()<8>();
+  }
 }
 
 // ---- any group of any tensor --------------------------------------------------------------------
 
-// One warp packs a group; a lane takes eight values at a time, which are `bits` bytes.
-template <class T, bool kStochastic>
-__device__ void pack_group(const PackArgs& a, std::int64_t group) {
+// Where values come from, eight of one group at a time: `some` of them exist.
+template <class T>
+struct DenseValues {
+  const T* data;
+  bool aligned;  // to 16 bytes
+
+  __device__ TUCKFOLD_INLINE void eight(std::int64_t index, int some, float* x) const {
+    const T* from = data + index;
+    if (aligned && some == 8) {
+      if constexpr (sizeof(T) == 2) {
+        cuda::floats_of<T>(*reinterpret_cast<const uint4*>(from), x);
+        return;
+      } else if constexpr (sizeof(T) == 4) {
+        cuda::floats_of<T>(reinterpret_cast<const uint4*>(from)[0], x);
+        cuda::floats_of<T>(reinterpret_cast<const uint4*>(from)[1], x + 4);
+        return;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x[i] = cuda::as_float(from[i < some ? i : 0]);
+  }
+};
+
+template <class T>
+__device__ TUCKFOLD_INLINE DenseValues<T> dense_values(const DenseTensor& tensor) {
+  return {reinterpret_cast<const T*>(tensor.data),
+          reinterpret_cast<std::uintptr_t>(tensor.data) % 16 == 0};
+}
+
+template <class T>
+struct StridedValues {
+  const cuda::View* view;
+
+  __device__ TUCKFOLD_INLINE void eight(std::int64_t index, int some, float* x) const {
+    const T* data = reinterpret_cast<const T*>(view->data);
+    // One place in the inner axis is enough for all eight, unless they pass its end.
+    const std::int64_t first = view->offset(index), last = view->offset(index + some - 1);
+    const std::int64_t step = view->steps[0];
+    const bool even = last - first == (some - 1) * step;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int at = i < some ? i : 0;
+      x[i] = cuda::as_float(data[even ? first + at * step : view->offset(index + at)]);
+    }
+  }
+};
+
+// One warp packs a group, eight values of a lane at a time. It reads them twice.
+template <bool kStochastic, class Values>
+__device__ void pack_group(const Values& values, const Settings& settings,
+                           const DenseTensor& tensor, std::int64_t group) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const T* data = reinterpret_cast<const T*>(a.view.data);
-  const std::int64_t first = group * a.group;
-  const std::int64_t left = a.view.elems - first;
-  const int count = static_cast<int>(left < a.group ? left : a.group);
+  const std::int64_t first = group * settings.group, left = tensor.elems - first;
+  const int count = static_cast<int>(left < settings.group ? left : settings.group);
   Range range;
-  for (int i = lane; i < count; i += kWarp) {
-    const float x = cuda::as_float(data[a.view.offset(first + i)]);
-    range = join(range, range_of<1>(&x));
+  for (int at = 8 * lane; at < count; at += 8 * kWarp) {
+    float x[8];
+    values.eight(first + at, count - at < 8 ? count - at : 8, x);
+    float low = x[0], high = x[0];
+#pragma unroll
+    for (int i = 1; i < 8; ++i) {
+      low = cuda::least(low, x[i]);
+      high = cuda::most(high, x[i]);
+    }
+    range = join(range, {image_of(low), image_of(high)});
   }
   range.low = __reduce_min_sync(kAllLanes, range.low);
   range.high = __reduce_max_sync(kAllLanes, range.high);
-  const Header header = header_of(range, a.bits, a.exact_zero);
-  if (lane == 0) store_header(a.headers + group * 4, header);
-  const Scaling s = scaling_of(header);
-  const float levels = static_cast<float>((1 << a.bits) - 1);
+  const Header header = header_of(range, settings);
+  if (lane == 0) store_header(tensor.headers + group * 4, header);
+  const ToSum s = to_sum<kStochastic>(header);
+  const float most =
+      (kStochastic ? kToFixed : kToInteger) + static_cast<float>((1 << settings.bits) - 1);
   const std::uint32_t key =
-      kStochastic ? first_step(group_key(a.seed, static_cast<std::uint64_t>(group))) : 0u;
-  auto* codes = reinterpret_cast<unsigned char*>(a.codes) + group * (a.group / 8 * a.bits);
+      kStochastic
+          ? first_step(group_key(settings.seed + tensor.number, static_cast<std::uint64_t>(group)))
+          : 0u;
+  auto* codes =
+      reinterpret_cast<unsigned char*>(tensor.codes) + group * (settings.group / 8 * settings.bits);
   for (int at = 8 * lane; at < count; at += 8 * kWarp) {
     const int some = count - at < 8 ? count - at : 8;
-    std::uint64_t bits = 0;
-    for (int i = 0; i < some; ++i) {
-      const float x = cuda::as_float(data[a.view.offset(first + at + i)]);
-      const std::uint32_t word = code_word<kStochastic>(
-          x, s, levels, key, first_step(static_cast<std::uint32_t>(at + i) * kPlace));
-      bits |= static_cast<std::uint64_t>(word & 0xffu) << (i * a.bits);
+    float x[8];
+    values.eight(first + at, some, x);
+    std::uint32_t words[2];
+#pragma unroll
+    for (int w = 0; w < 2; ++w) {
+      std::uint32_t random = 0;
+      if constexpr (kStochastic) {
+        random = later_steps(key ^ first_step(static_cast<std::uint32_t>(at / 4 + w) * kQuad));
+      }
+      words[w] = four_codes<kStochastic, true>(x + 4 * w, s, most, random);
     }
-    const int bytes = (some * a.bits + 7) / 8;
-    for (int i = 0; i < bytes; ++i) {
-      codes[at / 8 * a.bits + i] = static_cast<unsigned char>(bits >> 8 * i);
+    std::uint64_t bits = eight_codes(words[0], words[1], settings.bits);
+    unsigned char* to = codes + at / 8 * settings.bits;
+    if (some == 8 && settings.bits == 8) {
+      *reinterpret_cast<std::uint64_t*>(to) = bits;
+    } else if (some == 8 && settings.bits == 4) {
+      *reinterpret_cast<std::uint32_t*>(to) = static_cast<std::uint32_t>(bits);
+    } else if (some == 8 && settings.bits == 2) {
+      *reinterpret_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(bits);
+    } else {
+      bits &= ~std::uint64_t{0} >> (64 - some * settings.bits);
+      const int bytes = (some * settings.bits + 7) / 8;
+      for (int i = 0; i < bytes; ++i) to[i] = static_cast<unsigned char>(bits >> 8 * i);
     }
   }
 }
 
+// Any tensor; the tensor has what is packed.
 template <class T, bool kStochastic>
 __global__ void __launch_bounds__(kPackThreads)
-    pack_any_kernel(const __grid_constant__ PackArgs a) {
+    pack_any_kernel(const __grid_constant__ cuda::View view,
+                    const __grid_constant__ DenseTensor tensor,
+                    const __grid_constant__ Settings settings) {
   const std::int64_t warp =
-      static_cast<std::int64_t>(blockIdx.x) * (kPackThreads / kWarp) + threadIdx.x / kWarp;
-  if (warp < a.groups) pack_group<T, kStochastic>(a, warp);
+      static_cast<std::int64_t>(blockIdx.x) * kPackWarps + threadIdx.x / kWarp;
+  cuda::wait_for_previous_kernel();
+  if (warp * settings.group >= tensor.elems) return;
+  pack_group<kStochastic>(StridedValues<T>{&view}, settings, tensor, warp);
+}
+
+// Dense tensors whose groups do not suit tiles.
+template <class T, bool kStochastic, int kMost>
+__global__ void __launch_bounds__(kPackThreads)
+    pack_groups_kernel(const __grid_constant__ Tensors<kMost> tensors) {
+  const DenseTensor& tensor = tensors.of(blockIdx.x);
+  const Settings& settings = tensors.settings;
+  const std::int64_t warp =
+      static_cast<std::int64_t>(blockIdx.x - tensor.first_cta) * kPackWarps + threadIdx.x / kWarp;
+  cuda::wait_for_previous_kernel();
+  if (warp * settings.group >= tensor.elems) return;
+  pack_group<kStochastic>(dense_values<T>(tensor), settings, tensor, warp);
 }
 
 // ---- whole tiles of a dense tensor --------------------------------------------------------------
 
-// Four codes, each in a byte, to the low 4 * kBits bits.
-template <int kBits>
-__device__ TUCKFOLD_INLINE std::uint32_t squeeze_bytes(std::uint32_t x) {
-  constexpr std::uint32_t kOne = ((1u << kBits) - 1u) * 0x00010001u;
-  constexpr std::uint32_t kTwo = (1u << 2 * kBits) - 1u;
-  x = (x & kOne) | (x >> (8 - kBits) & kOne << kBits);
-  return (x & kTwo) | (x >> (16 - 2 * kBits) & kTwo << 2 * kBits);
+// A tile has at most a group for each lane: small groups make small tiles.
+inline constexpr int kSteps = 8, kSmallSteps = 1;
+template <class T, int kTileSteps>
+inline constexpr int kTileValues = kTileSteps* kStepValues<T>;
+
+// How many tiles a tensor has; pack_group has the groups after them. A load at half a word reads
+// the words around it, so that one value must follow.
+template <class T, int kTileSteps>
+__host__ __device__ inline std::int64_t tiles_of(const DenseTensor& tensor) {
+  const bool reads_more = reinterpret_cast<std::uintptr_t>(tensor.data) % 4 != 0;
+  return (tensor.elems - (reads_more ? 1 : 0)) / kTileValues<T, kTileSteps>;
 }
 
-// The codes of a tile, bytes in `staged`, to kBits words a lane.
+// The codes of 1024 values, bytes in `staged`, to kBits words a lane.
 template <int kBits>
 __device__ TUCKFOLD_INLINE void store_codes(std::uint32_t* staged, std::uint32_t* to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -203,119 +350,8 @@ __device__ TUCKFOLD_INLINE void store_codes(std::uint32_t* staged, std::uint32_t
     for (int i = 0; i < kBits; ++i) to[lane + kWarp * i] = staged[lane + kWarp * i];
   }
 }
-
-// kShift: the group's, where it is compiled in, which saves a tenth of the instructions; else 0.
-template <class T, bool kStochastic, int kShift>
-__device__ TUCKFOLD_INLINE void pack_tile(const PackArgs& a, std::int64_t tile,
-                                          std::uint32_t* staged) {
-  constexpr int kV = kVector<T>, kStep = kWarp * kV, kSteps = kTile / kStep;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int shift = kShift != 0 ? kShift : a.group_shift, group = 1 << shift;
-
-  const T* from = reinterpret_cast<const T*>(a.view.data) + tile * kTile + lane * kV;
-  uint4 raw[kSteps];
-#pragma unroll
-  for (int j = 0; j < kSteps; ++j) raw[j] = *reinterpret_cast<const uint4*>(from + j * kStep);
-  float x[kSteps][kV];
-  Range ranges[kSteps];
-#pragma unroll
-  for (int j = 0; j < kSteps; ++j) {
-    cuda::floats_of<T>(raw[j], x[j]);
-    ranges[j] = range_of<kV>(x[j]);
-  }
-
-  // Lane g is given the range of the tile's group g.
-  Range mine{0, 0};
-  if (group >= kStep) {
-#pragma unroll
-    for (int s = 1; s < kSteps; s *= 2) {
-      if (group <= kStep * s) break;
-#pragma unroll
-      for (int j = 0; j < kSteps; j += 2 * s) ranges[j] = join(ranges[j], ranges[j + s]);
-    }
-#pragma unroll
-    for (int j = 0; j < kSteps; ++j) {
-      if ((j * kStep & (group - 1)) != 0) continue;
-      const int low = __reduce_min_sync(kAllLanes, ranges[j].low);
-      const int high = __reduce_max_sync(kAllLanes, ranges[j].high);
-      if (lane == j * kStep >> shift) mine = {low, high};
-    }
-  } else {
-    const int lanes = group / kV;        // of a group
-    const int together = kStep / group;  // groups of a step
-    for (int mask = 1; mask < lanes; mask *= 2) {
-#pragma unroll
-      for (int j = 0; j < kSteps; ++j) {
-        ranges[j] = join(ranges[j], {__shfl_xor_sync(kAllLanes, ranges[j].low, mask),
-                                     __shfl_xor_sync(kAllLanes, ranges[j].high, mask)});
-      }
-    }
-    const int source = (lane & (together - 1)) * lanes;
-#pragma unroll
-    for (int j = 0; j < kSteps; ++j) {
-      const int low = __shfl_sync(kAllLanes, ranges[j].low, source);
-      const int high = __shfl_sync(kAllLanes, ranges[j].high, source);
-      if (lane >= j * together && lane < (j + 1) * together) mine = {low, high};
-    }
-  }
-
-  const std::int64_t first_group = tile * kTile >> shift;
-  const Header header = header_of(mine, a.bits, a.exact_zero);
-  if (lane < kTile >> shift) store_header(a.headers + (first_group + lane) * 4, header);
-  const Scaling scaling = scaling_of(header);
-  std::uint32_t key = 0;
-  if constexpr (kStochastic) {
-    key = first_step(group_key(a.seed, static_cast<std::uint64_t>(first_group + lane)));
-  }
-
-  const float levels = static_cast<float>((1 << a.bits) - 1);
-  std::uint32_t words[kSteps][kV / 4];
-  Scaling s{};
-  std::uint32_t its_key = 0;
-#pragma unroll
-  for (int j = 0; j < kSteps; ++j) {
-    const int at = j * kStep + lane * kV;
-    if (group <= kStep || (j * kStep & (group - 1)) == 0) {  // else the group is that of before
-      const int g = at >> shift;
-      s = {__shfl_sync(kAllLanes, scaling.subtract, g), __shfl_sync(kAllLanes, scaling.factor, g),
-           __shfl_sync(kAllLanes, scaling.add, g)};
-      if constexpr (kStochastic) its_key = __shfl_sync(kAllLanes, key, g);
-    }
-    const std::uint32_t place = static_cast<std::uint32_t>(at & (group - 1)) * kPlace;
-#pragma unroll
-    for (int w = 0; w < kV / 4; ++w) {
-      std::uint32_t code[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        code[i] = code_word<kStochastic>(
-            x[j][4 * w + i], s, levels, its_key,
-            first_step(place + static_cast<std::uint32_t>(4 * w + i) * kPlace));
-      }
-      words[j][w] = __byte_perm(__byte_perm(code[0], code[1], 0x0040),
-                                __byte_perm(code[2], code[3], 0x0040), 0x5410);
-    }
-  }
-
-  if (a.bits == 8) {
-    auto* to = reinterpret_cast<std::uint32_t*>(a.codes + tile * kTile) + lane * (kV / 4);
-#pragma unroll
-    for (int j = 0; j < kSteps; ++j) {
-      if constexpr (kV == 4) {
-        to[j * kStep / 4] = words[j][0];
-      } else {
-        *reinterpret_cast<uint2*>(to + j * kStep / 4) = make_uint2(words[j][0], words[j][1]);
-      }
-    }
-    return;
-  }
-#pragma unroll
-  for (int j = 0; j < kSteps; ++j) {
-#pragma unroll
-    for (int w = 0; w < kV / 4; ++w) staged[j * kStep / 4 + lane * (kV / 4) + w] = words[j][w];
-  }
-  __syncwarp();
-  auto* to = reinterpret_cast<std::uint32_t*>(a.codes + tile * (kTile / 8) * a.bits);
-  switch (a.bits) {
+__device__ TUCKFOLD_INLINE void store_codes(std::uint32_t* staged, int bits, std::uint32_t* to) {
+  switch (bits) {
     case 1: return store_codes<1>(staged, to);
     case 2: return store_codes<2>(staged, to);
     case 3: return store_codes<3>(staged, to);
@@ -326,17 +362,219 @@ __device__ TUCKFOLD_INLINE void pack_tile(const PackArgs& a, std::int64_t tile,
   }
 }
 
-// The warps behind those of the tiles take the groups that are left.
-template <class T, bool kStochastic, int kShift>
+// Lane g is given the range of the tile's group g, of 2^shift values; each step has its own range
+// in every lane.
+template <class T, int kTileSteps>
+__device__ TUCKFOLD_INLINE Range ranges_to_lanes(Range (&ranges)[kTileSteps], int shift) {
+  constexpr int kV = kVector<T>, kStep = kStepValues<T>;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, group = 1 << shift;
+  Range mine{0, 0};
+  if (group >= kStep) {
+#pragma unroll
+    for (int s = 1; s < kTileSteps; s *= 2) {
+      if (group <= kStep * s) break;
+#pragma unroll
+      for (int j = 0; j < kTileSteps; j += 2 * s) ranges[j] = join(ranges[j], ranges[j + s]);
+    }
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) {
+      if ((j * kStep & (group - 1)) != 0) continue;
+      const int low = __reduce_min_sync(kAllLanes, ranges[j].low);
+      const int high = __reduce_max_sync(kAllLanes, ranges[j].high);
+      if (lane == j * kStep >> shift) mine = {low, high};
+    }
+    return mine;
+  }
+  const int lanes = group / kV;        // of a group
+  const int together = kStep / group;  // groups of a step
+  for (int mask = 1; mask < lanes; mask *= 2) {
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) {
+      ranges[j] = join(ranges[j], {__shfl_xor_sync(kAllLanes, ranges[j].low, mask),
+                                   __shfl_xor_sync(kAllLanes, ranges[j].high, mask)});
+    }
+  }
+  const int source = (lane & (together - 1)) * lanes;
+#pragma unroll
+  for (int j = 0; j < kTileSteps; ++j) {
+    const int low = __shfl_sync(kAllLanes, ranges[j].low, source);
+    const int high = __shfl_sync(kAllLanes, ranges[j].high, source);
+    if (lane >= j * together && lane < (j + 1) * together) mine = {low, high};
+  }
+  return mine;
+}
+
+// The same for eight groups of halves, a step each, in fewer steps: lanes give away what others
+// need until each has one group's range; group g's is left in lanes 4 * g and the three after it.
+template <class T>
+__device__ TUCKFOLD_INLINE void step_ranges(const uint4 (&raw)[kSteps], float& low, float& high) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  constexpr std::uint32_t kSigns = 0x80008000u;
+  std::uint32_t ranges[kSteps];  // the largest value, and the least one's negative above it
+#pragma unroll
+  for (int j = 0; j < kSteps; ++j) {
+    const std::uint32_t least = least_of<T>(raw[j]) ^ kSigns, most = most_of<T>(raw[j]);
+    ranges[j] =
+        cuda::most_halves<T>(__byte_perm(most, least, 0x5410), __byte_perm(most, least, 0x7632));
+  }
+#pragma unroll
+  for (int count = kSteps / 2; count > 0; count /= 2) {
+    const int mask = 4 * count;
+    const bool upper = (lane & mask) != 0;
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      const std::uint32_t given = upper ? ranges[i] : ranges[i + count];
+      const std::uint32_t kept = upper ? ranges[i + count] : ranges[i];
+      ranges[i] = cuda::most_halves<T>(kept, __shfl_xor_sync(kAllLanes, given, mask));
+    }
+  }
+  std::uint32_t mine = ranges[0];
+  mine = cuda::most_halves<T>(mine, __shfl_xor_sync(kAllLanes, mine, 2));
+  mine = cuda::most_halves<T>(mine, __shfl_xor_sync(kAllLanes, mine, 1));
+  high = cuda::half_to_float<T>(static_cast<std::uint16_t>(mine));
+  low = -cuda::half_to_float<T>(static_cast<std::uint16_t>(mine >> 16));
+}
+
+// kShift: the group's, where it is compiled in, which saves a tenth of the instructions; else 0.
+template <class T, bool kStochastic, int kShift, int kTileSteps>
+__device__ TUCKFOLD_INLINE void pack_tile(const DenseTensor& tensor, const Settings& settings,
+                                          std::int64_t tile, std::uint32_t* staged) {
+  constexpr int kV = kVector<T>, kStep = kStepValues<T>, kTile = kTileValues<T, kTileSteps>;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int shift = kShift != 0 ? kShift : settings.group_shift, group = 1 << shift;
+  const int bits = settings.bits;
+
+  const T* from = reinterpret_cast<const T*>(tensor.data) + tile * kTile + lane * kV;
+  uint4 raw[kTileSteps];
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) % 16 == 0) {
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) {
+      raw[j] = *reinterpret_cast<const uint4*>(from + j * kStep);
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) raw[j] = cuda::load_anywhere(from + j * kStep);
+  }
+  cuda::allow_next_kernel();
+  // Every lane makes a group's header; group g's is that of lane g << kApart.
+  constexpr bool kStepGroups = sizeof(T) == 2 && kTileSteps == kSteps && 1 << kShift == kStep;
+  constexpr int kApart = kStepGroups ? 2 : 0;
+  float low, high;
+  if constexpr (kStepGroups) {
+    step_ranges<T>(raw, low, high);
+  } else {
+    Range ranges[kTileSteps];
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) ranges[j] = range_of<T>(raw[j]);
+    const Range mine = ranges_to_lanes<T>(ranges, shift);
+    low = float_of_image(mine.low), high = float_of_image(mine.high);
+  }
+  const std::int64_t own_group = (tile * kTile >> shift) + (lane >> kApart);
+  const Header header = header_of(low, high, settings);
+  if (lane >> kApart < kTile >> shift && lane % (1 << kApart) == 0) {
+    store_header(tensor.headers + own_group * 4, header);
+  }
+  const ToSum to_sums = to_sum<kStochastic>(header);
+  std::uint32_t key = 0;
+  if constexpr (kStochastic) {
+    key =
+        first_step(group_key(settings.seed + tensor.number, static_cast<std::uint64_t>(own_group)));
+  }
+
+  std::uint32_t words[kTileSteps][kV / 4];
+  ToSum s{};
+  std::uint32_t its_key = 0;
+#pragma unroll
+  for (int j = 0; j < kTileSteps; ++j) {
+    const int at = j * kStep + lane * kV;
+    if (group <= kStep || (j * kStep & (group - 1)) == 0) {  // else the group is that of before
+      const int g = at >> shift << kApart;
+      s = {__shfl_sync(kAllLanes, to_sums.subtract, g), __shfl_sync(kAllLanes, to_sums.factor, g),
+           __shfl_sync(kAllLanes, to_sums.add, g)};
+      if constexpr (kStochastic) its_key = __shfl_sync(kAllLanes, key, g);
+    }
+    float x[kV];
+    cuda::floats_of<T>(raw[j], x);
+    const auto quad = static_cast<std::uint32_t>((at & (group - 1)) / 4);
+#pragma unroll
+    for (int w = 0; w < kV / 4; ++w) {
+      std::uint32_t random = 0;
+      if constexpr (kStochastic) {
+        random = later_steps(its_key ^ first_step((quad + static_cast<std::uint32_t>(w)) * kQuad));
+      }
+      words[j][w] = four_codes<kStochastic, false>(x + 4 * w, s, 0.0f, random);
+    }
+  }
+
+  unsigned char* to = reinterpret_cast<unsigned char*>(tensor.codes) + tile * (kTile / 8) * bits;
+  if (bits == 8) {
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) {
+      if constexpr (kV == 4) {
+        reinterpret_cast<std::uint32_t*>(to)[j * kWarp + lane] = words[j][0];
+      } else {
+        reinterpret_cast<uint2*>(to)[j * kWarp + lane] = make_uint2(words[j][0], words[j][1]);
+      }
+    }
+    return;
+  }
+  if constexpr (kV == 8) {
+    if (bits == 4) {
+#pragma unroll
+      for (int j = 0; j < kTileSteps; ++j) {
+        reinterpret_cast<std::uint32_t*>(to)[j * kWarp + lane] =
+            __byte_perm(squeeze_bytes<4>(words[j][0]), squeeze_bytes<4>(words[j][1]), 0x5410);
+      }
+      return;
+    }
+    if (bits == 2) {
+#pragma unroll
+      for (int j = 0; j < kTileSteps; ++j) {
+        reinterpret_cast<std::uint16_t*>(to)[j * kWarp + lane] = static_cast<std::uint16_t>(
+            squeeze_bytes<2>(words[j][0]) | squeeze_bytes<2>(words[j][1]) << 8);
+      }
+      return;
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kTileSteps; ++j) {
+#pragma unroll
+    for (int w = 0; w < kV / 4; ++w) staged[j * kStep / 4 + lane * (kV / 4) + w] = words[j][w];
+  }
+  __syncwarp();
+  if constexpr (kTile >= 1024) {
+#pragma unroll 1
+    for (int i = 0; i < kTile / 1024; ++i) {
+      store_codes(staged + i * 256, bits, reinterpret_cast<std::uint32_t*>(to + i * 128 * bits));
+    }
+  } else if (lane < kTile / 8) {
+    std::uint64_t eight = eight_codes(staged[2 * lane], staged[2 * lane + 1], bits);
+    for (int i = 0; i < bits; ++i, eight >>= 8) {
+      to[lane * bits + i] = static_cast<unsigned char>(eight);
+    }
+  }
+}
+
+// The warps after those of the tiles take the groups that are left.
+template <class T, bool kStochastic, int kShift, int kTileSteps, int kMost>
 __global__ void __launch_bounds__(kPackThreads, kPackBlocks)
-    pack_tiles_kernel(const __grid_constant__ PackArgs a) {
-  __shared__ __align__(16) std::uint32_t staged[kPackThreads / kWarp][kTile / 4];
+    pack_tiles_kernel(const __grid_constant__ Tensors<kMost> tensors) {
+  constexpr int kTile = kTileValues<T, kTileSteps>;
+  __shared__ __align__(16) std::uint32_t staged[kPackWarps][kTile / 4];
+  const DenseTensor& tensor = tensors.of(blockIdx.x);
+  const Settings& settings = tensors.settings;
   const int in_block = static_cast<int>(threadIdx.x) / kWarp;
   const std::int64_t warp =
-      static_cast<std::int64_t>(blockIdx.x) * (kPackThreads / kWarp) + in_block;
-  if (warp < a.tiles) return pack_tile<T, kStochastic, kShift>(a, warp, staged[in_block]);
-  const std::int64_t group = (a.tiles * kTile >> a.group_shift) + (warp - a.tiles);
-  if (group < a.groups) pack_group<T, kStochastic>(a, group);
+      static_cast<std::int64_t>(blockIdx.x - tensor.first_cta) * kPackWarps + in_block;
+  const std::int64_t tiles = tiles_of<T, kTileSteps>(tensor);
+  cuda::wait_for_previous_kernel();
+  if (warp < tiles) {
+    return pack_tile<T, kStochastic, kShift, kTileSteps>(tensor, settings, warp, staged[in_block]);
+  }
+  const std::int64_t group = (tiles * kTile >> settings.group_shift) + (warp - tiles);
+  if (group * settings.group < tensor.elems) {
+    pack_group<kStochastic>(dense_values<T>(tensor), settings, tensor, group);
+  }
 }
 
 }  // namespace tuckfold::block_quant

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <string>
 
 #include "base/half.h"
@@ -122,6 +123,99 @@ TEST(BlockQuant, StochasticRoundingIsUnbiasedAndFollowsItsSeed) {
   EXPECT_LT(std::abs(bias), 5 * deviation / 16);
   EXPECT_EQ(pack_values(text, values, 7).bytes, pack_values(text, values, 7).bytes);
   EXPECT_NE(pack_values(text, values, 7).bytes, pack_values(text, values, 8).bytes);
+}
+
+// A group's first and last values are 0 and 1, and the others one value: how often it is rounded
+// up, over seeds and places, is its fraction.
+TEST(BlockQuant, StochasticRoundingGoesUpAsOftenAsTheFractionSays) {
+  constexpr int kBits = 4, kLevels = (1 << kBits) - 1, kSeeds = 40;
+  constexpr std::int64_t kGroup = 256, kGroups = 40;
+  for (const double fraction : {0.0, 1.0 / 256, 0.1, 0.25, 1.0 / 3, 0.5, 0.77, 255.0 / 256}) {
+    const double value = (6 + fraction) / kLevels;
+    std::vector<float> values(kGroup * kGroups, static_cast<float>(value));
+    for (std::int64_t g = 0; g < kGroups; ++g) {
+      values[static_cast<std::size_t>(g * kGroup)] = 0.0f;
+      values[static_cast<std::size_t>(g * kGroup + kGroup - 1)] = 1.0f;
+    }
+    std::int64_t up = 0, all = 0;
+    double wanted = 0;
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+      const Packed packed =
+          pack_values(spec_text(kBits, kGroup, ", round=stochastic"), values, seed);
+      for (std::int64_t g = 0; g < kGroups; ++g) {
+        const double scaled = value / to_float(BF16{packed.header(g, kGroups).scale});
+        for (std::int64_t i = 1; i + 1 < kGroup; ++i) {
+          const auto code = static_cast<double>(
+              block_quant_ref::code_at(packed.codes() + g * kGroup * kBits / 8, i, kBits));
+          ASSERT_TRUE(code == std::floor(scaled) || code == std::ceil(scaled)) << scaled;
+          up += code > std::floor(scaled);
+          wanted += scaled - std::floor(scaled);
+          ++all;
+        }
+      }
+    }
+    // Fractions have eight bits, and chance has its deviation.
+    const double count = static_cast<double>(all), p = wanted / count;
+    EXPECT_NEAR(static_cast<double>(up) / count, p, 1.0 / 512 + 4 * std::sqrt(p * (1 - p) / count));
+  }
+}
+
+TEST(BlockQuant, RandomBytesAreEvenAndIndependentOfTheirNeighbours) {
+  constexpr std::uint32_t kGroups = 4096, kQuads = 64;
+  std::vector<std::uint8_t> bytes;
+  for (std::uint32_t g = 0; g < kGroups; ++g) {
+    const std::uint32_t key = block_quant::group_key(1, g);
+    for (std::uint32_t q = 0; q < kQuads; ++q) {
+      const std::uint32_t word = block_quant::random_bytes(key, q);
+      for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<std::uint8_t>(word >> 8 * i));
+    }
+  }
+  // Pairs of a byte and one some places on, counted in 256 * 256 bins: chi-square over its degrees
+  // of freedom is 1 with a deviation of sqrt(2 / 65535).
+  for (const std::size_t apart : {1u, 2u, 3u, 4u, 8u, 64u, 256u, 257u, 1024u}) {
+    std::vector<int> bins(1 << 16);
+    for (std::size_t i = 0; i + apart < bytes.size(); ++i) {
+      ++bins[std::size_t{bytes[i]} << 8 | bytes[i + apart]];
+    }
+    const double expected = static_cast<double>(bytes.size() - apart) / 65536;
+    double chi = 0;
+    for (const int count : bins) chi += (count - expected) * (count - expected) / expected;
+    EXPECT_NEAR(chi / 65535, 1.0, 5 * std::sqrt(2.0 / 65535)) << apart;
+  }
+}
+
+// Kernels do not compare codes with the last level where this holds.
+TEST(BlockQuant, NoSumPassesTheLastLevelButOfOneBitAboutZero) {
+  std::mt19937 random(11);
+  for (int trial = 0; trial < 400000; ++trial) {
+    const auto any = [&] {
+      const auto exponent =
+          static_cast<std::uint32_t>(random() % 3 == 0 ? 1 + random() % 253 : 120 + random() % 16);
+      return float_of((static_cast<std::uint32_t>(random()) & 0x807fffffu) | exponent << 23);
+    };
+    float a = any(), b = any();
+    if (random() % 4 == 0) b = a * 1.0001f;
+    if (random() % 8 == 0) a = 0.0f;
+    const float low = std::min(a, b), high = std::max(a, b);
+    const int bits = 1 + static_cast<int>(random() % 8);
+    const bool exact = random() % 2 == 0;
+    const block_quant::Header header = block_quant::header_of(low, high, bits, exact);
+    const block_quant::Group group = block_quant::group_of(header);
+    if (!(group.scale < kInf)) continue;
+    if (bits == 1 && exact && low < 0 && high > 0) continue;
+    const block_quant::Scaling s = block_quant::scaling_of(group);
+    const float levels = static_cast<float>((1 << bits) - 1);
+    for (const float value : {low, high, low + (high - low) * 0.999999f}) {
+      if (!(value >= low && value <= high)) continue;
+      const float scaled = (value - s.subtract) * s.factor;
+      const float nearest = scaled + (block_quant::kToInteger + s.zero);
+      const float fixed = scaled + (block_quant::kToFixed + s.zero);
+      ASSERT_GE(nearest, block_quant::kToInteger) << low << ' ' << high << ' ' << bits;
+      ASSERT_LE(nearest, block_quant::kToInteger + levels) << low << ' ' << high << ' ' << bits;
+      ASSERT_GE(fixed, block_quant::kToFixed) << low << ' ' << high << ' ' << bits;
+      ASSERT_LE(fixed, block_quant::kToFixed + levels) << low << ' ' << high << ' ' << bits;
+    }
+  }
 }
 
 TEST(BlockQuant, StochasticRoundingKeepsExactZerosAndWholeCodes) {

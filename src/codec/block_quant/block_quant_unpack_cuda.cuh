@@ -1,30 +1,21 @@
 // block_quant's kernels that unpack. The fast one: a warp writes a tile of 1024 values of a dense
 // tensor, 16 bytes a lane and store, side by side, so that every store is whole lines. It asks for
-// all codes and headers of the tile before it uses the first. Groups may have any size.
+// all codes and headers of the tile before it uses the first. Groups may have any size. Where the
+// tensor does not begin at a multiple of 16 bytes, values change lanes in shared memory.
 #pragma once
 
 #include <cstdint>
 
 #include "base/cuda/view.cuh"
-#include "codec/block_quant/block_quant_block.h"
-#include "codec/block_quant/block_quant_pack_cuda.cuh"
-#include "codec/blocks/vectors_cuda.cuh"
+#include "codec/block_quant/block_quant_cuda.cuh"
 
 namespace tuckfold::block_quant {
 
-inline constexpr int kUnpackThreads = 128;
+inline constexpr int kUnpackThreads = 128, kUnpackWarps = kUnpackThreads / kWarp;
+inline constexpr int kTile = 1024;
 // How many tiles ahead a warp asks for packed bytes: 16 MB of f32. Fewer may come too late, twice
 // as many leave the cache before they are read.
 inline constexpr int kTilesAhead = 4096;
-
-struct UnpackArgs {
-  View view;
-  const std::byte* codes;
-  const std::byte* headers;
-  std::int64_t group;
-  int bits;
-  int group_shift;  // -1: the group is no power of two
-};
 
 // ---- what both ways share -----------------------------------------------------------------------
 
@@ -38,12 +29,13 @@ __device__ TUCKFOLD_INLINE std::uint32_t load_bytes(const std::byte* from) {
 }
 
 // How codes of a group become values, for both kinds of groups: value_of without its branches. The
-// code is the low bits of a float of 2^23 and more, as kToInteger; adding -0 changes nothing.
+// code is the low bits of a float of 2^23 and more; adding -0 changes nothing.
+inline constexpr std::uint32_t kCodeBits = 0x4b000000u;  // of 2^23
 struct Spread {
   float subtract, scale, add;
   __device__ explicit Spread(std::uint32_t header) {
     const bool about_zero = (header & 0x8000u) != 0;
-    subtract = about_zero ? float_of(0x4b000000u | header >> 16) : kToInteger;
+    subtract = float_of(kCodeBits | (about_zero ? header >> 16 : 0u));
     scale = float_of((header & 0x7fffu) << 16);
     add = about_zero ? -0.0f : float_of(header & 0xffff0000u);
   }
@@ -61,20 +53,24 @@ __device__ TUCKFOLD_INLINE std::uint32_t code_at(const std::byte* codes, std::in
   return word >> bit % 8 & ((1u << bits) - 1u);
 }
 
+__device__ TUCKFOLD_INLINE float unpacked_value(const DenseTensor& tensor, const Settings& s,
+                                                std::int64_t index) {
+  const Spread spread(load_bytes(tensor.headers + index / s.group * 4));
+  return spread.value(kCodeBits | code_at(tensor.codes, index, s.bits));
+}
+
 // ---- any tensor ---------------------------------------------------------------------------------
 
 template <class T>
-__device__ TUCKFOLD_INLINE void unpack_value(const UnpackArgs& a, std::int64_t index) {
-  const Spread spread(load_bytes(a.headers + index / a.group * 4));
-  const float value = spread.value(0x4b000000u | code_at(a.codes, index, a.bits));
-  reinterpret_cast<T*>(a.view.data)[a.view.offset(index)] = cuda::from_float<T>(value);
-}
-
-template <class T>
 __global__ void __launch_bounds__(kUnpackThreads)
-    unpack_any_kernel(const __grid_constant__ UnpackArgs a) {
+    unpack_any_kernel(const __grid_constant__ cuda::View view,
+                      const __grid_constant__ DenseTensor tensor,
+                      const __grid_constant__ Settings settings) {
   const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kUnpackThreads + threadIdx.x;
-  if (index < a.view.elems) unpack_value<T>(a, index);
+  cuda::wait_for_previous_kernel();
+  if (index >= view.elems) return;
+  const float value = unpacked_value(tensor, settings, index);
+  reinterpret_cast<T*>(view.data)[view.offset(index)] = cuda::from_float<T>(value);
 }
 
 // ---- dense tensors ------------------------------------------------------------------------------
@@ -111,71 +107,150 @@ __device__ TUCKFOLD_INLINE std::uint64_t load_codes(const std::byte* tile, int l
 
 // Asks for a tile's codes, and for its headers if they begin a line.
 template <int kBits>
-__device__ TUCKFOLD_INLINE void prefetch_tile(const UnpackArgs& a, std::int64_t tile, int lane) {
-  if ((tile + 1) * kTile > a.view.elems) return;
+__device__ TUCKFOLD_INLINE void prefetch_tile(const DenseTensor& tensor, int group_shift,
+                                              std::int64_t tile, int lane) {
+  if ((tile + 1) * kTile > tensor.elems) return;
   static_assert(kTile / 8 == cuda::kLine);  // so that a tile has as many lines as codes have bits
-  if (lane < kBits) cuda::prefetch(a.codes + (tile * kBits + lane) * cuda::kLine);
-  if (lane == kBits && a.group_shift >= 0) {
-    const std::byte* headers = a.headers + (tile * kTile >> a.group_shift) * 4;
-    const int bytes = 4 * kTile >> a.group_shift;
+  if (lane < kBits) cuda::prefetch(tensor.codes + (tile * kBits + lane) * cuda::kLine);
+  if (lane == kBits && group_shift >= 0) {
+    const std::byte* headers = tensor.headers + (tile * kTile >> group_shift) * 4;
+    const int bytes = 4 * kTile >> group_shift;
     if (static_cast<int>(reinterpret_cast<std::uintptr_t>(headers) % cuda::kLine) < bytes) {
       cuda::prefetch(headers);
     }
   }
 }
 
-template <class T, int kBits>
-__global__ void __launch_bounds__(kUnpackThreads)
-    unpack_tiles_kernel(const __grid_constant__ UnpackArgs a) {
-  constexpr int kV = kVector<T>, kStep = kWarp * kV, kSteps = kTile / kStep;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const std::int64_t tile =
-      static_cast<std::int64_t>(blockIdx.x) * (kUnpackThreads / kWarp) + threadIdx.x / kWarp;
-  const std::int64_t begin = tile * kTile;
-  T* to = reinterpret_cast<T*>(a.view.data) + begin + lane * kV;
-  if (begin + kTile > a.view.elems) {
-    for (std::int64_t i = begin + lane; i < a.view.elems; i += kWarp) unpack_value<T>(a, i);
-    return;
+// Stores of a warp that begin at any address of an element. Bytes wait in shared memory until they
+// fill vectors of the tensor's 16-byte grid, which lies `skew` bytes before the warp's own.
+template <class T>
+class SkewedStores {
+ public:
+  static constexpr int kBytes = kWarp * 16 + 16;
+
+  __device__ SkewedStores(unsigned char* shared, T* to)
+      : shared_(shared),
+        skew_(static_cast<int>(reinterpret_cast<std::uintptr_t>(to) % 16)),
+        grid_(reinterpret_cast<char*>(to) - skew_) {}
+
+  // The next 16 bytes of every lane.
+  __device__ TUCKFOLD_INLINE void put(const uint4& vector) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const std::uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+    unsigned char* mine = shared_ + lane * 16 + skew_;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (skew_ % 4 == 0) {
+        reinterpret_cast<std::uint32_t*>(mine)[i] = words[i];
+      } else {
+        reinterpret_cast<std::uint16_t*>(mine)[2 * i] = static_cast<std::uint16_t>(words[i]);
+        reinterpret_cast<std::uint16_t*>(mine)[2 * i + 1] =
+            static_cast<std::uint16_t>(words[i] >> 16);
+      }
+    }
+    __syncwarp();
+    if (lane == 0 && first_) {
+      copy(skew_, 16);  // what comes before is another warp's
+    } else {
+      cuda::store_away(reinterpret_cast<uint4*>(grid_) + lane,
+                       reinterpret_cast<const uint4*>(shared_)[lane]);
+    }
+    first_ = false;
+    grid_ += kWarp * 16;
+    const uint4 rest = reinterpret_cast<const uint4*>(shared_)[kWarp];
+    __syncwarp();
+    if (lane == 0) *reinterpret_cast<uint4*>(shared_) = rest;
+    __syncwarp();
   }
-  prefetch_tile<kBits>(a, tile + kTilesAhead, lane);
-  // Loops of their own, so that no branch is between two loads.
-  std::uint64_t codes[kSteps];
-  const std::byte* tile_codes = a.codes + tile * (kTile / 8 * kBits);
-#pragma unroll
-  for (int j = 0; j < kSteps; ++j) codes[j] = load_codes<kBits, kV>(tile_codes, lane, j);
-  std::uint32_t groups[kSteps];  // from the tile's first on
-  const std::int64_t first_group = a.group_shift >= 0 ? begin >> a.group_shift : begin / a.group;
-  const auto past = static_cast<std::uint32_t>(begin - first_group * a.group + lane * kV);
-  if (a.group_shift >= 0) {
-#pragma unroll
-    for (int j = 0; j < kSteps; ++j) groups[j] = (past + j * kStep) >> a.group_shift;
-  } else {
-#pragma unroll
-    for (int j = 0; j < kSteps; ++j) {
-      groups[j] = (past + j * kStep) / static_cast<std::uint32_t>(a.group);
+  // What no put after it will fill up.
+  __device__ TUCKFOLD_INLINE void finish() {
+    if (threadIdx.x % kWarp == 0) copy(0, skew_);
+  }
+
+ private:
+  __device__ void copy(int begin, int end) {
+    for (int at = begin; at < end; at += static_cast<int>(sizeof(T))) {
+      *reinterpret_cast<T*>(grid_ + at) = *reinterpret_cast<const T*>(shared_ + at);
     }
   }
-  std::uint32_t headers[kSteps];
-  const std::byte* from = a.headers + first_group * 4;
-  if (reinterpret_cast<std::uintptr_t>(a.headers) % 4 == 0) {
+
+  unsigned char* shared_;
+  int skew_;
+  char* grid_;
+  bool first_ = true;
+};
+
+template <class T, int kBits, int kMost>
+__global__ void __launch_bounds__(kUnpackThreads)
+    unpack_tiles_kernel(const __grid_constant__ Tensors<kMost> tensors) {
+  constexpr int kV = kVector<T>, kStep = kWarp * kV, kTileSteps = kTile / kStep;
+  __shared__ __align__(16) unsigned char shared[kUnpackWarps][SkewedStores<T>::kBytes];
+  const DenseTensor& tensor = tensors.of(blockIdx.x);
+  const Settings& s = tensors.settings;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t tile =
+      static_cast<std::int64_t>(blockIdx.x - tensor.first_cta) * kUnpackWarps + threadIdx.x / kWarp;
+  const std::int64_t begin = tile * kTile;
+  T* to = reinterpret_cast<T*>(tensor.data) + begin;
+  cuda::wait_for_previous_kernel();
+  if (begin + kTile > tensor.elems) {
+    for (std::int64_t i = begin + lane; i < tensor.elems; i += kWarp) {
+      to[i - begin] = cuda::from_float<T>(unpacked_value(tensor, s, i));
+    }
+    return;
+  }
+  prefetch_tile<kBits>(tensor, s.group_shift, tile + kTilesAhead, lane);
+  // Loops of their own, so that no branch is between two loads.
+  std::uint64_t codes[kTileSteps];
+  const std::byte* tile_codes = tensor.codes + tile * (kTile / 8 * kBits);
 #pragma unroll
-    for (int j = 0; j < kSteps; ++j) {
+  for (int j = 0; j < kTileSteps; ++j) codes[j] = load_codes<kBits, kV>(tile_codes, lane, j);
+  std::uint32_t groups[kTileSteps];  // from the tile's first on
+  const std::int64_t first_group = s.group_shift >= 0 ? begin >> s.group_shift : begin / s.group;
+  const auto past = static_cast<std::uint32_t>(begin - first_group * s.group + lane * kV);
+  if (s.group_shift >= 0) {
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) groups[j] = (past + j * kStep) >> s.group_shift;
+  } else {
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) {
+      groups[j] = (past + j * kStep) / static_cast<std::uint32_t>(s.group);
+    }
+  }
+  std::uint32_t headers[kTileSteps];
+  const std::byte* from = tensor.headers + first_group * 4;
+  if (reinterpret_cast<std::uintptr_t>(tensor.headers) % 4 == 0) {
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) {
       headers[j] = __ldg(reinterpret_cast<const unsigned*>(from) + groups[j]);
     }
   } else {
 #pragma unroll
-    for (int j = 0; j < kSteps; ++j) headers[j] = load_bytes(from + std::int64_t{4} * groups[j]);
+    for (int j = 0; j < kTileSteps; ++j) {
+      headers[j] = load_bytes(from + std::int64_t{4} * groups[j]);
+    }
   }
-#pragma unroll
-  for (int j = 0; j < kSteps; ++j) {
+  cuda::allow_next_kernel();
+  const auto values = [&](int j) {
     const Spread spread(headers[j]);
     float x[kV];
 #pragma unroll
     for (int i = 0; i < kV; ++i) {
       const auto code = static_cast<std::uint32_t>(codes[j] >> i * kBits) & ((1u << kBits) - 1u);
-      x[i] = spread.value(0x4b000000u | code);
+      x[i] = spread.value(kCodeBits | code);
     }
-    cuda::store_away(reinterpret_cast<uint4*>(to + j * kStep), cuda::vector_of<T>(x));
+    return cuda::vector_of<T>(x);
+  };
+  if (reinterpret_cast<std::uintptr_t>(to) % 16 == 0) {
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) {
+      cuda::store_away(reinterpret_cast<uint4*>(to + j * kStep) + lane, values(j));
+    }
+  } else {
+    SkewedStores<T> stores(shared[threadIdx.x / kWarp], to);
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) stores.put(values(j));
+    stores.finish();
   }
 }
 

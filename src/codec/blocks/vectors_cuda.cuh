@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/cuda/kernel.cuh"
 #include "base/device.h"
@@ -70,6 +71,75 @@ __device__ TUCKFOLD_INLINE uint4 vector_of(const float* x) {
     return make_uint4(floats_to_halves<T>(x[0], x[1]), floats_to_halves<T>(x[2], x[3]),
                       floats_to_halves<T>(x[4], x[5]), floats_to_halves<T>(x[6], x[7]));
   }
+}
+
+// The smaller and the larger of two, or NaN where one is.
+__device__ TUCKFOLD_INLINE float least(float a, float b) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return a < b || a != a ? a : b;
+#endif
+}
+__device__ TUCKFOLD_INLINE float most(float a, float b) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return a > b || a != a ? a : b;
+#endif
+}
+
+// The same for the halves of two words.
+template <class T>
+__device__ TUCKFOLD_INLINE std::uint32_t least_halves(std::uint32_t a, std::uint32_t b) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t result;
+  if constexpr (std::is_same_v<T, F16>) {
+    asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  } else {
+    asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  }
+  return result;
+#else
+  const auto pick = [&](int shift) {
+    const T x{static_cast<std::uint16_t>(a >> shift)}, y{static_cast<std::uint16_t>(b >> shift)};
+    const float first = to_float(x);
+    return static_cast<std::uint32_t>((first < to_float(y) || first != first ? x : y).bits)
+           << shift;
+  };
+  return pick(0) | pick(16);
+#endif
+}
+template <class T>
+__device__ TUCKFOLD_INLINE std::uint32_t most_halves(std::uint32_t a, std::uint32_t b) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t result;
+  if constexpr (std::is_same_v<T, F16>) {
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  } else {
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  }
+  return result;
+#else
+  constexpr std::uint32_t kSigns = 0x80008000u;
+  return least_halves<T>(a ^ kSigns, b ^ kSigns) ^ kSigns;
+#endif
+}
+
+// Sixteen bytes of elements that lie side by side at any address of an element, by words. Where
+// they begin within a word, the words around them are read whole.
+template <class T>
+__device__ TUCKFOLD_INLINE uint4 load_anywhere(const T* from) {
+  const auto address = reinterpret_cast<std::uintptr_t>(from);
+  const auto* words = reinterpret_cast<const std::uint32_t*>(address & ~std::uintptr_t{3});
+  if (address % 4 == 0) return make_uint4(words[0], words[1], words[2], words[3]);
+  const std::uint32_t a = words[0], b = words[1], c = words[2], d = words[3], e = words[4];
+  return make_uint4(__funnelshift_r(a, b, 16), __funnelshift_r(b, c, 16), __funnelshift_r(c, d, 16),
+                    __funnelshift_r(d, e, 16));
 }
 
 }  // namespace tuckfold::cuda

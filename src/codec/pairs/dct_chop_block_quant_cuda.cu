@@ -7,6 +7,7 @@
 
 #include "codec/block_quant/block_quant.h"
 #include "codec/block_quant/block_quant_block.h"
+#include "codec/blocks/vectors_cuda.cuh"
 #include "codec/dct_chop/dct_chop.h"
 #include "codec/dct_chop/dct_chop_cuda.cuh"
 #include "codec/registry.h"
@@ -16,6 +17,8 @@ namespace {
 
 using block_quant::Group;
 using block_quant::Header;
+using cuda::least;
+using cuda::most;
 using cuda::View;
 using cuda::WholeBlocks;
 
@@ -56,26 +59,6 @@ __device__ TUCKFOLD_INLINE void read_eight(const float* group, int lane, float* 
   const float4 b = *reinterpret_cast<const float4*>(group + (at ^ 4));
   values[0] = a.x, values[1] = a.y, values[2] = a.z, values[3] = a.w;
   values[4] = b.x, values[5] = b.y, values[6] = b.z, values[7] = b.w;
-}
-
-// The smaller and the larger of two, or NaN where one is.
-__device__ TUCKFOLD_INLINE float least(float a, float b) {
-#ifdef __CUDA_ARCH__
-  float result;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
-  return result;
-#else
-  return a < b || a != a ? a : b;
-#endif
-}
-__device__ TUCKFOLD_INLINE float most(float a, float b) {
-#ifdef __CUDA_ARCH__
-  float result;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
-  return result;
-#else
-  return a > b || a != a ? a : b;
-#endif
 }
 
 // Whole numbers in the order of floats; a NaN lies beyond the infinity of its sign.
@@ -120,24 +103,31 @@ __device__ TUCKFOLD_INLINE std::uint64_t load_codes(const std::uint8_t* from, in
   return all;
 }
 
-// code_of without its conditions, for both kinds of groups. Zeros may come out with another sign
-// than there, which the code does not show. Codes are in the low byte; what is above it means
-// nothing.
+// Codes of a group's values, for both kinds of groups, in the low byte; what is above it means
+// nothing. A group that is not finite has a factor of 0, and codes 0.
 struct ToCode {
-  float subtract, inverse, add;
+  float subtract, factor, zero;
 
-  __device__ ToCode(const Group& group, float inverse_scale)
-      : subtract(group.about_zero ? 0.0f : group.minimum),
-        inverse(inverse_scale),
-        add(group.about_zero ? group.minimum : 0.0f) {}
-  __device__ std::uint32_t code(float value, float nudge, float levels) const {
-    const float scaled = (value - subtract) * inverse + add + nudge;
-    return bits_of(fminf(fmaxf(scaled, 0.0f), levels) + block_quant::kToInteger);
+  __device__ explicit ToCode(Header header) {
+    const Group group = block_quant::group_of(header);
+    const block_quant::Scaling s = block_quant::scaling_of(group);
+    const bool finite = group.scale < float_of(kInfBits);
+    subtract = s.subtract;
+    factor = finite ? s.factor : 0.0f;
+    zero = s.zero;
   }
   // The nearest code of a group from its minimum on. No value is below that, and since scales are
   // rounded up none comes half a step above the last level: only NaN must become 0.
   __device__ std::uint32_t nearest(float value) const {
-    return bits_of(fmaxf((value - subtract) * inverse, 0.0f) + block_quant::kToInteger);
+    return bits_of(fmaxf((value - subtract) * factor, 0.0f) + block_quant::kToInteger);
+  }
+  __device__ std::uint32_t code(float value, float levels, bool stochastic,
+                                std::uint32_t random) const {
+    if (factor == 0.0f) return 0;
+    const block_quant::Scaling s{subtract, factor, zero};
+    return static_cast<std::uint32_t>(stochastic
+                                          ? block_quant::random_code(value, s, levels, random)
+                                          : block_quant::nearest_code(value, s, levels));
   }
 };
 
@@ -184,8 +174,7 @@ __global__ void __launch_bounds__(kGroup, 3)
   const int own = lane * kWarps + warp;  // of the lane's header
   const std::int64_t index = own * out.groups + group;
   if (own < S::kValues) out.headers[index] = header;
-  const Group made = block_quant::group_of(header);
-  const ToCode own_use(made, 1.0f / made.scale);
+  const ToCode own_use(header);
   const std::uint32_t key =
       out.stochastic ? block_quant::group_key(out.seed, static_cast<std::uint64_t>(index)) : 0;
 
@@ -199,18 +188,23 @@ __global__ void __launch_bounds__(kGroup, 3)
         const auto of_turn = [&](auto value) { return __shfl_sync(cuda::kAllLanes, value, turn); };
         ToCode use = own_use;
         use.subtract = of_turn(own_use.subtract);
-        use.inverse = of_turn(own_use.inverse);
-        if (!kPlain) use.add = of_turn(own_use.add);
+        use.factor = of_turn(own_use.factor);
+        if (!kPlain) use.zero = of_turn(own_use.zero);
         const std::uint32_t group_key = kPlain ? 0 : of_turn(key);
         float v[kEach];
         read_eight(tile + number * kGroup, lane, v);
         std::uint32_t codes[kEach];
 #pragma unroll
         for (int k = 0; k < kEach; ++k) {
-          const auto at = static_cast<std::uint32_t>(kEach * lane + k);
-          const float nudge =
-              !kPlain && out.stochastic ? block_quant::random_nudge(group_key, at) : 0.0f;
-          codes[k] = kPlain ? use.nearest(v[k]) : use.code(v[k], nudge, levels) & 0xffu;
+          if constexpr (kPlain) {
+            codes[k] = use.nearest(v[k]);
+          } else {
+            const auto quad = static_cast<std::uint32_t>((kEach * lane + k) / 4);
+            const std::uint32_t random =
+                out.stochastic ? block_quant::random_bytes(group_key, quad) >> 8 * (k % 4) & 0xffu
+                               : 0u;
+            codes[k] = use.code(v[k], levels, out.stochastic, random);
+          }
         }
         const std::int64_t first = (number * out.groups + group) * cuda::kWarp + lane;
         const int bits = kPlain ? 8 : out.bits;

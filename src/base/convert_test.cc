@@ -1,0 +1,109 @@
+// Vectors of conversions give the bits of half.h, at every length and place.
+#include "base/convert.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/target.h"
+
+namespace tuckfold {
+namespace {
+
+template <class Narrow>
+void expect_every_pattern() {
+  std::vector<Narrow> in(0x10000);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i].bits = static_cast<std::uint16_t>(i);
+  std::vector<float> out(in.size());
+  to_floats(in.data(), static_cast<std::int64_t>(in.size()), out.data());
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    ASSERT_EQ(bits_of(out[i]), bits_of(to_float(in[i]))) << i;
+  }
+}
+
+// Every exponent and sign with mantissas around the places where rounding turns, and any others.
+std::vector<float> floats() {
+  std::vector<float> values;
+  for (std::uint32_t top = 0; top < 0x200; ++top) {
+    for (int bit = 0; bit < 23; ++bit) {
+      for (const std::uint32_t delta : {0u, 1u, ~0u}) {
+        values.push_back(float_of(top << 23 | (((1u << bit) + delta) & 0x7fffffu)));
+        values.push_back(float_of(top << 23 | (((3u << bit) + delta) & 0x7fffffu)));
+      }
+    }
+  }
+  std::mt19937 random(5);
+  for (int i = 0; i < 100000; ++i) values.push_back(float_of(static_cast<std::uint32_t>(random())));
+  return values;
+}
+
+template <class Narrow>
+void expect_every_rounding(Narrow (*narrow)(float)) {
+  const std::vector<float> in = floats();
+  std::vector<Narrow> out(in.size());
+  from_floats(in.data(), static_cast<std::int64_t>(in.size()), out.data());
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    ASSERT_EQ(out[i].bits, narrow(in[i]).bits) << std::hex << bits_of(in[i]);
+  }
+}
+
+template <class Narrow>
+void expect_every_length() {
+  for (std::int64_t count = 0; count < 70; ++count) {
+    const auto size = static_cast<std::size_t>(count);
+    std::vector<Narrow> in(size + 2), back(size + 2, Narrow{0xabcd});
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      in[i].bits = static_cast<std::uint16_t>(0x3c00 + 7 * i);
+    }
+    std::vector<float> out(size + 2, -77.0f);
+    to_floats(in.data() + 1, count, out.data() + 1);
+    from_floats(out.data() + 1, count, back.data() + 1);
+    EXPECT_EQ(out[0], -77.0f);
+    EXPECT_EQ(out[size + 1], -77.0f);
+    EXPECT_EQ(back[0].bits, 0xabcd);
+    EXPECT_EQ(back[size + 1].bits, 0xabcd);
+    for (std::size_t i = 1; i <= size; ++i) {
+      ASSERT_EQ(out[i], to_float(in[i]));
+      ASSERT_EQ(back[i].bits, in[i].bits);
+    }
+  }
+}
+
+// Calls body for every SIMD target that this machine runs.
+template <class Body>
+void on_every_target(Body&& body) {
+  settle_cpu_target();
+  const std::vector<std::string> names = cpu_targets();
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    use_cpu_target(name);
+    body();
+  }
+  use_cpu_target(names.front());
+}
+
+TEST(Convert, EveryPatternWidens) {
+  on_every_target([] {
+    expect_every_pattern<F16>();
+    expect_every_pattern<BF16>();
+  });
+}
+
+TEST(Convert, EveryRoundingIsThatOfOneValue) {
+  on_every_target([] {
+    expect_every_rounding<F16>(to_f16);
+    expect_every_rounding<BF16>(to_bf16);
+  });
+}
+
+TEST(Convert, EveryLengthWritesItsValuesAlone) {
+  on_every_target([] {
+    expect_every_length<F16>();
+    expect_every_length<BF16>();
+  });
+}
+
+}  // namespace
+}  // namespace tuckfold
