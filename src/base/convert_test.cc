@@ -74,7 +74,7 @@ void expect_every_length() {
 // Calls body for every SIMD target that this machine runs.
 template <class Body>
 void on_every_target(Body&& body) {
-  settle_cpu_target();
+  choose_cpu_target();
   const std::vector<std::string> names = cpu_targets();
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
