@@ -134,6 +134,7 @@ typedef struct tuckfold_options {
   uint64_t*
       device_result; /* where the device can write: after tuckfold_pack the bytes written, after
                   tuckfold_unpack 0, or TUCKFOLD_REFUSED in place of a status; may be NULL */
+  const uint64_t* device_seed; /* device memory with a number that is added to seed; may be NULL */
 } tuckfold_options;
 
 #define TUCKFOLD_REFUSED UINT64_MAX

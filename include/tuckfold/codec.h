@@ -111,6 +111,9 @@ struct CudaOptions {
   // Device memory for that number: after pack the bytes written, after unpack 0, or kRefused where
   // an Error would have been thrown. Codecs that never synchronize do not write it.
   std::uint64_t* device_result = nullptr;
+  // Device memory with a number that kernels add to RunOptions::seed when they run, so that each
+  // replay of a captured graph can round with other noise. Null: 0.
+  const std::uint64_t* device_seed = nullptr;
 };
 
 struct RunOptions {

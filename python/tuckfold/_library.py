@@ -57,6 +57,7 @@ class Options(ctypes.Structure):
         ("executor_data", c_void_p),
         ("stream", c_void_p),
         ("device_result", POINTER(ctypes.c_uint64)),
+        ("device_seed", POINTER(ctypes.c_uint64)),
     ]
 
 

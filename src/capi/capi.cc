@@ -90,7 +90,9 @@ RunOptions run_options(const tuckfold_options& options) {
           .seed = options.seed,
           .workspace = {static_cast<std::byte*>(options.workspace),
                         options.workspace == nullptr ? 0 : options.workspace_bytes},
-          .cuda = {.stream = options.stream, .device_result = options.device_result}};
+          .cuda = {.stream = options.stream,
+                   .device_result = options.device_result,
+                   .device_seed = options.device_seed}};
 }
 
 void copy_layout(const Layout& from, tuckfold_layout& to) {

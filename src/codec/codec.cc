@@ -94,7 +94,9 @@ void pack_many(std::span<const Plan> plans, std::span<const ConstTensorView> in,
   if (in.empty()) return;
   if (const CudaCodec* cuda = cuda_for_many(plans[0].spec(), in)) {
     return cuda->pack_many(plans[0].spec().stages()[0], in, out,
-                           {.stream = options.cuda.stream, .seed = options.seed});
+                           {.stream = options.cuda.stream,
+                            .seed = options.seed,
+                            .device_seed = options.cuda.device_seed});
   }
   for (std::size_t i = 0; i < in.size(); ++i) {
     written[i] = plans[i].impl().steps.pack(in[i], out[i], options_of_one(options, i));

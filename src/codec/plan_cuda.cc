@@ -11,7 +11,8 @@ CudaContext context_of(const RunOptions& options, const Steps& steps, const Work
   return {.stream = options.cuda.stream,
           .seed = options.seed,
           .workspace = {workspace.at(steps.scratch_at), steps.scratch_bytes},
-          .device_result = options.cuda.device_result};
+          .device_result = options.cuda.device_result,
+          .device_seed = options.cuda.device_seed};
 }
 
 }  // namespace

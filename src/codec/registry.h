@@ -25,6 +25,7 @@ struct CudaContext {
   std::uint64_t seed;
   std::span<std::byte> workspace;  // the row's Layout::workspace_bytes, aligned to 256 bytes
   std::uint64_t* device_result;    // as in CudaOptions; null: synchronize and throw instead
+  const std::uint64_t* device_seed = nullptr;  // as in CudaOptions
 };
 
 inline constexpr std::uint64_t kRefused = CudaOptions::kRefused;

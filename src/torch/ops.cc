@@ -146,10 +146,12 @@ Run run_of(const Place& place, std::size_t workspace_bytes, std::int64_t seed) {
 }
 
 std::size_t pack_into(const Place& place, const Plan& plan, const tuckfold_tensor& in,
-                      const Tensor& out, std::int64_t seed) {
+                      const Tensor& out, std::int64_t seed,
+                      const std::uint64_t* device_seed = nullptr) {
   std::size_t written = 0;
   const tuckfold_layout& fit = plan.layout();
-  const Run run = run_of(place, fit.workspace_bytes, seed);
+  Run run = run_of(place, fit.workspace_bytes, seed);
+  run.options.device_seed = device_seed;
   check(tuckfold_pack(plan.get(), &in, out.mutable_data_ptr(), fit.max_bytes, &run.options,
                       &written));
   return written;
@@ -243,12 +245,30 @@ Tensor fitted(Tensor room, std::size_t written) {
       torch::stable::narrow(room, 0, 0, static_cast<std::int64_t>(written)));
 }
 
-Tensor pack(const Tensor& x, std::string_view spec, std::int64_t seed) {
+// A seed, or the tensor that holds it: read when kernels run, so that a graph need not be captured
+// again for every seed.
+struct Seed {
+  std::int64_t value = 0;
+  const std::uint64_t* on_device = nullptr;
+
+  static Seed of(const Place& place, const Tensor& tensor) {
+    if (tensor.scalar_type() != ScalarType::Long || tensor.numel() != 1) {
+      refuse("pack", "a seed is an integer, or a tensor of one int64");
+    }
+    if (!place.holds(tensor)) refuse("pack", "the seed must be on the device of the tensor");
+    if (place.cuda()) {
+      return {.on_device = static_cast<const std::uint64_t*>(tensor.const_data_ptr())};
+    }
+    return {.value = *static_cast<const std::int64_t*>(tensor.const_data_ptr())};
+  }
+};
+
+Tensor pack(const Tensor& x, std::string_view spec, const Seed& seed) {
   const Place place(x);
   const tuckfold_tensor in = view_of("pack", place, x, const_cast<void*>(x.const_data_ptr()));
   const Plan plan(spec, in);
   Tensor out = place.bytes(plan.layout().max_bytes);
-  return fitted(out, pack_into(place, plan, in, out, seed));
+  return fitted(out, pack_into(place, plan, in, out, seed.value, seed.on_device));
 }
 
 // Refuses a shape that the packed bytes cannot be of before memory is taken for it.
@@ -391,7 +411,15 @@ void boxed_pack(StableIValue* stack, std::uint64_t, std::uint64_t) {
   tuckfold_clear_error();
   const auto x = to<Tensor>(stack[0]);
   const Text spec(stack[1]);
-  stack[0] = from(pack(x, spec.view(), to<std::int64_t>(stack[2])));
+  stack[0] = from(pack(x, spec.view(), Seed{.value = to<std::int64_t>(stack[2])}));
+}
+
+void boxed_pack_seeded(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  tuckfold_clear_error();
+  const auto x = to<Tensor>(stack[0]);
+  const Text spec(stack[1]);
+  const auto seed = to<Tensor>(stack[2]);
+  stack[0] = from(pack(x, spec.view(), Seed::of(Place(x), seed)));
 }
 
 void boxed_unpack(StableIValue* stack, std::uint64_t, std::uint64_t) {
@@ -444,6 +472,7 @@ void boxed_decompress(StableIValue* stack, std::uint64_t, std::uint64_t) {
 
 STABLE_TORCH_LIBRARY(tuckfold, library) {
   library.def("pack(Tensor x, str spec, SymInt seed=0) -> Tensor");
+  library.def("pack_seeded(Tensor x, str spec, Tensor seed) -> Tensor");
   library.def("unpack(Tensor packed, str spec, SymInt[] shape, ScalarType dtype) -> Tensor");
   library.def("unpack_into(Tensor packed, str spec, Tensor(a!) out) -> ()");
   library.def("pack_many(Tensor[] xs, str spec, SymInt seed=0) -> Tensor[]");
@@ -456,6 +485,7 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
 #define TUCKFOLD_REGISTER(device)                             \
   STABLE_TORCH_LIBRARY_IMPL(tuckfold, device, library) {      \
     library.impl("pack", boxed_pack);                         \
+    library.impl("pack_seeded", boxed_pack_seeded);           \
     library.impl("unpack", boxed_unpack);                     \
     library.impl("unpack_into", boxed_unpack_into);           \
     library.impl("pack_many", boxed_pack_many);               \

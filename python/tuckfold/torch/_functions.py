@@ -13,6 +13,7 @@ from tuckfold._spec import CodecSpec, text_of
 from tuckfold.torch import _library as ops
 
 _pack = torch.ops.tuckfold.pack.default
+_pack_seeded = torch.ops.tuckfold.pack_seeded.default
 _unpack = torch.ops.tuckfold.unpack.default
 _unpack_into = torch.ops.tuckfold.unpack_into.default
 _pack_many = torch.ops.tuckfold.pack_many.default
@@ -40,7 +41,7 @@ def layout(spec: str | CodecSpec, dtype: torch.dtype, shape: Sequence[int]) -> L
     return ops.layout_of("layout", text_of(spec), dtype, shape)
 
 
-def pack(x: Tensor, spec: str | CodecSpec, *, seed: int = 0) -> Tensor:
+def pack(x: Tensor, spec: str | CodecSpec, *, seed: int | Tensor = 0) -> Tensor:
     """Folds a tensor into fewer bytes: ``torch.ops.tuckfold.pack``.
 
     The bytes are those of :func:`tuckfold.pack`, and follow from spec, values and seed alone. Where
@@ -52,7 +53,9 @@ def pack(x: Tensor, spec: str | CodecSpec, *, seed: int = 0) -> Tensor:
     Args:
         x: a tensor on the CPU or a CUDA device, of any strides; channels_last is walked as it lies.
         spec: the codec, or its text.
-        seed: for stochastic rounding; give each tensor its own.
+        seed: for stochastic rounding; give each tensor its own. A tensor of one int64 on the
+            device of x is read when kernels run, so that a captured CUDA graph or a compiled
+            function serves every seed.
 
     Returns:
         A uint8 tensor of one axis, on the same device. Gradients end here.
@@ -64,6 +67,8 @@ def pack(x: Tensor, spec: str | CodecSpec, *, seed: int = 0) -> Tensor:
     >>> tuckfold.torch.pack(torch.zeros(8, 32, 32), "dct_chop(keep=2)").shape
     torch.Size([2048])
     """
+    if isinstance(seed, Tensor):
+        return ops.call(_pack_seeded, x, text_of(spec), seed)
     return ops.call(_pack, x, text_of(spec), _signed(seed))
 
 

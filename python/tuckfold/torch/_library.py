@@ -103,6 +103,11 @@ def _(x: Tensor, spec: str, seed: int = 0) -> Tensor:
     return x.new_empty((size,), dtype=torch.uint8)
 
 
+@torch.library.register_fake("tuckfold::pack_seeded")
+def _(x: Tensor, spec: str, seed: Tensor) -> Tensor:
+    return torch.ops.tuckfold.pack(x, spec, 0)
+
+
 def _check_bytes(packed: Tensor) -> None:
     if packed.dtype != torch.uint8:
         raise ValueError(f"[unpack] packed bytes must be of uint8, got {packed.dtype}")

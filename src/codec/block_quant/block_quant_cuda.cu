@@ -17,10 +17,11 @@ constexpr int kUsualShift = 8;  // groups of 256 have a kernel of their own
 
 bool is_power_of_two(std::int64_t n) { return std::has_single_bit(static_cast<std::uint64_t>(n)); }
 
-Settings settings_of(const Params& p, std::uint64_t seed) {
+Settings settings_of(const Params& p, const CudaContext& run = {}) {
   const bool power = is_power_of_two(p.group);
   return {.group = p.group,
-          .seed = seed,
+          .seed = run.seed,
+          .device_seed = run.device_seed,
           .bits = p.bits,
           .group_shift = power ? std::countr_zero(static_cast<std::uint64_t>(p.group)) : -1,
           .exact_zero = p.exact_zero};
@@ -221,7 +222,7 @@ template <int kMost>
 void pack_tensors(const Stage& stage, std::span<const ConstTensorView> in,
                   std::span<const std::span<std::byte>> out, const CudaContext& run) {
   const Params p = Params::of(stage);
-  const Settings settings = settings_of(p, run.seed);
+  const Settings settings = settings_of(p, run);
   const auto slow = [&](const View& view, const DenseTensor& tensor) {
     pack_any(p, settings, view, tensor, run.stream);
   };
@@ -234,7 +235,7 @@ template <int kMost>
 void unpack_tensors(const Stage& stage, std::span<const std::span<const std::byte>> packed,
                     std::span<const TensorView> out, const CudaContext& run) {
   const Params p = Params::of(stage);
-  const Settings settings = settings_of(p, 0);
+  const Settings settings = settings_of(p);
   run_all<UnpackWay<kMost>::template Of, kMost>(p, settings, out, packed, run.stream,
                                                 [&](const View& view, const DenseTensor& tensor) {
                                                   unpack_any(settings, view, tensor, run.stream);

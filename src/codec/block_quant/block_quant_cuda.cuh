@@ -26,9 +26,14 @@ struct DenseTensor {
 struct Settings {
   std::int64_t group;
   std::uint64_t seed;
+  const std::uint64_t* device_seed;  // what is added to it, or null
   int bits;
   int group_shift;  // -1: the group is no power of two
   bool exact_zero;
+
+  __device__ std::uint64_t seed_of(const DenseTensor& tensor) const {
+    return seed + tensor.number + (device_seed != nullptr ? *device_seed : 0);
+  }
 };
 
 template <int kMost>

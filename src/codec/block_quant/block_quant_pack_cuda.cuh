@@ -245,7 +245,7 @@ __device__ void pack_group(const Values& values, const Settings& settings,
       (kStochastic ? kToFixed : kToInteger) + static_cast<float>((1 << settings.bits) - 1);
   const std::uint32_t key =
       kStochastic
-          ? first_step(group_key(settings.seed + tensor.number, static_cast<std::uint64_t>(group)))
+          ? first_step(group_key(settings.seed_of(tensor), static_cast<std::uint64_t>(group)))
           : 0u;
   auto* codes =
       reinterpret_cast<unsigned char*>(tensor.codes) + group * (settings.group / 8 * settings.bits);
@@ -477,8 +477,7 @@ __device__ TUCKFOLD_INLINE void pack_tile(const DenseTensor& tensor, const Setti
   const ToSum to_sums = to_sum<kStochastic>(header);
   std::uint32_t key = 0;
   if constexpr (kStochastic) {
-    key =
-        first_step(group_key(settings.seed + tensor.number, static_cast<std::uint64_t>(own_group)));
+    key = first_step(group_key(settings.seed_of(tensor), static_cast<std::uint64_t>(own_group)));
   }
 
   std::uint32_t words[kTileSteps][kV / 4];

@@ -32,6 +32,7 @@ struct Quantized {
   int bits;
   bool stochastic, exact_zero;
   std::uint64_t seed;
+  const std::uint64_t* device_seed;  // what is added to it, or null
 };
 
 // Coefficients change hands in shared memory: threads have blocks, warps have groups.
@@ -176,7 +177,10 @@ __global__ void __launch_bounds__(kGroup, 3)
   if (own < S::kValues) out.headers[index] = header;
   const ToCode own_use(header);
   const std::uint32_t key =
-      out.stochastic ? block_quant::group_key(out.seed, static_cast<std::uint64_t>(index)) : 0;
+      out.stochastic
+          ? block_quant::group_key(out.seed + (out.device_seed != nullptr ? *out.device_seed : 0),
+                                   static_cast<std::uint64_t>(index))
+          : 0;
 
   const float levels = static_cast<float>((1 << out.bits) - 1);
   // Bytes of the nearest code are the common case, and much shorter without conditions.
@@ -314,7 +318,8 @@ bool run_pair(const Stage& first, const Stage& second, const View& view, const S
                             .bits = q.bits,
                             .stochastic = q.stochastic,
                             .exact_zero = q.exact_zero,
-                            .seed = run.seed};
+                            .seed = run.seed,
+                            .device_seed = run.device_seed};
   constexpr std::make_integer_sequence<int, 8> kKeeps;
   const PairKernel kernel = view.dtype == DType::F32
                                 ? pair_kernel<float, kPack>(p.keep, p.triangle, kKeeps)

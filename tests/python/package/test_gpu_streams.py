@@ -48,6 +48,21 @@ def test_a_graph_packs_what_its_input_holds(spec: str) -> None:
         assert gpu.same(back, tft.unpack(wanted, spec, SHAPE, torch.float32))
 
 
+@each(("block_quant(bits=2, round=stochastic)",), ("dct_chop | block_quant(round=stochastic)",))
+def test_a_graph_serves_every_seed(spec: str) -> None:
+    needs_gpu()
+    x = torch.rand(SHAPE, device="cuda")
+    seed = torch.zeros((), dtype=torch.int64, device="cuda")
+    tft.pack(x, spec, seed=seed)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        packed = tft.pack(x, spec, seed=seed)
+    for turn in (3, 4):
+        seed.fill_(turn)
+        graph.replay()
+        assert gpu.same(packed, tft.pack(x.cpu(), spec, seed=turn))
+
+
 def test_a_graph_packs_many_tensors() -> None:
     """Their places are kept by the graph, not by the call that recorded it."""
     needs_gpu()

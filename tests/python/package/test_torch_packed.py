@@ -118,6 +118,25 @@ def test_changing_seeds_compile_at_most_twice() -> None:
     assert counter.frame_count <= 2  # the second takes the seed as an input
 
 
+def test_a_seed_in_a_tensor_compiles_once() -> None:
+    import torch._dynamo.testing
+
+    counter = torch._dynamo.testing.CompileCounter()
+    spec = "block_quant(bits=2, round=stochastic)"
+
+    @torch.compile(backend=counter, fullgraph=True)
+    def pack(x: torch.Tensor, seed: torch.Tensor) -> torch.Tensor:
+        return tt.pack(x, spec, seed=seed)
+
+    x = torch.rand(64, 64)
+    for seed in range(12):
+        assert torch.equal(pack(x, torch.tensor(seed)), tt.pack(x, spec, seed=seed))
+    assert counter.frame_count == 1
+    for wrong in (torch.tensor(1.0), torch.tensor([1, 2])):
+        with pytest.raises(ValueError, match="seed"):
+            tt.pack(x, spec, seed=wrong)
+
+
 def test_vmap_gives_every_sample_its_own_noise() -> None:
     spec = "block_quant(bits=2, round=stochastic)"
     same = torch.rand(1, 64).expand(3, 64)
