@@ -183,13 +183,19 @@ def quant_layout(parameters, shape):
     return rate, lead, rows, columns, (*lead, ceil(rows / 8), ceil(columns / 8), int(8 * rate))
 
 
-def quant_block(data, rate, dc):
-    """The 8 x 8 coefficients of one block."""
-    bits, tiles = Bits(data), min(16, 2 * floor(3 * rate))
+def quant_rules(rate, dc):
+    """Coded tiles, bits of the header, nibbles for codes, least width of tile 0, largest width."""
+    tiles = min(16, 2 * floor(3 * rate))
     header = 12 + 2 * tiles + dc
-    nibbles = int(16 * rate) - header // 4
     least = max(0, ceil(rate) - 8)
     largest = 14 if rate <= 8 else min(15 + least, 23)
+    return tiles, header, int(16 * rate) - header // 4, least, largest
+
+
+def quant_block(data, rate, dc):
+    """The 8 x 8 coefficients of one block."""
+    tiles, header, nibbles, least, largest = quant_rules(rate, dc)
+    bits = Bits(data)
     field = bits.take(10)
     sent = [bits.take(4) + least]
     for _ in range(1, tiles):
