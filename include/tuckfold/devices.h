@@ -1,0 +1,125 @@
+// What accelerators can take: memory, operators, types and times, from the files devices/*.json.
+//
+//   const DeviceInfo sn30 = read_device("devices/sn30.json");
+//   const CodecSpec spec = CodecSpec::parse("dct_chop(keep=4)");
+//   const Fit fit = fits(sn30, spec, DType::F32, {100, 3, 512, 512}, Direction::Both);
+//   // fit.fits is false; fit.why says which limit; fit.remedy: "use serialize=2"
+//
+// Both answers are about the codec in plain operators, as `tuckfold export` writes it, and follow
+// from the files alone: no device is asked. docs/devices.md describes their fields.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tuckfold/codec.h"
+#include "tuckfold/export.h"
+
+namespace tuckfold {
+
+// Where a number stands: a key of Device::sources, and a page, table or section of that source.
+struct Origin {
+  std::string source, at;
+};
+
+struct DeviceNumber {
+  double value = 0;
+  Origin from;
+  std::string note;
+};
+
+// Something that a graph must not exceed.
+struct DeviceLimit {
+  enum class Rule : unsigned char {
+    MemoryBytes,  // everything that lives at once
+    MatrixBytes,  // each matrix that a product takes or gives
+    MatrixSide,   // the longer side of these
+    Batch,        // samples of `sample` or larger, at f32
+  };
+  Rule rule;
+  double value;
+  Shape sample;
+  std::string text;  // what is limited, as in "one PMU holds 0.5 MiB"
+  Origin from;
+};
+
+// t = t0 + in/B_in + out/B_out + flops/F, as seen from the host. Several settings are the ends of
+// what the sources allow.
+struct HostCallModel {
+  struct Setting {
+    double t0_s = 0;
+    double in_bytes_per_s = 0, out_bytes_per_s = 0, flops = 0;  // 0: takes no time
+  };
+  std::vector<Setting> settings;
+  bool uncompressed = false;  // bytes count as they are unpacked, in both directions
+  double error = 0;           // largest relative error against its points
+  std::string points;         // what it was fitted to
+  Origin from;
+};
+
+// A sentence of a source about speed: GB/s of uncompressed data, from the least to the most.
+struct Statement {
+  std::string text;
+  std::string direction;  // "pack", "unpack" or "both"
+  double gbps_low = 0, gbps_high = 0;
+  Shape shape;            // of the tensor, where it says; batch first
+  std::vector<int> keep;  // of what it speaks; empty: of all
+  Origin from;
+};
+
+struct DeviceInfo {
+  std::string name, title, kind, target, software;
+  std::map<std::string, std::string> sources;
+  std::map<std::string, DeviceNumber> numbers;  // "on_chip_bytes", "peak_f32_flops" … in SI units
+  std::vector<DType> dtypes;
+  Origin dtypes_from;
+  std::map<std::string, Origin> operators;  // that it has, by the names of docs/devices.md
+  struct Missing {
+    std::string text;
+    Origin from;
+  };
+  std::map<std::string, Missing> missing;  // operators that a source says it lacks
+  std::vector<DeviceLimit> limits;
+  std::optional<HostCallModel> host_call;
+  struct Slower {
+    double low = 1, high = 1;  // factors
+    double t0_s = 0, s_per_value = 0;
+    Origin from;
+  };
+  std::optional<Slower> serialize, triangle;  // what these cost
+  std::vector<Statement> stated;
+  std::vector<Missing> restrictions;  // more that its sources say
+};
+
+// Reads and checks one file. Throws InvalidArgument naming the field that is wrong, and Io where
+// the file cannot be read.
+TUCKFOLD_API DeviceInfo read_device(const std::string& path);
+TUCKFOLD_API DeviceInfo parse_device(std::string_view json, std::string_view path);
+
+// Of what is asked: packing, unpacking, or that both work.
+enum class Direction : unsigned char { Both, Pack, Unpack };
+
+struct Fit {
+  bool fits = true;
+  std::string why;     // one line, with the source
+  std::string remedy;  // where it does not fit and something near does: "use serialize=2"
+};
+
+// Throws as layout does, and Unsupported where the codec cannot be written in plain operators.
+TUCKFOLD_API Fit fits(const DeviceInfo& device, const CodecSpec& spec, DType dtype,
+                      const Shape& shape, Direction direction);
+
+struct HostCallTime {
+  double seconds = 0, low = 0, high = 0;  // high is infinite where only a bound is known
+  std::string how;
+};
+
+// The time of one call from the host, for Direction::Pack or Unpack.
+TUCKFOLD_API HostCallTime host_call_time(const DeviceInfo& device, const CodecSpec& spec,
+                                         DType dtype, const Shape& shape, Direction direction);
+
+}  // namespace tuckfold

@@ -1,0 +1,211 @@
+// Reading devices/*.json: every field is known, of the right kind, and has a source that the file
+// lists.
+#include "tuckfold/devices.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/fail.h"
+#include "base/io/bytes.h"
+#include "planner/field.h"
+#include "portable/graph.h"
+#include "portable/targets.h"
+
+namespace tuckfold {
+namespace {
+
+using Names = std::initializer_list<std::string_view>;
+
+constexpr std::array<std::string_view, 14> kNumbers = {"compute_units",
+                                                       "on_chip_bytes",
+                                                       "on_chip_bytes_per_unit",
+                                                       "on_chip_bytes_per_s",
+                                                       "off_chip_bytes",
+                                                       "off_chip_bytes_per_s",
+                                                       "host_link_bytes_per_s",
+                                                       "link_bytes_per_s",
+                                                       "peak_f32_flops",
+                                                       "peak_tf32_flops",
+                                                       "peak_f16_flops",
+                                                       "peak_bf16_flops",
+                                                       "clock_hz",
+                                                       "power_w"};
+constexpr std::array<std::string_view, 4> kRules = {"memory_bytes", "matrix_bytes", "matrix_side",
+                                                    "batch"};
+constexpr std::array<std::string_view, 3> kDirections = {"pack", "unpack", "both"};
+
+// The operators of a graph, each name once, and shifts, which no graph has and many devices lack.
+std::vector<std::string_view> operator_names() {
+  std::vector<std::string_view> names;
+  for (int op = 0; op <= static_cast<int>(portable::Op::Scatter); ++op) {
+    const std::string_view name = portable::name_of(static_cast<portable::Op>(op));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  names.push_back("shift");
+  return names;
+}
+
+class Reader {
+ public:
+  explicit Reader(const Field& root) : root_(root) {}
+
+  DeviceInfo read() {
+    root_.only(Names{"name", "title", "kind", "target", "software", "sources", "numbers", "dtypes",
+                     "operators", "missing", "limits", "host_call", "serialize", "triangle",
+                     "stated", "restrictions"});
+    device_.name = root_.at("name").text();
+    device_.title = root_.at("title").text();
+    device_.kind = root_.at("kind").text();
+    device_.target = root_.at("target").word(portable::kTargets);
+    device_.software = root_.at("software").text();
+    for (const auto& [key, field] : root_.at("sources").members())
+      device_.sources[key] = field.text();
+    numbers();
+    dtypes();
+    operators();
+    for (const Field& field : list("limits")) device_.limits.push_back(limit(field));
+    if (const auto field = root_.find("host_call")) device_.host_call = host_call(*field);
+    if (const auto field = root_.find("serialize")) device_.serialize = slower(*field);
+    if (const auto field = root_.find("triangle")) device_.triangle = slower(*field);
+    for (const Field& field : list("stated")) device_.stated.push_back(statement(field));
+    for (const Field& field : list("restrictions")) {
+      field.only(Names{"text", "source", "at"});
+      device_.restrictions.push_back({field.at("text").text(), origin(field)});
+    }
+    return device_;
+  }
+
+ private:
+  std::vector<Field> list(std::string_view key) const {
+    const auto field = root_.find(key);
+    return field ? field->items() : std::vector<Field>();
+  }
+
+  Origin origin(const Field& field) const {
+    Origin from{field.at("source").text(), field.at("at").text()};
+    if (!device_.sources.contains(from.source)) field.at("source").wrong("a key of `sources`");
+    return from;
+  }
+
+  void numbers() {
+    const Field all = root_.at("numbers").only(kNumbers);
+    for (const auto& [key, field] : all.members()) {
+      field.only(Names{"value", "source", "at", "note"});
+      const auto note = field.find("note");
+      device_.numbers[key] = {field.at("value").number(), origin(field), note ? note->text() : ""};
+    }
+  }
+
+  void dtypes() {
+    const Field field = root_.at("dtypes").only(Names{"names", "source", "at", "note"});
+    constexpr std::array<std::string_view, 4> kTypes = {"f32", "f16", "bf16", "u8"};
+    for (const Field& name : field.at("names").items()) {
+      device_.dtypes.push_back(parse_dtype(name.word(kTypes)));
+    }
+    device_.dtypes_from = origin(field);
+  }
+
+  void operators() {
+    const std::vector<std::string_view> known = operator_names();
+    for (const Field& field : root_.at("operators").items()) {
+      field.only(Names{"names", "source", "at", "note"});
+      for (const Field& name : field.at("names").items()) {
+        device_.operators.emplace(name.word(known), origin(field));
+      }
+    }
+    for (const Field& field : list("missing")) {
+      field.only(Names{"name", "text", "source", "at"});
+      const std::string name = field.at("name").word(known);
+      if (device_.operators.contains(name))
+        field.at("name").wrong("no operator that `operators` has");
+      device_.missing[name] = {field.at("text").text(), origin(field)};
+    }
+  }
+
+  DeviceLimit limit(const Field& field) const {
+    field.only(Names{"rule", "value", "sample", "text", "source", "at"});
+    const std::string rule = field.at("rule").word(kRules);
+    const auto at = std::find(kRules.begin(), kRules.end(), rule) - kRules.begin();
+    DeviceLimit limit{.rule = static_cast<DeviceLimit::Rule>(at),
+                      .value = field.at("value").number(),
+                      .sample = {},
+                      .text = field.at("text").text(),
+                      .from = origin(field)};
+    if (limit.rule == DeviceLimit::Rule::Batch) limit.sample = field.at("sample").shape();
+    if (limit.value == 0) field.at("value").wrong("above 0");
+    return limit;
+  }
+
+  HostCallModel host_call(const Field& field) const {
+    field.only(Names{"settings", "uncompressed", "error", "points", "source", "at", "note"});
+    HostCallModel model;
+    for (const Field& one : field.at("settings").items()) {
+      one.only(Names{"t0_ms", "in_gbps", "out_gbps", "tflops"});
+      const auto value = [&](std::string_view key) {
+        const auto found = one.find(key);
+        return found ? found->number() : 0;
+      };
+      model.settings.push_back({.t0_s = one.at("t0_ms").number() / 1e3,
+                                .in_bytes_per_s = value("in_gbps") * 1e9,
+                                .out_bytes_per_s = value("out_gbps") * 1e9,
+                                .flops = value("tflops") * 1e12});
+    }
+    if (model.settings.empty()) field.at("settings").wrong("a list of settings");
+    const auto flag = field.find("uncompressed");
+    model.uncompressed = flag && flag->flag();
+    model.error = field.at("error").number();
+    if (model.error >= 1) field.at("error").wrong("below 1");
+    model.points = field.at("points").text();
+    model.from = origin(field);
+    return model;
+  }
+
+  DeviceInfo::Slower slower(const Field& field) const {
+    field.only(Names{"slower", "t0_ms", "ns_per_value", "source", "at", "note"});
+    DeviceInfo::Slower result;
+    std::tie(result.low, result.high) = field.at("slower").range();
+    if (result.low < 1) field.at("slower").wrong("factors of 1 or above");
+    if (const auto t0 = field.find("t0_ms")) result.t0_s = t0->number() / 1e3;
+    if (const auto each = field.find("ns_per_value")) result.s_per_value = each->number() / 1e9;
+    result.from = origin(field);
+    return result;
+  }
+
+  Statement statement(const Field& field) const {
+    field.only(Names{"text", "direction", "gbps", "shape", "keep", "source", "at"});
+    Statement result{.text = field.at("text").text(),
+                     .direction = field.at("direction").word(kDirections),
+                     .from = origin(field)};
+    std::tie(result.gbps_low, result.gbps_high) = field.at("gbps").range();
+    if (result.gbps_low == 0) field.at("gbps").wrong("above 0");
+    if (const auto shape = field.find("shape")) result.shape = shape->shape();
+    if (const auto keep = field.find("keep")) {
+      for (const Field& one : keep->items()) result.keep.push_back(static_cast<int>(one.number()));
+    }
+    return result;
+  }
+
+  const Field& root_;
+  DeviceInfo device_;
+};
+
+}  // namespace
+
+DeviceInfo parse_device(std::string_view json, std::string_view path) {
+  Json parsed;
+  try {
+    parsed = Json::parse(json);
+  } catch (const Error& error) {
+    invalid("[device] {} is no JSON: {}", path, error.what());
+  }
+  const Field root(parsed, path);
+  return Reader(root).read();
+}
+
+DeviceInfo read_device(const std::string& path) {
+  const auto file = Bytes::map(path, "device");
+  const auto bytes = file->span();
+  return parse_device({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+}
+
+}  // namespace tuckfold

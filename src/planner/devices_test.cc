@@ -1,0 +1,320 @@
+// The files of devices/: each is well formed, says where its numbers stand, and gives the verdicts
+// and times that its sources state (tests/facts).
+#include "tuckfold/devices.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/json.h"
+#include "tuckfold/error.h"
+
+namespace tuckfold {
+namespace {
+
+const std::string kRoot = TUCKFOLD_SOURCE_DIR;
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::vector<DeviceInfo> all_devices() {
+  std::vector<DeviceInfo> devices;
+  for (const auto& entry : std::filesystem::directory_iterator(kRoot + "/devices")) {
+    devices.push_back(read_device(entry.path().string()));
+    EXPECT_EQ(devices.back().name, entry.path().stem());
+  }
+  return devices;
+}
+
+DeviceInfo device(const std::string& name) {
+  return read_device(kRoot + "/devices/" + name + ".json");
+}
+
+Shape shape_of(const Json& json) {
+  Shape shape;
+  for (const Json& axis : json.items) shape.push_back(axis.whole());
+  return shape;
+}
+
+double number_of(const Json& json) { return std::stod(std::string(json.text)); }
+
+std::string refusal(auto&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::InvalidArgument);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Devices, AllOfTheSpecificationAreThere) {
+  std::vector<std::string> names;
+  for (const DeviceInfo& one : all_devices()) names.push_back(one.name);
+  for (const char* name :
+       {"cs2", "sn30", "groqchip", "ipu-gc200", "ipu-bow", "a100", "a30", "h200", "cpu"}) {
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+  }
+}
+
+TEST(Devices, EverySourceIsUsed) {
+  for (const DeviceInfo& one : all_devices()) {
+    const std::string text = text_of(kRoot + "/devices/" + one.name + ".json");
+    for (const auto& [key, title] : one.sources) {
+      EXPECT_NE(text.find("\"source\": \"" + key + "\""), text.npos) << one.name << ": " << key;
+    }
+  }
+}
+
+TEST(Devices, TheStatedVerdictsAreGiven) {
+  const std::string text = text_of(kRoot + "/tests/facts/hpdc24.json");
+  const Json facts = Json::parse(text);
+  const auto& verdicts = facts.find("verdicts")->items;
+  EXPECT_GE(verdicts.size(), 30u);
+  for (const Json& fact : verdicts) {
+    const bool stated = fact.find("fits")->text == "true";
+    const Fit fit = fits(
+        device(fact.find("device")->string), CodecSpec::parse(fact.find("codec")->string),
+        parse_dtype(fact.find("dtype")->string), shape_of(*fact.find("shape")), Direction::Both);
+    EXPECT_EQ(fit.fits, stated) << fact.text << "\n" << fit.why;
+    EXPECT_FALSE(fit.why.empty());
+    EXPECT_EQ(fit.why.find('\n'), fit.why.npos);
+  }
+}
+
+TEST(Devices, RemediesWork) {
+  const auto remedy = [](const char* name, const char* spec, DType dtype, const Shape& shape) {
+    return fits(device(name), CodecSpec::parse(spec), dtype, shape, Direction::Both).remedy;
+  };
+  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {100, 3, 512, 512}), "use serialize=2");
+  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {4, 2048, 2048}), "use serialize=8");
+  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F16, {100, 3, 64, 64}), "use --dtype f32");
+  EXPECT_EQ(remedy("groqchip", "dct_chop(keep=4)", DType::F32, {1001, 3, 64, 64}),
+            "use a batch of 1000 at most");
+  EXPECT_EQ(remedy("groqchip", "dct_chop(keep=4, shape=triangle)", DType::F32, {10, 3, 64, 64}),
+            "use shape=square");
+  EXPECT_EQ(remedy("cs2", "dct_chop(keep=4, coef=bf16)", DType::F32, {10, 3, 64, 64}),
+            "use coef=f32");
+  // Both a limit of sides and one of memory.
+  const std::string both = remedy("groqchip", "dct_chop(keep=4)", DType::F32, {100, 3, 512, 512});
+  EXPECT_EQ(both, "use serialize=2 and a batch of 32 at most");
+}
+
+// A batch's remedy is the largest that fits: one more does not.
+TEST(Devices, TheBatchOfARemedyIsTheLargest) {
+  const DeviceInfo groq = device("groqchip");
+  const CodecSpec spec = CodecSpec::parse("dct_chop(keep=7)");
+  const std::string remedy =
+      fits(groq, spec, DType::F32, {900, 3, 256, 256}, Direction::Both).remedy;
+  const auto batch = std::stoll(remedy.substr(std::string("use a batch of ").size()));
+  EXPECT_TRUE(fits(groq, spec, DType::F32, {batch, 3, 256, 256}, Direction::Both).fits) << remedy;
+  EXPECT_FALSE(fits(groq, spec, DType::F32, {batch + 1, 3, 256, 256}, Direction::Both).fits)
+      << remedy;
+}
+
+// The paper ran 362 x 362 at most in one PMU.
+TEST(Devices, AMatrixOfOnePmuIs362Square) {
+  const DeviceInfo sn30 = device("sn30");
+  const CodecSpec spec = CodecSpec::parse("dct_chop(keep=7)");
+  EXPECT_TRUE(fits(sn30, spec, DType::F32, {1, 362, 362}, Direction::Both).fits);
+  EXPECT_FALSE(fits(sn30, spec, DType::F32, {1, 363, 363}, Direction::Both).fits);
+}
+
+// The memory of a codec is X (1 + CF/8 + CF²/64) and its matrices.
+TEST(Devices, MemoryIsTensorMiddleAndPacked) {
+  for (int keep = 2; keep <= 7; ++keep) {
+    const CodecSpec spec = CodecSpec::parse("dct_chop(keep=" + std::to_string(keep) + ")");
+    const double x = 100 * 3 * 256 * 256 * 4, cf = keep / 8.0;
+    const double want = x * (1 + cf + cf * cf) + 2 * (256 * cf * 256 * 4);
+    const Fit fit = fits(device("groqchip"), spec, DType::F32, {100, 3, 256, 256}, Direction::Pack);
+    EXPECT_EQ(fit.why.substr(0, 9), "it takes ");
+    EXPECT_NEAR(std::stod(fit.why.substr(9)) * 1e6, want, 0.001 * want) << fit.why;
+  }
+}
+
+double gbps(const DeviceInfo& on, const std::string& spec, std::int64_t side, Direction direction) {
+  const Shape shape{100, 3, side, side};
+  const double bytes = static_cast<double>(shape.elems()) * 4;
+  return bytes / host_call_time(on, CodecSpec::parse(spec), DType::F32, shape, direction).seconds /
+         1e9;
+}
+
+double predicted(const DeviceInfo& ipu, const Json& fact) {
+  const std::string& figure = fact.find("figure")->string;
+  if (figure == "pack_mean_gbps") {
+    double sum = 0;
+    for (const std::int64_t side : {32, 64, 128, 256, 512})
+      sum += gbps(ipu, "dct_chop(keep=4)", side, Direction::Pack);
+    return sum / 5;
+  }
+  const std::string keep = "dct_chop(keep=" + std::string(fact.find("keep")->text);
+  if (figure == "unpack_gbps") return gbps(ipu, keep + ")", 512, Direction::Unpack);
+  // Four times the pixels: the ratio of times is four times that of throughputs.
+  return 4 * gbps(ipu, keep + ")", 256, Direction::Unpack) /
+         gbps(ipu, keep + ", serialize=2)", 512, Direction::Unpack);
+}
+
+TEST(Devices, TheFiveFiguresOfTheIpuAreWithinFivePercent) {
+  const std::string text = text_of(kRoot + "/tests/facts/hpdc24.json");
+  const Json facts = Json::parse(text);
+  const auto& figures = facts.find("ipu_figures")->items;
+  ASSERT_EQ(figures.size(), 5u);
+  for (const Json& fact : figures) {
+    const double stated = number_of(*fact.find("value"));
+    EXPECT_NEAR(predicted(device("ipu-bow"), fact), stated, 0.05 * stated) << fact.text;
+  }
+}
+
+// What a source states lies within what is predicted for its shape, or over the paper's five
+// resolutions where it names none.
+TEST(Devices, IntervalsMeetWhatIsStated) {
+  for (const DeviceInfo& one : all_devices()) {
+    for (const Statement& said : one.stated) {
+      const std::vector<int> keeps = said.keep.empty() ? std::vector<int>{4} : said.keep;
+      double least = 1e30, most = 0;
+      for (const int keep : keeps) {
+        for (const std::int64_t side : {32, 64, 128, 256, 512}) {
+          const Shape shape = said.shape.rank() > 0 ? said.shape : Shape{100, 3, side, side};
+          const CodecSpec spec = CodecSpec::parse("dct_chop(keep=" + std::to_string(keep) + ")");
+          if (!fits(one, spec, DType::F32, shape, Direction::Both).fits) continue;
+          const HostCallTime time =
+              host_call_time(one, spec, DType::F32, shape,
+                             said.direction == "pack" ? Direction::Pack : Direction::Unpack);
+          const double bytes = static_cast<double>(shape.elems()) * 4;
+          EXPECT_LE(time.low, time.seconds);
+          EXPECT_GE(time.high, time.seconds);
+          least = std::min(least, bytes / time.high / 1e9);
+          most = std::max(most, bytes / time.low / 1e9);
+        }
+      }
+      EXPECT_LE(least, said.gbps_high * 1.05) << one.name << ": " << said.text;
+      EXPECT_GE(most, said.gbps_low * 0.95) << one.name << ": " << said.text;
+    }
+  }
+}
+
+TEST(Devices, SerializingCostsWhatIsStatedOnTheIpu) {
+  const DeviceInfo ipu = device("ipu-bow");
+  const Shape shape{100, 3, 512, 512};
+  const auto time = [&](const char* spec) {
+    return host_call_time(ipu, CodecSpec::parse(spec), DType::F32, shape, Direction::Unpack);
+  };
+  const HostCallTime plain = time("dct_chop(keep=4)"),
+                     tiled = time("dct_chop(keep=4, serialize=2)");
+  EXPECT_GE(tiled.seconds / plain.seconds, 1.01 - 1e-9);
+  EXPECT_LE(tiled.seconds / plain.seconds, 1.08);
+  EXPECT_NEAR(tiled.high / plain.high, 1.08, 1e-9);
+  const Fit fit = fits(ipu, CodecSpec::parse("dct_chop(keep=4, serialize=2)"), DType::F32, shape,
+                       Direction::Both);
+  EXPECT_NE(fit.why.find("1 to 8 %"), fit.why.npos) << fit.why;
+}
+
+TEST(Devices, TheTriangleTakesAsLongAsIsStated) {
+  const DeviceInfo ipu = device("ipu-bow");
+  const Shape shape{100, 3, 32, 32};
+  for (const int keep : {2, 4, 7}) {
+    const auto time = [&](const char* rest) {
+      const std::string spec = "dct_chop(keep=" + std::to_string(keep) + rest;
+      return host_call_time(ipu, CodecSpec::parse(spec), DType::F32, shape, Direction::Unpack);
+    };
+    const double slower = time(", shape=triangle)").seconds / time(")").seconds;
+    EXPECT_GE(slower, 1.4) << keep;
+    EXPECT_LE(slower, 2.75) << keep;
+  }
+}
+
+TEST(Devices, WithoutACallTheTimeIsABound) {
+  const HostCallTime time = host_call_time(device("a30"), CodecSpec::parse("dct_chop(keep=4)"),
+                                           DType::F32, {100, 3, 256, 256}, Direction::Pack);
+  EXPECT_EQ(time.high, std::numeric_limits<double>::infinity());
+  EXPECT_GT(time.seconds, 0);
+}
+
+TEST(Devices, WhatCannotBeWrittenInPlainOperatorsIsUnsupported) {
+  try {
+    fits(device("sn30"), CodecSpec::parse("bounded(abs=0.1)"), DType::F32, {8, 64, 64},
+         Direction::Both);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::Unsupported);
+    EXPECT_NE(std::string(error.what()).find("bounded"), std::string::npos);
+  }
+}
+
+// ---- files that are wrong
+
+constexpr const char* kGood = R"({
+  "name": "toy", "title": "A toy", "kind": "none", "target": "torch", "software": "none",
+  "sources": {"me": "a guess"},
+  "numbers": {"on_chip_bytes": {"value": 1000, "source": "me", "at": "page 1"}},
+  "dtypes": {"names": ["f32"], "source": "me", "at": "page 1"},
+  "operators": [{"names": ["matmul"], "source": "me", "at": "page 1"}],
+  "limits": [{"rule": "matrix_side", "value": 64, "text": "it is small", "source": "me", "at": "page 2"}]
+})";
+
+std::string changed(std::string_view from, std::string_view to) {
+  std::string text = kGood;
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, text.npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(Devices, AFileOfOnesOwnIsAnAnswer) {
+  const DeviceInfo toy = parse_device(kGood, "toy.json");
+  EXPECT_TRUE(
+      fits(toy, CodecSpec::parse("dct_chop(keep=4)"), DType::F32, {1, 64, 64}, Direction::Both)
+          .fits);
+  const Fit fit =
+      fits(toy, CodecSpec::parse("dct_chop(keep=4)"), DType::F32, {1, 72, 72}, Direction::Both);
+  EXPECT_EQ(fit.why, "a matrix has a side of 72, and it is small (me, page 2)");
+}
+
+TEST(Devices, AWrongFieldIsNamed) {
+  const auto why = [](std::string_view from, std::string_view to) {
+    const std::string text = changed(from, to);
+    return refusal([&] { parse_device(text, "toy.json"); });
+  };
+  EXPECT_EQ(why(R"("name": "toy", )", ""), "[device] toy.json: the field name is missing");
+  EXPECT_EQ(why(R"("value": 1000)", R"("value": -1)"),
+            "[device] toy.json: numbers.on_chip_bytes.value must be a number, 0 or above, got -1");
+  EXPECT_EQ(
+      why(R"("value": 1000)", R"("value": "big")"),
+      "[device] toy.json: numbers.on_chip_bytes.value must be a number, 0 or above, got \"big\"");
+  EXPECT_EQ(why("on_chip_bytes", "on_chip_byte"),
+            "[device] toy.json: unknown field numbers.on_chip_byte; did you mean 'on_chip_bytes'?");
+  EXPECT_EQ(why(R"("source": "me", "at": "page 2")", R"("at": "page 2")"),
+            "[device] toy.json: the field limits[0].source is missing");
+  EXPECT_EQ(why(R"("source": "me", "at": "page 2")", R"("source": "you", "at": "page 2")"),
+            "[device] toy.json: limits[0].source must be a key of `sources`, got \"you\"");
+  EXPECT_EQ(why(R"(["f32"])", R"(["f31"])").substr(0, 70),
+            "[device] toy.json: dtypes.names[0] must be one of f32, f16, bf16, u8 (");
+  EXPECT_EQ(why(R"(["matmul"])", R"(["matmull"])").find("operators[0].names[0]"), 19u);
+  EXPECT_EQ(why("matrix_side", "matrix_sides").find("limits[0].rule"), 19u);
+  EXPECT_EQ(why(R"("value": 64)", R"("value": 0)"),
+            "[device] toy.json: limits[0].value must be above 0, got 0");
+  EXPECT_EQ(why(R"("target": "torch")", R"("target": "tensorflow")").find("target must be one of"),
+            19u);
+  EXPECT_EQ(why(R"("kind": "none")", R"("kind": "none", "colour": 3)").find("unknown field colour"),
+            19u);
+  EXPECT_EQ(why("}]", "}").substr(0, 32), "[device] toy.json is no JSON: [j");
+}
+
+TEST(Devices, AFileThatIsNotThereIsIo) {
+  try {
+    read_device("no_such_device.json");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::Io);
+  }
+}
+
+}  // namespace
+}  // namespace tuckfold

@@ -1,0 +1,110 @@
+#include "planner/field.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/fail.h"
+#include "base/text_scan.h"
+
+namespace tuckfold {
+
+void Field::wrong(std::string_view rule) const {
+  const std::string_view got = json_->text.substr(0, 60);
+  invalid("[device] {}: {} must be {}, got {}{}", file_, path_.empty() ? "the file" : path_, rule,
+          got, got.size() < json_->text.size() ? " …" : "");
+}
+
+void Field::need(Json::Kind kind, std::string_view rule) const {
+  if (json_->kind != kind) wrong(rule);
+}
+
+const Field& Field::only(std::span<const std::string_view> keys) const {
+  need(Json::Kind::Object, "an object");
+  for (const std::string& key : json_->keys) {
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    const std::string_view nearest = nearest_word(key, keys);
+    invalid("[device] {}: unknown field {}{}; {}", file_, path_.empty() ? "" : path_ + ".", key,
+            nearest.empty() ? fmt::format("there are: {}", fmt::join(keys, ", "))
+                            : fmt::format("did you mean '{}'?", nearest));
+  }
+  return *this;
+}
+
+std::optional<Field> Field::find(std::string_view key) const {
+  need(Json::Kind::Object, "an object");
+  const Json* found = json_->find(key);
+  if (found == nullptr) return std::nullopt;
+  return Field(*found, file_, (path_.empty() ? "" : path_ + ".") + std::string(key));
+}
+
+Field Field::at(std::string_view key) const {
+  if (const auto found = find(key)) return *found;
+  invalid("[device] {}: the field {}{} is missing", file_, path_.empty() ? "" : path_ + ".", key);
+}
+
+std::vector<std::pair<std::string, Field>> Field::members() const {
+  need(Json::Kind::Object, "an object");
+  std::vector<std::pair<std::string, Field>> result;
+  for (const std::string& key : json_->keys) result.emplace_back(key, at(key));
+  return result;
+}
+
+std::vector<Field> Field::items() const {
+  need(Json::Kind::Array, "a list");
+  std::vector<Field> result;
+  for (std::size_t i = 0; i < json_->items.size(); ++i) {
+    result.push_back(Field(json_->items[i], file_, fmt::format("{}[{}]", path_, i)));
+  }
+  return result;
+}
+
+std::string Field::text() const {
+  if (json_->kind != Json::Kind::String || json_->string.empty()) wrong("a text");
+  return json_->string;
+}
+
+std::string Field::word(std::span<const std::string_view> words) const {
+  const std::string text = this->text();
+  if (std::find(words.begin(), words.end(), text) != words.end()) return text;
+  const std::string_view nearest = nearest_word(text, words);
+  wrong(nearest.empty()
+            ? fmt::format("one of {}", fmt::join(words, ", "))
+            : fmt::format("one of {} (did you mean '{}'?)", fmt::join(words, ", "), nearest));
+}
+
+double Field::number() const {
+  double value = 0;
+  const std::string_view text = json_->text;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool read = error == std::errc{} && end == text.data() + text.size();
+  if (json_->kind != Json::Kind::Number || !read || !std::isfinite(value) || value < 0) {
+    wrong("a number, 0 or above");
+  }
+  return value;
+}
+
+bool Field::flag() const {
+  need(Json::Kind::Bool, "true or false");
+  return json_->text == "true";
+}
+
+Shape Field::shape() const {
+  Shape shape;
+  for (const Field& axis : items()) {
+    if (axis.json_->whole() < 1 || shape.rank() == Shape::kMaxRank)
+      axis.wrong("a length of an axis");
+    shape.push_back(axis.json_->whole());
+  }
+  if (shape.rank() == 0) wrong("a list of lengths");
+  return shape;
+}
+
+std::pair<double, double> Field::range() const {
+  if (json_->kind == Json::Kind::Number) return {number(), number()};
+  const std::vector<Field> ends = items();
+  if (ends.size() != 2 || ends[0].number() > ends[1].number()) wrong("a number, or [least, most]");
+  return {ends[0].number(), ends[1].number()};
+}
+
+}  // namespace tuckfold

@@ -1,0 +1,85 @@
+// The time of a call from the host, t = t0 + in/B_in + out/B_out: what the paper's throughputs
+// measure, since its codec is far faster on chip than its link.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/fail.h"
+#include "planner/graphs.h"
+#include "portable/count.h"
+
+namespace tuckfold {
+namespace {
+
+using portable::Count;
+
+double seconds_of(const HostCallModel& model, const HostCallModel::Setting& setting,
+                  const Count& count, double tensor_bytes) {
+  const auto in = model.uncompressed ? tensor_bytes : static_cast<double>(count.in_bytes);
+  const auto part = [](double amount, double per_s) { return per_s == 0 ? 0 : amount / per_s; };
+  return setting.t0_s + part(in, setting.in_bytes_per_s) +
+         part(static_cast<double>(count.out_bytes), setting.out_bytes_per_s) +
+         part(static_cast<double>(count.flops), setting.flops);
+}
+
+// What no call can be faster than, from the device's figures, where nobody has measured one.
+HostCallTime bound(const DeviceInfo& device, const Count& count) {
+  double seconds = 0;
+  const auto at_least = [&](const char* number, double amount) {
+    const auto found = device.numbers.find(number);
+    if (found != device.numbers.end()) seconds = std::max(seconds, amount / found->second.value);
+  };
+  at_least("peak_f32_flops", static_cast<double>(count.flops));
+  at_least("off_chip_bytes_per_s", static_cast<double>(count.in_bytes + count.out_bytes));
+  if (seconds == 0) {
+    fail(Errc::Unsupported,
+         "[time] {} has neither `host_call` nor figures that bound it; measure a call and add them",
+         device.name);
+  }
+  return {.seconds = seconds,
+          .low = seconds,
+          .high = std::numeric_limits<double>::infinity(),
+          .how = "a bound: its peak and its memory's bandwidth, without the link to the host"};
+}
+
+}  // namespace
+
+HostCallTime host_call_time(const DeviceInfo& device, const CodecSpec& spec, DType dtype,
+                            const Shape& shape, Direction direction) {
+  if (direction == Direction::Both) invalid("[time] ask for one direction at a time");
+  const Count count = portable::count(graphs_of(spec, dtype, shape, direction).front());
+  if (!device.host_call) return bound(device, count);
+  const HostCallModel& model = *device.host_call;
+  const double tensor_bytes =
+      static_cast<double>(shape.elems()) * static_cast<double>(size_bytes(dtype));
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+  for (const HostCallModel::Setting& setting : model.settings) {
+    const double seconds = seconds_of(model, setting, count, tensor_bytes);
+    least = std::min(least, seconds);
+    most = std::max(most, seconds);
+  }
+  HostCallTime time{
+      .seconds = std::sqrt(least * most),
+      .low = least * (1 - model.error),
+      .high = most * (1 + model.error),
+      .how = fmt::format("{} ({}, {})", model.points, model.from.source, model.from.at)};
+  const Stage& first = spec.stages().front();
+  if (first.codec->name != "dct_chop") return time;
+  if (first["serialize"] > 1 && device.serialize) {
+    time.seconds *= device.serialize->low;
+    time.low *= device.serialize->low;
+    time.high *= device.serialize->high;
+  }
+  if (first["shape"] == 1 && device.triangle) {
+    const auto packed =
+        static_cast<double>(direction == Direction::Pack ? count.out_bytes : count.in_bytes);
+    time.low *= device.triangle->low;
+    time.high *= device.triangle->high;
+    time.seconds += device.triangle->t0_s + device.triangle->s_per_value * packed / sizeof(float);
+    time.low = std::min(time.low, time.seconds);
+    time.high = std::max(time.high, time.seconds);
+  }
+  return time;
+}
+
+}  // namespace tuckfold

@@ -1,0 +1,150 @@
+// Codecs as graphs: operations are the paper's, operators are as few as can be, and what cannot be
+// written says why. That graphs compute the right thing is tested in tests/python/portable.
+#include "portable/codec_graph.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "portable/count.h"
+#include "portable/targets.h"
+#include "tuckfold/error.h"
+#include "tuckfold/portable.h"
+
+namespace tuckfold::portable {
+namespace {
+
+std::string refusal(const char* spec, DType dtype, const Shape& shape, bool packs = true) {
+  try {
+    packs ? pack_graph(CodecSpec::parse(spec), dtype, shape)
+          : unpack_graph(CodecSpec::parse(spec), dtype, shape);
+  } catch (const Error& error) {
+    return fmt::format("{}: {}", exit_code(error.code()), error.what());
+  }
+  return "accepted";
+}
+
+std::string operators(const Graph& graph) {
+  std::string names;
+  for (const Use& use : uses(graph))
+    names += (names.empty() ? "" : " ") + std::string(name_of(use.op));
+  return names;
+}
+
+TEST(CodecGraph, OperationsAreEquationsFiveAndSeven) {
+  for (int keep = 1; keep <= 8; ++keep) {
+    for (const int s : {1, 2, 4}) {
+      const CodecSpec spec =
+          CodecSpec::parse(fmt::format("dct_chop(keep={}, serialize={})", keep, s));
+      const Shape shape{5, 3, 64, 96};
+      const Flops one = flops(spec, 64, 96);
+      EXPECT_EQ(count(pack_graph(spec, DType::F32, shape)).flops, 15 * one.pack);
+      EXPECT_EQ(count(unpack_graph(spec, DType::F32, shape)).flops, 15 * one.unpack);
+      EXPECT_EQ(count(pack_graph(spec, DType::F32, shape)).products, 2 * s * s);
+    }
+  }
+}
+
+TEST(CodecGraph, ASquareIsTwoProductsAndNothingElse) {
+  for (const char* spec : {"dct_chop(keep=4)", "dct_chop(block=16, keep=3)",
+                           "dct_chop(block=4, keep=2, transform=zfp)"}) {
+    for (const Shape& shape : {Shape{100, 3, 64, 64}, Shape{2, 50, 61}, Shape{16, 16}}) {
+      EXPECT_EQ(operators(pack_graph(CodecSpec::parse(spec), DType::F32, shape)), "matmul") << spec;
+      EXPECT_EQ(operators(unpack_graph(CodecSpec::parse(spec), DType::F32, shape)), "matmul")
+          << spec;
+    }
+  }
+}
+
+TEST(CodecGraph, TilesHaveMatricesOfTheirOwnSize) {
+  const Shape shape{1, 512, 512};
+  const Count whole = count(pack_graph(CodecSpec::parse("dct_chop(keep=4)"), DType::F32, shape));
+  const Count tiles =
+      count(pack_graph(CodecSpec::parse("dct_chop(keep=4, serialize=4)"), DType::F32, shape));
+  EXPECT_EQ(tiles.constant_bytes * 16, whole.constant_bytes);
+  EXPECT_EQ(tiles.matrix_bytes * 16, whole.matrix_bytes);
+  EXPECT_EQ(
+      operators(pack_graph(CodecSpec::parse("dct_chop(keep=4, serialize=4)"), DType::F32, shape)),
+      "slice matmul cat");
+}
+
+TEST(CodecGraph, OutputsHaveTheShapeOfTheLayout) {
+  for (const char* text :
+       {"dct_chop(keep=3)", "dct_chop(keep=5, shape=triangle)", "dct_chop(keep=2, order=planes)",
+        "dct_chop(keep=3, shape=triangle, order=planes, coef=f16)"}) {
+    const CodecSpec spec = CodecSpec::parse(text);
+    for (const Shape& shape : {Shape{2, 3, 40, 56}, Shape{33, 9}, Shape{2, 64, 4, 5}}) {
+      const Layout fit = layout(spec, DType::F32, shape);
+      const Graph pack = pack_graph(spec, DType::F32, shape),
+                  unpack = unpack_graph(spec, DType::F32, shape);
+      EXPECT_EQ(pack[pack.outputs()[0]].shape, fit.shape) << text;
+      EXPECT_EQ(pack[pack.outputs()[0]].dtype, fit.dtype) << text;
+      EXPECT_EQ(unpack[unpack.inputs()[0]].shape, fit.shape) << text;
+      EXPECT_EQ(unpack[unpack.outputs()[0]].shape, shape) << text;
+    }
+  }
+}
+
+TEST(CodecGraph, WhatCannotBeWrittenSaysWhichStageAndWhy) {
+  const Shape shape{4, 64, 64};
+  EXPECT_EQ(refusal("bounded(abs=0.1)", DType::F32, shape),
+            "4: [export] bounded cannot be written in plain operators: its size depends on the "
+            "values, and a "
+            "graph has sizes that are known before");
+  EXPECT_EQ(refusal("block_quant(bits=4)", DType::F32, shape),
+            "4: [export] block_quant cannot be written in plain operators: codes of 4 bits share "
+            "bytes, which "
+            "takes shifts of bits, and no accelerator here has them; use bits=8");
+  for (const char* spec : {"zstd", "zfp(rate=4)", "mask", "bytes_of(scale=1/255)", "raw"}) {
+    EXPECT_EQ(refusal(spec, DType::F32, shape).substr(0, 12), "4: [export] ") << spec;
+  }
+  EXPECT_NE(refusal("dct_chop(keep=4) | zstd", DType::F32, shape).find("zstd cannot"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal("dct_chop(keep=4) | dct_chop(keep=4)", DType::F32, shape).find("of chains only"),
+      std::string::npos);
+  EXPECT_NE(refusal("dct_quant(rate=4)", DType::F32, shape).find("way back"), std::string::npos);
+  EXPECT_EQ(refusal("dct_quant(rate=4)", DType::F32, shape, false), "accepted");
+  EXPECT_NE(refusal("block_quant(bits=8, round=stochastic)", DType::F32, shape).find("stochastic"),
+            std::string::npos);
+  EXPECT_EQ(refusal("block_quant(bits=8, round=stochastic)", DType::F32, shape, false), "accepted");
+}
+
+TEST(CodecGraph, TensorsThatDoNotFitAreInvalid) {
+  EXPECT_EQ(refusal("dct_chop(keep=4)", DType::U8, {4, 64, 64}),
+            "2: [export] the dtype must be f32, f16 or bf16, got u8; convert before packing");
+  EXPECT_EQ(refusal("dct_chop(keep=4)", DType::F32, {4, 0, 64}),
+            "2: [export] the shape 4x0x64 has no values");
+  EXPECT_EQ(refusal("dct_chop(keep=4, serialize=3)", DType::F32, {4, 64, 64}),
+            "2: [layout] serialize=3 must divide the 8 x 8 blocks of 4x64x64");
+  EXPECT_EQ(refusal("dct_chop(keep=4)", DType::F32, {5}).substr(0, 2), "2:");
+  EXPECT_EQ(refusal("dct_chop(keep=8)", DType::F16, {4, 64, 64}).substr(0, 2), "2:");  // would grow
+}
+
+// The same text for the same codec, whatever was exported before.
+TEST(Targets, FilesFollowFromTheCodec) {
+  const CodecSpec spec = CodecSpec::parse("dct_chop(keep=3, shape=triangle)");
+  const Shape shape{2, 32, 32};
+  const auto exported = [&] {
+    return Export{spec, DType::F32, shape, pack_graph(spec, DType::F32, shape),
+                  unpack_graph(spec, DType::F32, shape)};
+  };
+  const Export a = exported(), b = exported();
+  for (const Target target :
+       {Target::Torch, Target::Poptorch, Target::Samba, Target::Cerebras, Target::Groq}) {
+    EXPECT_EQ(torch_file(a, target), torch_file(b, target));
+  }
+  EXPECT_EQ(onnx_model(a, *a.pack, 13), onnx_model(b, *b.pack, 13));
+}
+
+// The largest `serialize` is thousands of operators; writing them takes no time to speak of.
+TEST(Targets, ManyTilesAreWritten) {
+  const CodecSpec spec = CodecSpec::parse("dct_chop(keep=2, serialize=64)");
+  const Shape shape{1, 512, 512};
+  const Export codec{spec, DType::F32, shape, pack_graph(spec, DType::F32, shape), {}};
+  EXPECT_EQ(count(*codec.pack).products, 2 * 64 * 64);
+  EXPECT_GT(torch_file(codec, Target::Torch).size(), 100'000u);
+  EXPECT_LT(onnx_model(codec, *codec.pack, 13).size(), 4'000'000u);
+}
+
+}  // namespace
+}  // namespace tuckfold::portable

@@ -1,0 +1,306 @@
+// Python files: a module for each graph in plain torch, and what the SDK of a target needs besides.
+#include <cmath>
+
+#include "base/fail.h"
+#include "portable/count.h"
+#include "portable/targets.h"
+#include "portable/vendor.h"
+#include "tuckfold/version.h"
+
+namespace tuckfold::portable {
+namespace {
+
+std::string torch_type(DType dtype) {
+  switch (dtype) {
+    case DType::F32: return "torch.float32";
+    case DType::F16: return "torch.float16";
+    case DType::BF16: return "torch.bfloat16";
+    case DType::U8: return "torch.uint8";
+    case DType::I64: return "torch.int64";
+    default: break;
+  }
+  fail(Errc::Internal, "[export] {} has no type here", to_string(dtype));
+}
+
+std::string tuple_of(const Shape& shape) {
+  return fmt::format("({}{})", fmt::join(shape, ", "), shape.rank() == 1 ? "," : "");
+}
+std::string list_of(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+// The shortest text that reads back as the same f32.
+std::string number(float value) {
+  if (std::isnan(value)) return "math.nan";
+  if (std::isinf(value)) return value > 0 ? "math.inf" : "-math.inf";
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == text.npos ? text + ".0" : text;
+}
+
+std::string rows_of(const Matrix& m) {
+  std::string text = "[\n";
+  for (std::int64_t i = 0; i < m.rows; ++i) {
+    std::vector<std::string> row;
+    for (std::int64_t j = 0; j < m.cols; ++j) {
+      row.push_back(number(m.values[static_cast<std::size_t>(i * m.cols + j)]));
+    }
+    text += fmt::format("            [{}],\n", fmt::join(row, ", "));
+  }
+  return text + "        ]";
+}
+
+class Module {
+ public:
+  Module(const Graph& graph, bool parameters) : graph_(graph), parameters_(parameters) {}
+
+  std::string text() const {
+    std::vector<std::string> taken;
+    for (const Id id : graph_.inputs()) {
+      const Value& value = graph_[id];
+      taken.push_back(fmt::format("\"{}\": ({}, {})", value.name, tuple_of(value.shape),
+                                  torch_type(value.dtype)));
+    }
+    return fmt::format(
+        "class {}(torch.nn.Module):\n    \"\"\"{} -> {}\"\"\"\n\n    INPUTS = {{{}}}\n\n{}{}",
+        graph_.name(), described(graph_.inputs()), described(graph_.outputs()),
+        fmt::join(taken, ", "), init(), forward());
+  }
+
+ private:
+  std::string described(const std::vector<Id>& ids) const {
+    std::vector<std::string> texts;
+    for (const Id id : ids) {
+      texts.push_back(fmt::format("{}: {}{}", graph_[id].name, to_string(graph_[id].dtype),
+                                  list_of(graph_[id].shape)));
+    }
+    return fmt::format("{}", fmt::join(texts, ", "));
+  }
+
+  std::string init() const {
+    std::string text = "    def __init__(self) -> None:\n        super().__init__()\n";
+    for (const Value& value : graph_.values()) {
+      if (value.constant < 0) continue;
+      const Constant& constant = graph_.constants()[static_cast<std::size_t>(value.constant)];
+      if (constant.scalar) continue;
+      const std::string values = expression(constant, value.shape);
+      text += parameters_
+                  ? fmt::format("        self.{} = torch.nn.Parameter({}, requires_grad=False)\n",
+                                value.name, values)
+                  : fmt::format("        self.register_buffer(\"{}\", {}, persistent=False)\n",
+                                value.name, values);
+    }
+    return text + "\n";
+  }
+
+  std::string expression(const Constant& constant, const Shape& shape) const {
+    if (!constant.python.empty()) return constant.python;
+    if (!constant.wholes.empty())
+      return fmt::format("torch.tensor([{}])", fmt::join(constant.wholes, ", "));
+    if (constant.copies > 0 || !constant.last.values.empty()) {
+      const std::string last =
+          constant.last.values.empty() ? "" : fmt::format(", {}", rows_of(constant.last));
+      return fmt::format("block_diagonal({}, {}{})", constant.copies, rows_of(constant.block),
+                         last);
+    }
+    std::vector<std::string> values;
+    for (const float value : constant.floats) values.push_back(number(value));
+    const std::string list = fmt::format("torch.tensor([{}])", fmt::join(values, ", "));
+    return shape.rank() == 1 ? list : fmt::format("{}.reshape({})", list, fmt::join(shape, ", "));
+  }
+
+  std::string name(Id id) const {
+    const Constant* constant = graph_.constant_of(id);
+    if (constant == nullptr) return graph_[id].name;
+    return constant->scalar ? number(constant->floats[0]) : "self." + graph_[id].name;
+  }
+
+  std::string forward() const {
+    std::vector<std::string> inputs, outputs;
+    for (const Id id : graph_.inputs()) inputs.push_back(name(id) + ": torch.Tensor");
+    for (const Id id : graph_.outputs()) outputs.push_back(name(id));
+    const std::string returned =
+        outputs.size() == 1 ? "torch.Tensor" : "tuple[torch.Tensor, torch.Tensor]";
+    std::string text =
+        fmt::format("    def forward(self, {}) -> {}:\n", fmt::join(inputs, ", "), returned);
+    for (const Node& node : graph_.nodes()) {
+      if (!node.note.empty()) text += fmt::format("        # {}\n", node.note);
+      const Value& value = graph_[node.output];
+      text += fmt::format("        {} = {}  # {}\n", value.name, call(node), list_of(value.shape));
+    }
+    return text + fmt::format("        return {}\n", fmt::join(outputs, ", "));
+  }
+
+  // Zero before what a scatter or a gather takes its places from: an index for every value.
+  std::string places(const Node& node, const Shape& shape) const {
+    return fmt::format("{}.expand({})", name(node.inputs[1]), fmt::join(shape, ", "));
+  }
+
+  std::string call(const Node& node) const {
+    const std::string x = name(node.inputs[0]);
+    const std::string y = node.inputs.size() > 1 ? name(node.inputs[1]) : "";
+    const Value& out = graph_[node.output];
+    switch (node.op) {
+      case Op::MatMul: return fmt::format("torch.matmul({}, {})", x, y);
+      case Op::Add: return fmt::format("{} + {}", x, y);
+      case Op::Sub: return fmt::format("{} - {}", x, y);
+      case Op::Mul: return fmt::format("{} * {}", x, y);
+      case Op::Div: return fmt::format("{} / {}", x, y);
+      case Op::Abs: return fmt::format("torch.abs({})", x);
+      case Op::Floor: return fmt::format("torch.floor({})", x);
+      case Op::Round: return fmt::format("torch.round({})", x);
+      case Op::Clamp: return clamp(node);
+      case Op::Where:
+        return fmt::format("torch.where({} > {}, {}, {})", x, y, name(node.inputs[2]),
+                           name(node.inputs[3]));
+      case Op::Max: return fmt::format("torch.amax({}, -1, keepdim=True)", x);
+      case Op::Min: return fmt::format("torch.amin({}, -1, keepdim=True)", x);
+      case Op::Sum: return fmt::format("torch.sum({}, -1, keepdim=True)", x);
+      case Op::Cast: return fmt::format("{}.to({})", x, torch_type(out.dtype));
+      case Op::Reshape: return fmt::format("torch.reshape({}, {})", x, tuple_of(out.shape));
+      case Op::Permute:
+        return fmt::format("torch.permute({}, ({}))", x, fmt::join(node.axes, ", "));
+      case Op::Cat: {
+        std::vector<std::string> parts;
+        for (const Id id : node.inputs) parts.push_back(name(id));
+        return fmt::format("torch.cat(({}), {})", fmt::join(parts, ", "), node.axes[0]);
+      }
+      case Op::Slice: {
+        std::string behind;
+        for (std::int64_t axis = node.axes[0]; axis < -1; ++axis) behind += ", :";
+        const bool all = static_cast<std::int64_t>(out.shape.rank()) == -node.axes[0];
+        return fmt::format("{}[{}{}:{}{}]", x, all ? "" : "..., ", node.axes[1], node.axes[2],
+                           behind);
+      }
+      case Op::Gather: return fmt::format("torch.gather({}, -1, {})", x, places(node, out.shape));
+      case Op::Pick: return fmt::format("torch.gather({}, -1, {})", x, y);
+      case Op::Lookup:
+        return fmt::format("torch.gather({}.expand({}, {}), -1, {})", x, out.shape[0],
+                           graph_[node.inputs[0]].shape[0], y);
+      case Op::Scatter:
+        return fmt::format("torch.scatter({}.new_zeros({}), -1, {}, {})", x, tuple_of(out.shape),
+                           places(node, graph_[node.inputs[0]].shape), x);
+    }
+    fail(Errc::Internal, "[export] an operator without a text");
+  }
+
+  std::string clamp(const Node& node) const {
+    const std::string low = std::isinf(node.low) ? "" : ", min=" + number(node.low);
+    const std::string high = std::isinf(node.high) ? "" : ", max=" + number(node.high);
+    return fmt::format("torch.clamp({}{}{})", name(node.inputs[0]), low, high);
+  }
+
+  const Graph& graph_;
+  bool parameters_;
+};
+
+bool has(const Graph& graph, auto&& test) {
+  return std::any_of(graph.constants().begin(), graph.constants().end(), test);
+}
+
+constexpr const char* kBlockDiagonal = R"_(
+def block_diagonal(copies: int, block: list, last: list | None = None) -> torch.Tensor:
+    """`copies` of a block along the diagonal, and a last one behind them; zeros elsewhere."""
+    blocks = [torch.tensor(block)] * copies
+    return torch.block_diag(*blocks, *([] if last is None else [torch.tensor(last)]))
+
+)_";
+
+constexpr const char* kStepTable = R"_(
+def step_table(zero: bool) -> torch.Tensor:
+    """Steps of dct_quant: the f32 of the bits q * 2^21; NaN for fields that no block has."""
+    steps = (torch.arange(1024, dtype=torch.int32) * 2**21).view(torch.float32)
+    steps[:80] = steps[1020:] = math.nan
+    if zero:
+        steps[0] = 0.0
+    return steps
+
+)_";
+
+constexpr const char* kExample = R"_(
+def example(module: type[torch.nn.Module]) -> dict[str, torch.Tensor]:
+    """Random values in the shapes that a module takes."""
+    inputs = module.INPUTS.items()
+    return {name: (255 * torch.rand(shape)).to(dtype) for name, (shape, dtype) in inputs}
+
+
+def report(name: str, outputs) -> None:
+    for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
+        print(name, tuple(output.shape), output.dtype)
+
+)_";
+
+constexpr const char* kToBytes = R"_(
+def to_bytes(codes: torch.Tensor, headers: torch.Tensor) -> bytes:
+    """The library's packed bytes: the codes, then each group's scale and minimum as bf16."""
+    halves = headers.cpu().to(torch.bfloat16).view(torch.uint8)
+    return codes.cpu().numpy().tobytes() + halves.numpy().tobytes()
+
+
+def from_bytes(packed: bytes) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes and headers of what the library packed."""
+    both = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
+    headers = both[CODES:].view(torch.bfloat16).to(torch.float32)
+    return both[:CODES], headers.reshape(-1, 2)
+
+)_";
+
+std::string opening(const Export& codec, Target target) {
+  std::string usage;
+  for (const auto* graph : {&codec.pack, &codec.unpack}) {
+    if (!graph->has_value()) continue;
+    std::vector<std::string> from, to;
+    for (const Id id : (*graph)->inputs()) from.push_back((**graph)[id].name);
+    for (const Id id : (*graph)->outputs()) to.push_back((**graph)[id].name);
+    usage += fmt::format("    {} = {}()({})\n", fmt::join(to, ", "), (*graph)->name(),
+                         fmt::join(from, ", "));
+  }
+  return fmt::format(R"_("""{} of {}{} in plain PyTorch operators.
+
+{}
+{}
+Written by tuckfold {}. What is packed here the library unpacks, and the other way round.
+"""
+
+)_",
+                     codec.spec.print(), to_string(codec.dtype), list_of(codec.shape), usage,
+                     sdk_note(target), version());
+}
+
+}  // namespace
+
+std::string torch_file(const Export& codec, Target target) {
+  std::vector<const Graph*> graphs;
+  for (const auto* graph : {&codec.pack, &codec.unpack}) {
+    if (graph->has_value()) graphs.push_back(&**graph);
+  }
+  bool diagonal = false, table = false, nan = false, quantized = false;
+  for (const Graph* graph : graphs) {
+    diagonal |=
+        has(*graph, [](const Constant& c) { return c.copies > 0 || !c.last.values.empty(); });
+    table |= has(*graph, [](const Constant& c) { return !c.python.empty(); });
+    nan |= has(*graph, [](const Constant& c) { return c.scalar && !std::isfinite(c.floats[0]); });
+    quantized |= graph->inputs().size() + graph->outputs().size() == 3;
+  }
+  std::string text = opening(codec, target);
+  if (table || nan) text += "import math\n\n";
+  text += sdk_imports(target);
+  text += fmt::format("\nSPEC = \"{}\"\nSHAPE = {}\nDTYPE = {}\n", codec.spec.print(),
+                      tuple_of(codec.shape), torch_type(codec.dtype));
+  if (quantized) {
+    const Graph& graph = *graphs.front();
+    const Id codes = graph.inputs().size() == 2 ? graph.inputs()[0] : graph.outputs()[0];
+    text +=
+        fmt::format("CODES = {}  # values, a byte each; headers follow\n", graph[codes].shape[0]);
+  }
+  text += "\n";
+  if (diagonal) text += kBlockDiagonal;
+  if (table) text += kStepTable;
+  if (quantized) text += kToBytes;
+  std::vector<std::string> modules;
+  for (const Graph* graph : graphs) {
+    text += "\n" + Module(*graph, target != Target::Torch).text() + "\n";
+    modules.push_back(fmt::format("\"{0}\": {0}", graph->name()));
+  }
+  return text + fmt::format("\nMODULES = {{{}}}\n\n", fmt::join(modules, ", ")) + kExample +
+         std::string(sdk_calls(target));
+}
+
+}  // namespace tuckfold::portable
