@@ -136,6 +136,7 @@ extern const Codec kBlockQuant;
 extern const Codec kBounded;
 extern const Codec kBits;
 extern const Codec kMask;
+extern const Codec kPositive;
 extern const Codec kBytesOf;
 extern const Codec kZstd;
 extern const Codec kZfp;

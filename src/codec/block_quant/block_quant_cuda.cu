@@ -66,6 +66,8 @@ int tile_steps(const Settings& s) {
 
 template <class T, bool kStochastic, int kMost>
 struct Pack {
+  static bool takes(const View&) { return true; }
+
   static std::int64_t ctas(const Settings& s, const DenseTensor& tensor) {
     const auto groups = [&](std::int64_t values) { return cuda::blocks_for(values, s.group); };
     const auto of_tiles = [&]<int kTileSteps>() {
@@ -96,6 +98,21 @@ struct Pack {
   }
 };
 
+// Calls body for a number of bits that is only now known.
+template <class Body>
+void with_bits(int bits, Body&& body) {
+  switch (bits) {
+    case 1: return body.template operator()<1>();
+    case 2: return body.template operator()<2>();
+    case 3: return body.template operator()<3>();
+    case 4: return body.template operator()<4>();
+    case 5: return body.template operator()<5>();
+    case 6: return body.template operator()<6>();
+    case 7: return body.template operator()<7>();
+    default: return body.template operator()<8>();
+  }
+}
+
 template <class T, int kMost>
 struct Unpack {
   static std::int64_t ctas(const Settings&, const DenseTensor& tensor) {
@@ -111,22 +128,16 @@ struct Unpack {
     return quick && ctas * kUnpackWarps >= 32 * kTilesAhead ? 100000 : 50000;
   }
 
+  static bool takes(const View& view) { return view.dense(16); }
+
   static void launch(const Tensors<kMost>& tensors, std::int64_t ctas, void* stream) {
     const cuda::Grid grid{.blocks = ctas,
                           .threads = kUnpackThreads,
                           .shared_bytes = occupancy_limit_bytes(tensors.settings, ctas),
                           .early = true};
-    const auto run = [&](auto kernel) { cuda::launch(kernel, grid, stream, tensors); };
-    switch (tensors.settings.bits) {
-      case 1: return run(unpack_tiles_kernel<T, 1, kMost>);
-      case 2: return run(unpack_tiles_kernel<T, 2, kMost>);
-      case 3: return run(unpack_tiles_kernel<T, 3, kMost>);
-      case 4: return run(unpack_tiles_kernel<T, 4, kMost>);
-      case 5: return run(unpack_tiles_kernel<T, 5, kMost>);
-      case 6: return run(unpack_tiles_kernel<T, 6, kMost>);
-      case 7: return run(unpack_tiles_kernel<T, 7, kMost>);
-      default: return run(unpack_tiles_kernel<T, 8, kMost>);
-    }
+    with_bits(tensors.settings.bits, [&]<int kBits>() {
+      cuda::launch(unpack_tiles_kernel<T, kBits, kMost>, grid, stream, tensors);
+    });
   }
 };
 
@@ -182,6 +193,21 @@ void unpack_any(const Settings& s, const View& view, const DenseTensor& tensor, 
   });
 }
 
+void unpack_skewed(const Settings& s, const View& view, const DenseTensor& tensor, void* stream) {
+  const std::int64_t tiles = cuda::blocks_for(view.elems, kTile);
+  const cuda::Grid grid{
+      .blocks = cuda::blocks_for(tiles, kUnpackWarps), .threads = kUnpackThreads, .early = true};
+  Tensors<1> one{};
+  one.tensors[0] = tensor;
+  one.count = 1;
+  one.settings = s;
+  with_fast_element(view.dtype, [&]<class T>(T) {
+    with_bits(s.bits, [&]<int kBits>() {
+      cuda::launch(unpack_skewed_kernel<T, kBits>, grid, stream, one);
+    });
+  });
+}
+
 // The fast tensors of a dtype at a time; `slow` takes each of the others.
 template <template <class T> class Way, int kMost, class Tensor, class Bytes, class Slow>
 void run_all(const Params& p, const Settings& settings, std::span<const Tensor> tensors,
@@ -197,13 +223,13 @@ void run_all(const Params& p, const Settings& settings, std::span<const Tensor> 
     with_fast_element(dtype, [&]<class T>(T) {
       Together<Way<T>, kMost> together(settings, stream);
       each([&](const View& view, const DenseTensor& tensor) {
-        if (view.dtype == dtype && is_fast(view)) together.add(tensor);
+        if (view.dtype == dtype && is_fast(view) && Way<T>::takes(view)) together.add(tensor);
       });
       together.launch();
     });
   }
   each([&](const View& view, const DenseTensor& tensor) {
-    if (!is_fast(view)) slow(view, tensor);
+    if (!is_fast(view) || !Way<float>::takes(view)) slow(view, tensor);
   });
 }
 
@@ -236,10 +262,11 @@ void unpack_tensors(const Stage& stage, std::span<const std::span<const std::byt
                     std::span<const TensorView> out, const CudaContext& run) {
   const Params p = Params::of(stage);
   const Settings settings = settings_of(p);
-  run_all<UnpackWay<kMost>::template Of, kMost>(p, settings, out, packed, run.stream,
-                                                [&](const View& view, const DenseTensor& tensor) {
-                                                  unpack_any(settings, view, tensor, run.stream);
-                                                });
+  run_all<UnpackWay<kMost>::template Of, kMost>(
+      p, settings, out, packed, run.stream, [&](const View& view, const DenseTensor& tensor) {
+        is_fast(view) ? unpack_skewed(settings, view, tensor, run.stream)
+                      : unpack_any(settings, view, tensor, run.stream);
+      });
 }
 
 }  // namespace

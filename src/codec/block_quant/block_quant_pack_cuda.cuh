@@ -219,8 +219,8 @@ struct StridedValues {
 
 // One warp packs a group, eight values of a lane at a time. It reads them twice.
 template <bool kStochastic, class Values>
-__device__ void pack_group(const Values& values, const Settings& settings,
-                           const DenseTensor& tensor, std::int64_t group) {
+__device__ TUCKFOLD_NOINLINE void pack_group(const Values& values, const Settings& settings,
+                                             const DenseTensor& tensor, std::int64_t group) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t first = group * settings.group, left = tensor.elems - first;
   const int count = static_cast<int>(left < settings.group ? left : settings.group);
@@ -350,7 +350,7 @@ __device__ TUCKFOLD_INLINE void store_codes(std::uint32_t* staged, std::uint32_t
     for (int i = 0; i < kBits; ++i) to[lane + kWarp * i] = staged[lane + kWarp * i];
   }
 }
-__device__ TUCKFOLD_INLINE void store_codes(std::uint32_t* staged, int bits, std::uint32_t* to) {
+__device__ TUCKFOLD_NOINLINE void store_codes(std::uint32_t* staged, int bits, std::uint32_t* to) {
   switch (bits) {
     case 1: return store_codes<1>(staged, to);
     case 2: return store_codes<2>(staged, to);

@@ -1,7 +1,8 @@
 // block_quant's kernels that unpack. The fast one: a warp writes a tile of 1024 values of a dense
 // tensor, 16 bytes a lane and store, side by side, so that every store is whole lines. It asks for
 // all codes and headers of the tile before it uses the first. Groups may have any size. Where the
-// tensor does not begin at a multiple of 16 bytes, values change lanes in shared memory.
+// tensor does not begin at a multiple of 16 bytes another kernel has values change lanes in shared
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -121,6 +122,81 @@ __device__ TUCKFOLD_INLINE void prefetch_tile(const DenseTensor& tensor, int gro
   }
 }
 
+// The values of a lane's codes in one step.
+template <class T, int kBits>
+__device__ TUCKFOLD_INLINE uint4 step_values(std::uint64_t codes, std::uint32_t header) {
+  const Spread spread(header);
+  float x[kVector<T>];
+#pragma unroll
+  for (int i = 0; i < kVector<T>; ++i) {
+    const auto code = static_cast<std::uint32_t>(codes >> i * kBits) & ((1u << kBits) - 1u);
+    x[i] = spread.value(kCodeBits | code);
+  }
+  return cuda::vector_of<T>(x);
+}
+
+// What is left of a tensor after its whole tiles.
+template <class T>
+__device__ TUCKFOLD_INLINE void unpack_rest(const DenseTensor& tensor, const Settings& s,
+                                            std::int64_t begin) {
+  T* to = reinterpret_cast<T*>(tensor.data);
+  for (std::int64_t i = begin + threadIdx.x % kWarp; i < tensor.elems; i += kWarp) {
+    to[i] = cuda::from_float<T>(unpacked_value(tensor, s, i));
+  }
+}
+
+template <class T, int kBits, int kMost>
+__global__ void __launch_bounds__(kUnpackThreads)
+    unpack_tiles_kernel(const __grid_constant__ Tensors<kMost> tensors) {
+  constexpr int kV = kVector<T>, kStep = kWarp * kV, kTileSteps = kTile / kStep;
+  const DenseTensor& tensor = tensors.of(blockIdx.x);
+  const Settings& s = tensors.settings;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t tile =
+      static_cast<std::int64_t>(blockIdx.x - tensor.first_cta) * kUnpackWarps + threadIdx.x / kWarp;
+  const std::int64_t begin = tile * kTile;
+  T* to = reinterpret_cast<T*>(tensor.data) + begin;
+  cuda::wait_for_previous_kernel();
+  if (begin + kTile > tensor.elems) return unpack_rest<T>(tensor, s, begin);
+  prefetch_tile<kBits>(tensor, s.group_shift, tile + kTilesAhead, lane);
+  // Loops of their own, so that no branch is between two loads.
+  std::uint64_t codes[kTileSteps];
+  const std::byte* tile_codes = tensor.codes + tile * (kTile / 8 * kBits);
+#pragma unroll
+  for (int j = 0; j < kTileSteps; ++j) codes[j] = load_codes<kBits, kV>(tile_codes, lane, j);
+  std::uint32_t groups[kTileSteps];  // from the tile's first on
+  const std::int64_t first_group = s.group_shift >= 0 ? begin >> s.group_shift : begin / s.group;
+  const auto past = static_cast<std::uint32_t>(begin - first_group * s.group + lane * kV);
+  if (s.group_shift >= 0) {
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) groups[j] = (past + j * kStep) >> s.group_shift;
+  } else {
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) {
+      groups[j] = (past + j * kStep) / static_cast<std::uint32_t>(s.group);
+    }
+  }
+  std::uint32_t headers[kTileSteps];
+  const std::byte* from = tensor.headers + first_group * 4;
+  if (reinterpret_cast<std::uintptr_t>(tensor.headers) % 4 == 0) {
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) {
+      headers[j] = __ldg(reinterpret_cast<const unsigned*>(from) + groups[j]);
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kTileSteps; ++j) {
+      headers[j] = load_bytes(from + std::int64_t{4} * groups[j]);
+    }
+  }
+  cuda::allow_next_kernel();
+#pragma unroll
+  for (int j = 0; j < kTileSteps; ++j) {
+    cuda::store_away(reinterpret_cast<uint4*>(to + j * kStep) + lane,
+                     step_values<T, kBits>(codes[j], headers[j]));
+  }
+}
+
 // Stores of a warp that begin at any address of an element. Bytes wait in shared memory until they
 // fill vectors of the tensor's 16-byte grid, which lies `skew` bytes before the warp's own.
 template <class T>
@@ -180,78 +256,30 @@ class SkewedStores {
   bool first_ = true;
 };
 
-template <class T, int kBits, int kMost>
+// A tensor that begins at any address of an element.
+template <class T, int kBits>
 __global__ void __launch_bounds__(kUnpackThreads)
-    unpack_tiles_kernel(const __grid_constant__ Tensors<kMost> tensors) {
-  constexpr int kV = kVector<T>, kStep = kWarp * kV, kTileSteps = kTile / kStep;
+    unpack_skewed_kernel(const __grid_constant__ Tensors<1> tensors) {
+  constexpr int kV = kVector<T>, kStep = kWarp * kV;
   __shared__ __align__(16) unsigned char shared[kUnpackWarps][SkewedStores<T>::kBytes];
   const DenseTensor& tensor = tensors.of(blockIdx.x);
   const Settings& s = tensors.settings;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t tile =
-      static_cast<std::int64_t>(blockIdx.x - tensor.first_cta) * kUnpackWarps + threadIdx.x / kWarp;
+      static_cast<std::int64_t>(blockIdx.x) * kUnpackWarps + threadIdx.x / kWarp;
   const std::int64_t begin = tile * kTile;
-  T* to = reinterpret_cast<T*>(tensor.data) + begin;
   cuda::wait_for_previous_kernel();
-  if (begin + kTile > tensor.elems) {
-    for (std::int64_t i = begin + lane; i < tensor.elems; i += kWarp) {
-      to[i - begin] = cuda::from_float<T>(unpacked_value(tensor, s, i));
-    }
-    return;
+  if (begin + kTile > tensor.elems) return unpack_rest<T>(tensor, s, begin);
+  const std::byte* codes = tensor.codes + tile * (kTile / 8 * kBits);
+  SkewedStores<T> stores(shared[threadIdx.x / kWarp], reinterpret_cast<T*>(tensor.data) + begin);
+#pragma unroll 2
+  for (int j = 0; j < kTile / kStep; ++j) {
+    const std::int64_t index = begin + j * kStep + lane * kV;
+    const std::int64_t group = s.group_shift >= 0 ? index >> s.group_shift : index / s.group;
+    const std::uint32_t header = load_bytes(tensor.headers + group * 4);
+    stores.put(step_values<T, kBits>(load_codes<kBits, kV>(codes, lane, j), header));
   }
-  prefetch_tile<kBits>(tensor, s.group_shift, tile + kTilesAhead, lane);
-  // Loops of their own, so that no branch is between two loads.
-  std::uint64_t codes[kTileSteps];
-  const std::byte* tile_codes = tensor.codes + tile * (kTile / 8 * kBits);
-#pragma unroll
-  for (int j = 0; j < kTileSteps; ++j) codes[j] = load_codes<kBits, kV>(tile_codes, lane, j);
-  std::uint32_t groups[kTileSteps];  // from the tile's first on
-  const std::int64_t first_group = s.group_shift >= 0 ? begin >> s.group_shift : begin / s.group;
-  const auto past = static_cast<std::uint32_t>(begin - first_group * s.group + lane * kV);
-  if (s.group_shift >= 0) {
-#pragma unroll
-    for (int j = 0; j < kTileSteps; ++j) groups[j] = (past + j * kStep) >> s.group_shift;
-  } else {
-#pragma unroll
-    for (int j = 0; j < kTileSteps; ++j) {
-      groups[j] = (past + j * kStep) / static_cast<std::uint32_t>(s.group);
-    }
-  }
-  std::uint32_t headers[kTileSteps];
-  const std::byte* from = tensor.headers + first_group * 4;
-  if (reinterpret_cast<std::uintptr_t>(tensor.headers) % 4 == 0) {
-#pragma unroll
-    for (int j = 0; j < kTileSteps; ++j) {
-      headers[j] = __ldg(reinterpret_cast<const unsigned*>(from) + groups[j]);
-    }
-  } else {
-#pragma unroll
-    for (int j = 0; j < kTileSteps; ++j) {
-      headers[j] = load_bytes(from + std::int64_t{4} * groups[j]);
-    }
-  }
-  cuda::allow_next_kernel();
-  const auto values = [&](int j) {
-    const Spread spread(headers[j]);
-    float x[kV];
-#pragma unroll
-    for (int i = 0; i < kV; ++i) {
-      const auto code = static_cast<std::uint32_t>(codes[j] >> i * kBits) & ((1u << kBits) - 1u);
-      x[i] = spread.value(kCodeBits | code);
-    }
-    return cuda::vector_of<T>(x);
-  };
-  if (reinterpret_cast<std::uintptr_t>(to) % 16 == 0) {
-#pragma unroll
-    for (int j = 0; j < kTileSteps; ++j) {
-      cuda::store_away(reinterpret_cast<uint4*>(to + j * kStep) + lane, values(j));
-    }
-  } else {
-    SkewedStores<T> stores(shared[threadIdx.x / kWarp], to);
-#pragma unroll
-    for (int j = 0; j < kTileSteps; ++j) stores.put(values(j));
-    stores.finish();
-  }
+  stores.finish();
 }
 
 }  // namespace tuckfold::block_quant

@@ -130,6 +130,21 @@ __device__ TUCKFOLD_INLINE std::uint32_t most_halves(std::uint32_t a, std::uint3
 #endif
 }
 
+// All ones for each half that is not 0 or less; NaN is not.
+template <class T>
+__device__ TUCKFOLD_INLINE std::uint32_t halves_above_zero(std::uint32_t word) {
+#ifdef __CUDACC__
+  using Two = std::conditional_t<std::is_same_v<T, F16>, __half2, __nv_bfloat162>;
+  const std::uint32_t zero = 0;
+  return __hgtu2_mask(*reinterpret_cast<const Two*>(&word), *reinterpret_cast<const Two*>(&zero));
+#else
+  const auto above = [&](int shift) {
+    return !(to_float(T{static_cast<std::uint16_t>(word >> shift)}) <= 0.0f);
+  };
+  return (above(0) ? 0xffffu : 0u) | (above(16) ? 0xffff0000u : 0u);
+#endif
+}
+
 // Sixteen bytes of elements that lie side by side at any address of an element, by words. Where
 // they begin within a word, the words around them are read whole.
 template <class T>

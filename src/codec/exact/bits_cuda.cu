@@ -38,6 +38,7 @@ using Code = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 // ---- range --------------------------------------------------------------------------------------
 
 __global__ void range_begin_kernel(Range* range) {
+  cuda::wait_for_previous_kernel();
   if (threadIdx.x == 0) *range = Range{};
 }
 
@@ -46,6 +47,7 @@ __global__ void __launch_bounds__(kThreads) range_kernel(const __grid_constant__
   const T* data = reinterpret_cast<const T*>(a.view.data);
   const std::int64_t elems = a.view.elems;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kTile;
+  cuda::wait_for_previous_kernel();
   Range range;
   for (std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kTile; begin < elems;
        begin += step) {
@@ -88,6 +90,7 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
   __shared__ Code<T> staged[kHalo + kTile + (kHalo + kTile) / 32 + 1];
   const int thread = static_cast<int>(threadIdx.x);
   const bool first = blockIdx.x == 0 && thread == 0;
+  cuda::wait_for_previous_kernel();
   const std::int64_t minimum = a.range->low;
   const int needed = needed_width(*a.range);
   const int width = a.given_width == 0 ? needed : a.given_width;
@@ -170,6 +173,7 @@ template <class T, bool kDense>
 __global__ void __launch_bounds__(kThreads) unpack_kernel(const __grid_constant__ Args a) {
   const bool first = blockIdx.x == 0 && threadIdx.x == 0;
   constexpr int kMost = 8 * sizeof(T);
+  cuda::wait_for_previous_kernel();
   const std::size_t header = kMinimumBytes + (a.given_width == 0 ? kWidthBytes : 0);
   int width = a.given_width;
   if (width == 0) {
@@ -229,10 +233,11 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
                   .range = range,
                   .device_result = run.device_result};
   const std::int64_t blocks = cuda::blocks_for(args.view.elems, kTile);
-  const cuda::Grid all{.blocks = blocks, .threads = kThreads};
-  const cuda::Grid some{.blocks = blocks < kRangeBlocks ? blocks : kRangeBlocks,
-                        .threads = kThreads};
-  cuda::launch(range_begin_kernel, {.blocks = 1, .threads = kWarp}, run.stream, range);
+  const cuda::Grid all{.blocks = blocks, .threads = kThreads, .early = true};
+  const cuda::Grid some{
+      .blocks = blocks < kRangeBlocks ? blocks : kRangeBlocks, .threads = kThreads, .early = true};
+  cuda::launch(range_begin_kernel, {.blocks = 1, .threads = kWarp, .early = true}, run.stream,
+               range);
   with_whole(in.dtype, [&]<class T>(T) {
     if (args.view.dense()) {
       cuda::launch(range_kernel<T, true>, some, run.stream, args);
@@ -273,7 +278,8 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
                   .given_width = width,
                   .range = nullptr,
                   .device_result = run.device_result};
-  const cuda::Grid all{.blocks = cuda::blocks_for(args.view.elems, kTile), .threads = kThreads};
+  const cuda::Grid all{
+      .blocks = cuda::blocks_for(args.view.elems, kTile), .threads = kThreads, .early = true};
   with_whole(out.dtype, [&]<class T>(T) {
     args.view.dense() ? cuda::launch(unpack_kernel<T, true>, all, run.stream, args)
                       : cuda::launch(unpack_kernel<T, false>, all, run.stream, args);

@@ -93,6 +93,7 @@ template <class T, bool kPack>
 __global__ void __launch_bounds__(kThreads) any_kernel(const __grid_constant__ Args<T> a) {
   const Word<T>* table = table_of(a);
   const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  cuda::wait_for_previous_kernel();
   if (index < a.view.elems) one_value<T, kPack, false>(a, table, index);
 }
 
@@ -120,6 +121,7 @@ __global__ void __launch_bounds__(kThreads) dense_kernel(const __grid_constant__
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t tile = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
   const std::int64_t begin = tile * kTile + lane * kV;
+  cuda::wait_for_previous_kernel();
   if ((tile + 1) * kTile > a.view.elems) {
     for (std::int64_t i = tile * kTile + lane; i < a.view.elems; i += kWarp) {
       one_value<T, kPack, kComputed>(a, table, i);
@@ -132,6 +134,7 @@ __global__ void __launch_bounds__(kThreads) dense_kernel(const __grid_constant__
     uint4 raw[kSteps];
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) raw[j] = values[j * kWarp];
+    cuda::allow_next_kernel();
     std::uint32_t wrong = 0;  // steps with a wrong guess
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) {
@@ -168,6 +171,7 @@ __global__ void __launch_bounds__(kThreads) dense_kernel(const __grid_constant__
         words[j][0] = some, words[j][1] = 0;
       }
     }
+    cuda::allow_next_kernel();
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) {
       std::uint32_t out[4] = {};
@@ -197,12 +201,14 @@ void run_all(const View& view, const Table& table, std::byte* codes, const Refus
                  table.guess, table.factors, {}};
     for (int k = 0; k < 256; ++k) args.words[k] = static_cast<Word<T>>(table.words[k]);
     if (!view.dense(16)) {
-      return cuda::launch(any_kernel<T, kPack>,
-                          {.blocks = cuda::blocks_for(view.elems, kThreads), .threads = kThreads},
-                          stream, args);
+      return cuda::launch(
+          any_kernel<T, kPack>,
+          {.blocks = cuda::blocks_for(view.elems, kThreads), .threads = kThreads, .early = true},
+          stream, args);
     }
     const cuda::Grid grid{.blocks = cuda::blocks_for(view.elems, kThreads * kVector<T> * kSteps),
-                          .threads = kThreads};
+                          .threads = kThreads,
+                          .early = true};
     if constexpr (sizeof(T) == 4) {
       if (table.computed) {
         return cuda::launch(dense_kernel<T, kPack, true>, grid, stream, args);

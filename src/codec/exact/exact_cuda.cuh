@@ -35,6 +35,7 @@ inline bool waits(const CudaContext& run) {
 namespace {
 
 __global__ void begin_kernel(Refusals refusals, std::uint64_t bytes) {
+  wait_for_previous_kernel();
   if (threadIdx.x != 0) return;
   if (refusals.first != nullptr) *refusals.first = kNoneRefused;
   if (refusals.device_result != nullptr) *refusals.device_result = bytes;
@@ -42,7 +43,7 @@ __global__ void begin_kernel(Refusals refusals, std::uint64_t bytes) {
 
 void set_device_result(const CudaContext& run, std::uint64_t value) {
   if (run.device_result == nullptr) return;
-  launch(begin_kernel, {.blocks = 1, .threads = kWarp}, run.stream,
+  launch(begin_kernel, {.blocks = 1, .threads = kWarp, .early = true}, run.stream,
          Refusals{nullptr, run.device_result}, value);
 }
 
@@ -51,7 +52,8 @@ Refusals begin_pack(const CudaContext& run, std::uint64_t bytes) {
   void* first = waits(run) ? run.workspace.data() : nullptr;
   const Refusals refusals{static_cast<unsigned long long*>(first), run.device_result};
   if (refusals.first != nullptr || refusals.device_result != nullptr) {
-    launch(begin_kernel, {.blocks = 1, .threads = kWarp}, run.stream, refusals, bytes);
+    launch(begin_kernel, {.blocks = 1, .threads = kWarp, .early = true}, run.stream, refusals,
+           bytes);
   }
   return refusals;
 }

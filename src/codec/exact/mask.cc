@@ -72,12 +72,7 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
 
 void unpack_all(const Stage& stage, std::span<const std::byte> packed, const TensorView& out,
                 RunContext run) {
-  const FlatWriter writer(out);
-  const Pair pair = pair_of(stage, out.dtype);
-  const std::size_t bytes = static_cast<std::size_t>(writer.elems()) * size_bytes(out.dtype);
-  const UnpackJob job{pair.clear, pair.set, packed.data(), &writer, bytes > kStreamBytes};
-  for_each_range(writer.elems(), run.threads,
-                 [&](std::int64_t begin, std::int64_t end) { unpack_bits(job, begin, end); });
+  unpack_pair(pair_of(stage, out.dtype), packed, out, run.threads);
 }
 
 }  // namespace
@@ -87,6 +82,15 @@ Pair pair_of(const Stage& stage, DType dtype) {
   const double scale = stage["scale"];
   return {.clear = element_bits(dtype, is_sign(stage) ? -scale : 0.0),
           .set = element_bits(dtype, scale)};
+}
+
+void unpack_pair(const Pair& pair, std::span<const std::byte> packed, const TensorView& out,
+                 int threads) {
+  const FlatWriter writer(out);
+  const std::size_t bytes = static_cast<std::size_t>(writer.elems()) * size_bytes(out.dtype);
+  const UnpackJob job{pair.clear, pair.set, packed.data(), &writer, bytes > kStreamBytes};
+  for_each_range(writer.elems(), threads,
+                 [&](std::int64_t begin, std::int64_t end) { unpack_bits(job, begin, end); });
 }
 
 void refuse(const Stage& stage, DType dtype, std::uint64_t bits, std::int64_t index) {

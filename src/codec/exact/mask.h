@@ -36,6 +36,12 @@ struct UnpackJob {
 std::int64_t pack_bits(const PackJob& job, std::int64_t begin, std::int64_t end);
 void unpack_bits(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 
+// A tensor from one bit a value.
+void unpack_pair(const Pair& pair, std::span<const std::byte> packed, const TensorView& out,
+                 int threads);
+void unpack_pair_cuda(const Pair& pair, std::span<const std::byte> packed, const TensorView& out,
+                      void* stream);
+
 TUCKFOLD_WEAK extern const CudaCodec kCuda;
 
 }  // namespace tuckfold::mask

@@ -1,5 +1,6 @@
 // mask on CUDA: a warp takes 1024 values, and votes on 32 of them at a time.
 #include "base/cuda/runtime.h"
+#include "codec/exact/bit_cuda.cuh"
 #include "codec/exact/exact_cuda.cuh"
 #include "codec/exact/mask.h"
 #include "codec/registry.h"
@@ -7,13 +8,11 @@
 namespace tuckfold::mask {
 namespace {
 
-using cuda::kAllLanes;
+using cuda::kBitThreads;
+using cuda::kBitTile;
 using cuda::kWarp;
 using cuda::Refusals;
 using cuda::View;
-
-constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-constexpr int kTile = kWarp * 32;  // values of a warp: a word of bits for each lane
 
 template <class T>
 struct Args {
@@ -23,64 +22,27 @@ struct Args {
   Refusals refusals;
 };
 
-__device__ std::int64_t warp_index() {
-  return static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
-}
-
 // ---- pack ---------------------------------------------------------------------------------------
 
-template <class T>
-__device__ TUCKFOLD_INLINE void store_word(const Args<T>& a, std::int64_t tile, int lane,
-                                           std::uint32_t word) {
-  const std::int64_t at = tile * (kTile / 8) + lane * 4;
-  const std::int64_t bytes = (a.view.elems + 7) / 8;
-  if (at + 4 <= bytes) {
-    *reinterpret_cast<std::uint32_t*>(a.bits + at) = word;
-    return;
-  }
-  for (std::int64_t i = at; i < bytes; ++i) {
-    a.bits[i] = static_cast<unsigned char>(word >> 8 * (i - at));
-  }
-}
-
-// One of these values, 32 apart, is neither of the two.
-template <class T>
-__device__ void note_first(const Args<T>& a, std::int64_t index, int count) {
+template <class T, bool kDense>
+__global__ void __launch_bounds__(kBitThreads) pack_kernel(const __grid_constant__ Args<T> a) {
+  const std::int64_t tile = cuda::bit_warp();
+  cuda::wait_for_previous_kernel();
+  if (tile * kBitTile >= a.view.elems) return;
+  bool known = true;
+  const std::uint32_t mine = cuda::vote<kDense>(a.view, tile, a.clear, [&](T x) {
+    const bool is_set = x == a.set;
+    known = known && (is_set || x == a.clear);
+    return is_set;
+  });
+  cuda::store_bits(a.bits, a.view.elems, tile, mine);
+  if (known) return;
+  std::int64_t index = tile * kBitTile + threadIdx.x % kWarp;
 #pragma unroll 1
-  for (; count > 0; --count, index += kWarp) {
+  for (;; index += kWarp) {
     const T x = reinterpret_cast<const T*>(a.view.data)[a.view.offset(index)];
     if (x != a.set && x != a.clear) return refuse(a.refusals, index);
   }
-}
-
-template <class T, bool kDense>
-__global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ Args<T> a) {
-  constexpr int kAtOnce = kDense ? 16 : 4;  // loads that a lane has under way
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const std::int64_t tile = warp_index(), begin = tile * kTile + lane;
-  if (tile * kTile >= a.view.elems) return;
-  const bool whole = (tile + 1) * kTile <= a.view.elems;
-  const T* data = reinterpret_cast<const T*>(a.view.data);
-  std::uint32_t mine = 0;
-#pragma unroll 1
-  for (int j = 0; j < 32; j += kAtOnce) {
-    T x[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const std::int64_t at = begin + (j + i) * kWarp;
-      x[i] = whole || at < a.view.elems ? data[kDense ? at : a.view.offset(at)] : a.clear;
-    }
-    bool known = true;
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const bool is_set = x[i] == a.set;
-      known = known && (is_set || x[i] == a.clear);
-      const std::uint32_t word = __ballot_sync(kAllLanes, is_set);
-      if (lane == j + i) mine = word;
-    }
-    if (!known) note_first(a, begin + j * kWarp, kAtOnce);
-  }
-  store_word(a, tile, lane, mine);
 }
 
 // The bytes of a word that are the byte repeated in `all`, as four bits.
@@ -91,10 +53,11 @@ __device__ TUCKFOLD_INLINE std::uint32_t equal_bytes(std::uint32_t word, std::ui
 }
 
 // A dense tensor of bytes: 32 values a lane, four in a word.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kBitThreads)
     pack_bytes_kernel(const __grid_constant__ Args<std::uint8_t> a) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const std::int64_t tile = warp_index(), begin = tile * kTile + lane * 32;
+  const std::int64_t tile = cuda::bit_warp(), begin = tile * kBitTile + lane * 32;
+  cuda::wait_for_previous_kernel();
   if (begin >= a.view.elems) return;
   const auto* data = reinterpret_cast<const unsigned char*>(a.view.data);
   std::uint32_t mine = 0, known = 0;
@@ -117,7 +80,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   if (known != ~0u) refuse(a.refusals, begin + __ffs(static_cast<int>(~known)) - 1);
-  store_word(a, tile, lane, mine);
+  cuda::store_bits(a.bits, a.view.elems, tile, mine);
 }
 
 // ---- unpack -------------------------------------------------------------------------------------
@@ -129,17 +92,20 @@ __device__ TUCKFOLD_INLINE void unpack_value(const Args<T>& a, std::int64_t inde
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) unpack_any_kernel(const __grid_constant__ Args<T> a) {
-  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+__global__ void __launch_bounds__(kBitThreads)
+    unpack_any_kernel(const __grid_constant__ Args<T> a) {
+  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kBitThreads + threadIdx.x;
+  cuda::wait_for_previous_kernel();
   if (index < a.view.elems) unpack_value(a, index);
 }
 
 // Sixteen bytes of values a lane and store, side by side.
 template <class T>
-__global__ void __launch_bounds__(kThreads) unpack_kernel(const __grid_constant__ Args<T> a) {
+__global__ void __launch_bounds__(kBitThreads) unpack_kernel(const __grid_constant__ Args<T> a) {
   constexpr int kV = 16 / sizeof(T), kStep = kWarp * kV, kSteps = 8;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const std::int64_t begin = warp_index() * (kStep * kSteps);
+  const std::int64_t begin = cuda::bit_warp() * (kStep * kSteps);
+  cuda::wait_for_previous_kernel();
   if (begin + kStep * kSteps > a.view.elems) {
     for (std::int64_t i = begin + lane; i < a.view.elems; i += kWarp) unpack_value(a, i);
     return;
@@ -154,6 +120,7 @@ __global__ void __launch_bounds__(kThreads) unpack_kernel(const __grid_constant_
       bits[j] = static_cast<std::uint32_t>(__ldg(a.bits + at / 8)) >> (at & 7);
     }
   }
+  cuda::allow_next_kernel();
 #pragma unroll
   for (int j = 0; j < kSteps; ++j) {
     std::uint32_t words[4];
@@ -178,8 +145,6 @@ __global__ void __launch_bounds__(kThreads) unpack_kernel(const __grid_constant_
   }
 }
 
-}  // namespace
-
 std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<std::byte> out,
                       CudaContext run) {
   const View view = View::of(in);
@@ -189,8 +154,7 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
   with_word(view.dtype, [&]<class T>(T) {
     const Args<T> args{view, static_cast<T>(pair.clear), static_cast<T>(pair.set),
                        reinterpret_cast<unsigned char*>(out.data()), refusals};
-    const cuda::Grid grid{.blocks = cuda::blocks_for(cuda::blocks_for(view.elems, kTile), kWarps),
-                          .threads = kThreads};
+    const cuda::Grid grid = cuda::bit_grid(view.elems);
     if constexpr (sizeof(T) == 1) {
       if (view.dense(16)) return cuda::launch(pack_bytes_kernel, grid, run.stream, args);
     }
@@ -206,9 +170,15 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
 void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const TensorView& out,
                  CudaContext run) {
   cuda::set_device_result(run, 0);
+  unpack_pair_cuda(pair_of(stage, out.dtype), packed, out, run.stream);
+}
+
+}  // namespace
+
+void unpack_pair_cuda(const Pair& pair, std::span<const std::byte> packed, const TensorView& out,
+                      void* stream) {
   const View view = View::of(out);
   if (view.elems == 0) return;
-  const Pair pair = pair_of(stage, out.dtype);
   auto* bits = const_cast<std::byte*>(packed.data());
   with_word(view.dtype, [&]<class T>(T) {
     const Args<T> args{view,
@@ -219,12 +189,16 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
     if (view.dense(16)) {
       const std::int64_t warps = cuda::blocks_for(view.elems, 8 * kWarp * 16 / sizeof(T));
       return cuda::launch(unpack_kernel<T>,
-                          {.blocks = cuda::blocks_for(warps, kWarps), .threads = kThreads},
-                          run.stream, args);
+                          {.blocks = cuda::blocks_for(warps, cuda::kBitWarps),
+                           .threads = kBitThreads,
+                           .early = true},
+                          stream, args);
     }
     cuda::launch(unpack_any_kernel<T>,
-                 {.blocks = cuda::blocks_for(view.elems, kThreads), .threads = kThreads},
-                 run.stream, args);
+                 {.blocks = cuda::blocks_for(view.elems, kBitThreads),
+                  .threads = kBitThreads,
+                  .early = true},
+                 stream, args);
   });
 }
 
