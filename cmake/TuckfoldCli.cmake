@@ -4,7 +4,7 @@ find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(PNG REQUIRED)
 
-tuckfold_module(cli USES container inputs
+tuckfold_module(cli USES container planner inputs
                 LIBRARIES CLI11::CLI11 nlohmann_json::nlohmann_json PNG::PNG)
 
 add_executable(tuckfold_tool src/cli/main.cc)
@@ -18,6 +18,10 @@ tuckfold_compile(file_bench)
 set_target_properties(file_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 tuckfold_use(file_bench container inputs)
 target_link_libraries(file_bench PRIVATE nlohmann_json::nlohmann_json)
+
+# Device files, where the tool looks for them: of this tree, so that one more file is seen at once.
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share/tuckfold)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/devices ${CMAKE_BINARY_DIR}/share/tuckfold/devices SYMBOLIC)
 
 # Manual pages and completions, which the tool makes from its own options.
 set(pages ${CMAKE_BINARY_DIR}/share)

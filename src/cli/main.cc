@@ -28,7 +28,7 @@ Any other VERB runs the program tuckfold-VERB beside this one or on PATH.
 
 Where a file is read or written, - is standard input or output; ./- is a file of that name.
 
-Exit status: 1 the answer of diff is no, 2 invalid argument, 3 corrupt data, 4 unsupported, 5 input or
+Exit status: 1 the answer of diff or fits is no, 2 invalid argument, 3 corrupt data, 4 unsupported, 5 input or
 output, 70 a bug, 130 stopped by Ctrl-C.)_";
 
 int run(int argc, char** argv) {
@@ -50,6 +50,9 @@ int run(int argc, char** argv) {
   add_bench(app);
   add_eval(app);
   add_choose(app);
+  add_export(app);
+  add_fits(app);
+  add_time(app);
   add_doctor(app);
   add_completion(app);
   add_man(app);

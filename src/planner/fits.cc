@@ -17,6 +17,7 @@ using portable::Op;
 std::string source_text(const Origin& from) { return fmt::format("{}, {}", from.source, from.at); }
 
 std::string bytes_text(double bytes) {
+  if (bytes >= 1e12) return fmt::format("{:.3g} TB", bytes / 1e12);
   if (bytes >= 1e9) return fmt::format("{:.3g} GB", bytes / 1e9);
   if (bytes >= 1e6) return fmt::format("{:.4g} MB", bytes / 1e6);
   return fmt::format("{:.4g} kB", bytes / 1e3);

@@ -12,8 +12,8 @@ namespace {
 
 // Why a codec stays out, for those that do.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kReasons = {{
-    {"bounded", "its size depends on the values, and a graph has sizes that are known before"},
-    {"zstd", "its size depends on the values, and a graph has sizes that are known before"},
+    {"bounded", "its size depends on the values, and accelerators fix all sizes when they compile"},
+    {"zstd", "its size depends on the values, and accelerators fix all sizes when they compile"},
     {"zfp", "it codes bit planes, which takes shifts of bits"},
     {"bits", "it packs codes side by side in bytes, which takes shifts of bits"},
     {"mask", "it packs bits side by side in bytes, which takes shifts of bits"},
@@ -22,8 +22,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kReasons 
 }};
 
 [[noreturn]] void refuse(const Stage& stage, std::string_view why) {
-  fail(Errc::Unsupported, "[export] {} cannot be written in plain operators: {}", stage.codec->name,
-       why);
+  fail(Errc::Unsupported, "[portable] {} cannot be written in plain operators: {}",
+       stage.codec->name, why);
 }
 
 bool is(const Stage& stage, std::string_view name) { return stage.codec->name == name; }
@@ -41,7 +41,7 @@ void check_block_quant(const Stage& stage, bool packs) {
   if (packs && stage["round"] != 0) {
     refuse(stage,
            "round=stochastic draws numbers by shifts and exclusive-or; use round=nearest, or "
-           "export the way back alone");
+           "--only unpack");
   }
 }
 
@@ -55,25 +55,25 @@ void check(const CodecSpec& spec, DType dtype, bool packs) {
     if (is(stage, "dct_quant") && packs) {
       refuse(stage,
              "packing searches the widths of each block and joins codes of many widths, which "
-             "takes shifts of bits; export the way back alone");
+             "takes shifts of bits; use --only unpack for the way back");
     }
   }
   const bool chain =
       stages.size() == 2 && is(stages[0], "dct_chop") && is(stages[1], "block_quant");
   if (stages.size() > 1 && !chain) {
     fail(Errc::Unsupported,
-         "[export] of chains only dct_chop(..) | block_quant(bits=8) can be written, got {}",
+         "[portable] of chains only dct_chop(..) | block_quant(bits=8) can be written, got {}",
          spec.print());
   }
   if (dtype != DType::F32 && dtype != DType::F16 && dtype != DType::BF16) {
-    invalid("[export] the dtype must be f32, f16 or bf16, got {}; convert before packing",
+    invalid("[portable] the dtype must be f32, f16 or bf16, got {}; convert before packing",
             to_string(dtype));
   }
 }
 
 Shape checked(const CodecSpec& spec, DType dtype, const Shape& shape, bool packs) {
   check(spec, dtype, packs);
-  if (shape.elems() == 0) invalid("[export] the shape {} has no values", to_string(shape));
+  if (shape.elems() == 0) invalid("[portable] the shape {} has no values", to_string(shape));
   static_cast<void>(layout(spec, dtype, shape));  // throws where the tensor does not fit
   return shape;
 }

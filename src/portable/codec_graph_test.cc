@@ -87,22 +87,21 @@ TEST(CodecGraph, OutputsHaveTheShapeOfTheLayout) {
 TEST(CodecGraph, WhatCannotBeWrittenSaysWhichStageAndWhy) {
   const Shape shape{4, 64, 64};
   EXPECT_EQ(refusal("bounded(abs=0.1)", DType::F32, shape),
-            "4: [export] bounded cannot be written in plain operators: its size depends on the "
-            "values, and a "
-            "graph has sizes that are known before");
+            "4: [portable] bounded cannot be written in plain operators: its size depends on the "
+            "values, and accelerators fix all sizes when they compile");
   EXPECT_EQ(refusal("block_quant(bits=4)", DType::F32, shape),
-            "4: [export] block_quant cannot be written in plain operators: codes of 4 bits share "
+            "4: [portable] block_quant cannot be written in plain operators: codes of 4 bits share "
             "bytes, which "
             "takes shifts of bits, and no accelerator here has them; use bits=8");
   for (const char* spec : {"zstd", "zfp(rate=4)", "mask", "bytes_of(scale=1/255)", "raw"}) {
-    EXPECT_EQ(refusal(spec, DType::F32, shape).substr(0, 12), "4: [export] ") << spec;
+    EXPECT_EQ(refusal(spec, DType::F32, shape).substr(0, 14), "4: [portable] ") << spec;
   }
   EXPECT_NE(refusal("dct_chop(keep=4) | zstd", DType::F32, shape).find("zstd cannot"),
             std::string::npos);
   EXPECT_NE(
       refusal("dct_chop(keep=4) | dct_chop(keep=4)", DType::F32, shape).find("of chains only"),
       std::string::npos);
-  EXPECT_NE(refusal("dct_quant(rate=4)", DType::F32, shape).find("way back"), std::string::npos);
+  EXPECT_NE(refusal("dct_quant(rate=4)", DType::F32, shape).find("--only unpack"), std::string::npos);
   EXPECT_EQ(refusal("dct_quant(rate=4)", DType::F32, shape, false), "accepted");
   EXPECT_NE(refusal("block_quant(bits=8, round=stochastic)", DType::F32, shape).find("stochastic"),
             std::string::npos);
@@ -111,9 +110,9 @@ TEST(CodecGraph, WhatCannotBeWrittenSaysWhichStageAndWhy) {
 
 TEST(CodecGraph, TensorsThatDoNotFitAreInvalid) {
   EXPECT_EQ(refusal("dct_chop(keep=4)", DType::U8, {4, 64, 64}),
-            "2: [export] the dtype must be f32, f16 or bf16, got u8; convert before packing");
+            "2: [portable] the dtype must be f32, f16 or bf16, got u8; convert before packing");
   EXPECT_EQ(refusal("dct_chop(keep=4)", DType::F32, {4, 0, 64}),
-            "2: [export] the shape 4x0x64 has no values");
+            "2: [portable] the shape 4x0x64 has no values");
   EXPECT_EQ(refusal("dct_chop(keep=4, serialize=3)", DType::F32, {4, 64, 64}),
             "2: [layout] serialize=3 must divide the 8 x 8 blocks of 4x64x64");
   EXPECT_EQ(refusal("dct_chop(keep=4)", DType::F32, {5}).substr(0, 2), "2:");

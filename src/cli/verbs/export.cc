@@ -1,0 +1,293 @@
+// tuckfold export: a codec as a file for PyTorch, ONNX or an accelerator's SDK, in plain operators.
+#include <filesystem>
+#include <list>
+#include <memory>
+#include <optional>
+
+#include "base/fail.h"
+#include "cli/bench/report.h"
+#include "cli/dataset/dataset.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/stdio.h"
+#include "cli/terminal/table.h"
+#include "cli/verbs/portable_options.h"
+#include "cli/verbs/verbs.h"
+#include "portable/codec_graph.h"
+#include "portable/count.h"
+#include "portable/targets.h"
+#include "tuckfold/portable.h"
+
+namespace tuckfold::cli {
+namespace {
+
+using portable::Count;
+using portable::Graph;
+using portable::Target;
+
+constexpr const char* kFooter =
+    R"_(The file stands alone. For torch and the SDKs it is Python with the modules Pack and Unpack; ONNX has a
+model for each, so that -o codec.onnx writes codec.pack.onnx and codec.unpack.onnx, and with --only one
+model goes to the file that is named. What is packed by either is what this library packs, to rounding.
+
+The codecs are dct_chop, block_quant(bits=8) and dct_chop(..) | block_quant(bits=8); of dct_quant the
+way back (--only unpack). For an SDK, and where --device is given, the operators, types and sizes are
+checked against the device's file first.
+
+Examples:
+  tuckfold export codec "dct_chop(keep=4)" --shape 100,3,256,256 --target torch -o codec.py
+  tuckfold export codec "dct_chop(keep=4)" --shape 100,3,256,256 --target onnx -o codec.onnx
+  tuckfold export codec "dct_chop(keep=4, serialize=2)" --shape 100,3,512,512 --target samba -o codec.py
+  tuckfold export codec "dct_quant(rate=4)" --shape 8,3,64,64 --only unpack --target onnx -o unpack.onnx)_";
+
+struct Options {
+  PortableOptions codec;
+  std::string what, target, device, out;
+  int opset = portable::kMinOpset;
+  bool force = false, json = false;
+};
+
+// For an SDK the device that it is for: the one that was named, or the first that has the target.
+std::optional<DeviceInfo> device_for(const Options& options) {
+  const bool sdk = options.target != "torch" && options.target != "onnx";
+  if (!options.device.empty()) {
+    const DeviceInfo device = find_device("export", options.device);
+    if (sdk && device.target != options.target) {
+      invalid("[export] {} takes --target {}, got {}", device.name, device.target, options.target);
+    }
+    return device;
+  }
+  if (!sdk) return std::nullopt;
+  for (const std::string& name : device_names()) {
+    DeviceInfo device = find_device("export", name);
+    if (device.target == options.target) return device;
+  }
+  invalid("[export] no device file has the target {}; give one with --device", options.target);
+}
+
+// One file to write.
+struct File {
+  std::string path, bytes;
+};
+
+std::vector<File> files_of(const Options& options, const portable::Export& codec, Target target) {
+  if (target != Target::Onnx) return {{options.out, portable::torch_file(codec, target)}};
+  std::vector<File> files;
+  for (const auto* graph : {&codec.pack, &codec.unpack}) {
+    if (!graph->has_value()) continue;
+    std::filesystem::path path = options.out;
+    if (codec.pack && codec.unpack) {
+      if (options.out == "-")
+        invalid("[export] two models cannot go to -; add --only pack or unpack");
+      path.replace_extension((*graph)->name() == "Pack" ? ".pack.onnx" : ".unpack.onnx");
+    }
+    files.push_back({path.string(), portable::onnx_model(codec, **graph, options.opset)});
+  }
+  return files;
+}
+
+// All of them, or none: names appear when every byte is written.
+void write(const std::vector<File>& files) {
+  std::list<Output> outputs;
+  for (const File& file : files) {
+    outputs.emplace_back("export", file.path).write(file.bytes.data(), file.bytes.size());
+  }
+  auto file = files.begin();
+  try {
+    for (Output& output : outputs) {
+      output.finish();
+      ++file;
+    }
+  } catch (const Error&) {
+    for (auto done = files.begin(); done != file; ++done) ::unlink(done->path.c_str());
+    throw;
+  }
+}
+
+// Eq. 5 or 7 for all planes, where the codec is of whole blocks; else nothing.
+std::optional<std::int64_t> flops_by_formula(const PortableCodec& codec, bool packs) {
+  const Stage& stage = codec.spec.stages().front();
+  if (stage.codec->name != "dct_chop") return std::nullopt;
+  const std::string square = fmt::format("dct_chop(block={}, keep={}, serialize={})",
+                                         stage["block"], stage["keep"], stage["serialize"]);
+  const auto [rows, cols] = portable::plane_of(stage, codec.shape);
+  try {
+    const Flops one = flops(CodecSpec::parse(square), rows, cols);
+    return (packs ? one.pack : one.unpack) * (codec.shape.elems() / (rows * cols));
+  } catch (const Error&) {
+    return std::nullopt;  // edges are part of the matrices
+  }
+}
+
+std::optional<double> ratio_by_formula(const PortableCodec& codec) {
+  const Stage& stage = codec.spec.stages().front();
+  if (stage.codec->name != "dct_chop") return std::nullopt;
+  return ratio(
+      CodecSpec::parse(fmt::format("dct_chop(block={}, keep={}, shape={})", stage["block"],
+                                   stage["keep"], stage["shape"] == 1 ? "triangle" : "square")));
+}
+
+std::vector<std::string> operators_of(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const portable::Use& use : portable::uses(graph)) {
+    const std::string name(name_of(use.op));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+// What the packed tensors and the graphs take, with the paper's formulas beside what was counted.
+class Summary {
+ public:
+  Summary(const PortableCodec& codec, const portable::Export& exported,
+          const std::vector<File>& files, const std::optional<DeviceInfo>& device)
+      : codec_(codec), exported_(exported), files_(files), device_(device) {
+    const Graph& graph = exported.pack ? *exported.pack : *exported.unpack;
+    const Count sizes = count(graph);
+    packed_bytes_ = exported.pack ? sizes.out_bytes : sizes.in_bytes;
+    tensor_bytes_ = exported.pack ? sizes.in_bytes : sizes.out_bytes;
+    // block_quant's headers are bf16 in the library's bytes.
+    packed_bytes_ =
+        static_cast<std::int64_t>(layout(codec.spec, codec.dtype, codec.shape).max_bytes);
+  }
+
+  std::string text(std::string_view target) const {
+    std::string text;
+    for (const File& file : files_) {
+      text += fmt::format("{}: {}, for {}{}\n", file.path, size_text(file.bytes.size()), target,
+                          device_ ? " on " + device_->name : "");
+    }
+    text += fmt::format("{}: {} of {}, ratio {:.4g}", codec_.text(),
+                        size_text(static_cast<std::uint64_t>(packed_bytes_)),
+                        size_text(static_cast<std::uint64_t>(tensor_bytes_)), ratio());
+    if (const auto formula = ratio_by_formula(codec_))
+      text += fmt::format("; in values {:.4g} (eq. 3)", *formula);
+    text += "\n";
+    Table table({"<", "products", "FLOP", "FLOP by eq. 5, 7", "constants", "memory", "<operators"});
+    for (const auto* graph : {&exported_.pack, &exported_.unpack}) {
+      if (graph->has_value()) table.add(row(**graph));
+    }
+    return text + table.print();
+  }
+
+  Json json(std::string_view target) const {
+    Json json = {{"target", target},
+                 {"codec", codec_.spec.print()},
+                 {"dtype", to_string(codec_.dtype)},
+                 {"shape", std::vector<std::int64_t>(codec_.shape.begin(), codec_.shape.end())},
+                 {"device", device_ ? Json(device_->name) : Json()},
+                 {"files", Json::array()},
+                 {"tensor_bytes", tensor_bytes_},
+                 {"packed_bytes", packed_bytes_},
+                 {"ratio", ratio()}};
+    const auto formula = ratio_by_formula(codec_);
+    json["ratio_eq3"] = formula ? Json(*formula) : Json();
+    for (const File& file : files_) json["files"].push_back(file.path);
+    for (const auto* graph : {&exported_.pack, &exported_.unpack}) {
+      if (!graph->has_value()) continue;
+      const Count sizes = count(**graph);
+      const bool packs = (*graph)->name() == "Pack";
+      const auto flops = flops_by_formula(codec_, packs);
+      json[packs ? "pack" : "unpack"] = {
+          {"products", sizes.products},
+          {"flops", sizes.flops},
+          {packs ? "flops_eq5" : "flops_eq7", flops ? Json(*flops) : Json()},
+          {"constant_bytes", sizes.constant_bytes},
+          {"peak_bytes", sizes.peak_bytes},
+          {"operators", operators_of(**graph)}};
+    }
+    return json;
+  }
+
+ private:
+  double ratio() const {
+    return static_cast<double>(tensor_bytes_) / static_cast<double>(packed_bytes_);
+  }
+
+  std::vector<std::string> row(const Graph& graph) const {
+    const Count sizes = count(graph);
+    const bool packs = graph.name() == "Pack";
+    const auto flops = flops_by_formula(codec_, packs);
+    const auto bytes = [](std::int64_t n) { return size_text(static_cast<std::uint64_t>(n)); };
+    return {packs ? "pack" : "unpack",
+            fmt::format("{}", sizes.products),
+            fmt::format("{}", sizes.flops),
+            flops ? fmt::format("{}", *flops) : "-",
+            bytes(sizes.constant_bytes),
+            bytes(sizes.peak_bytes),
+            fmt::format("{}", fmt::join(operators_of(graph), ", "))};
+  }
+
+  const PortableCodec& codec_;
+  const portable::Export& exported_;
+  const std::vector<File>& files_;
+  const std::optional<DeviceInfo>& device_;
+  std::int64_t tensor_bytes_ = 0, packed_bytes_ = 0;
+};
+
+void run(const Options& options) {
+  constexpr std::string_view kWhat[] = {"codec"};
+  known_word("export", "thing to export", options.what, kWhat);
+  const PortableCodec codec("export", options.codec);
+  if (options.target.empty()) {
+    invalid("[export] give a target: --target {}", fmt::join(portable::kTargets, ", "));
+  }
+  known_word("export", "target", options.target, portable::kTargets);
+  if (options.out.empty()) invalid("[export] name the file to write: -o FILE");
+  const auto at = std::find(portable::kTargets.begin(), portable::kTargets.end(), options.target);
+  const auto target = static_cast<Target>(at - portable::kTargets.begin());
+
+  portable::Export exported{codec.spec, codec.dtype, codec.shape, {}, {}};
+  if (codec.direction != Direction::Unpack) {
+    exported.pack = portable::pack_graph(codec.spec, codec.dtype, codec.shape);
+  }
+  if (codec.direction != Direction::Pack) {
+    exported.unpack = portable::unpack_graph(codec.spec, codec.dtype, codec.shape);
+  }
+  const std::optional<DeviceInfo> device = device_for(options);
+  if (device) {
+    const Fit fit = fits(*device, codec.spec, codec.dtype, codec.shape, codec.direction);
+    if (!fit.fits) {
+      fail(Errc::Unsupported, "[export] {}: {}{}{}", device->name, fit.why,
+           fit.remedy.empty() ? "" : "; ", fit.remedy);
+    }
+  }
+  const std::vector<File> files = files_of(options, exported, target);
+  for (const File& file : files) {
+    if (file.path != "-") check_absent("export", file.path, options.force);
+  }
+  if (options.out == "-" && target == Target::Onnx) check_stdout("export", options.force);
+  write(files);
+  const Summary summary(codec, exported, files, device);
+  const std::string text = options.json ? print_json(Json::array({summary.json(options.target)}))
+                                        : summary.text(options.target);
+  if (options.out == "-") {
+    fmt::print(stderr, "{}", text);
+  } else {
+    print_out(text);
+  }
+}
+
+}  // namespace
+
+void add_export(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb =
+      app.add_subcommand("export", "Write a codec in plain operators, for accelerators");
+  verb->add_option("WHAT", options->what, "codec")->type_name("");
+  verb->add_option("SPEC", options->codec.spec, "The codec")->type_name("");
+  options->codec.add_to(*verb);
+  verb->add_option("--target", options->target, "What the file is for")
+      ->type_name("torch|onnx|poptorch|samba|cerebras|groq");
+  verb->add_option("--device", options->device, "Check against this accelerator")
+      ->type_name("NAME|FILE.json");
+  verb->add_option("-o,--out", options->out, "File to write, - for standard output")
+      ->type_name("FILE");
+  verb->add_option("--opset", options->opset, "ONNX operator set, 13 to 25, default 13")
+      ->type_name("N");
+  verb->add_flag("-f,--force", options->force, "Write over files that exist");
+  verb->add_flag("--json", options->json, "Print a JSON array of one object");
+  verb->footer(kFooter);
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace tuckfold::cli

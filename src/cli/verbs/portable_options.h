@@ -1,0 +1,39 @@
+// What export, fits and time share: a codec and a tensor in plain operators, and devices by name.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "tuckfold/devices.h"
+
+namespace tuckfold::cli {
+
+struct PortableOptions {
+  std::string spec, shape, dtype = "f32", only;
+
+  // Adds --shape, --dtype and --only; the spec is each verb's own.
+  void add_to(CLI::App& verb);
+};
+
+// The options, read and checked.
+struct PortableCodec {
+  CodecSpec spec;
+  DType dtype;
+  Shape shape;
+  Direction direction;
+
+  PortableCodec(const char* verb, const PortableOptions& options);
+  std::string text() const;  // "dct_chop(keep=4) of f32 100x3x256x256"
+};
+
+// A device by its name, or by the path of its file. Names are looked up in the folder that
+// $TUCKFOLD_DEVICES names, then in those that were installed.
+DeviceInfo find_device(const char* verb, const std::string& name);
+std::vector<std::string> device_names();
+
+// The word itself if it is one of these; else throws InvalidArgument with the nearest one.
+std::string known_word(const char* verb, std::string_view kind, const std::string& word,
+                       std::span<const std::string_view> words);
+
+}  // namespace tuckfold::cli

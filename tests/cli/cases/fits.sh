@@ -1,0 +1,11 @@
+# One line why, and exit status 1 where it does not fit.
+try() { "$TUCKFOLD" fits "$@" || echo "exit $?"; }
+try "dct_chop(keep=4)" --shape 100,3,512,512 --device sn30
+try "dct_chop(keep=4, serialize=2)" --shape 100,3,512,512 --device sn30
+try "dct_chop(keep=4, serialize=2)" --shape 100,3,512,512 --device ipu-bow
+try "dct_chop(keep=4)" --shape 1001,3,64,64 --device groqchip
+try "dct_chop(keep=4)" --shape 100,3,64,64 --dtype bf16 --device cs2
+try "dct_chop(keep=4)" --shape 100,3,512,512 --device sn30 --json
+try "dct_chop(keep=4)" --shape 100,3,64,64 --device sn3
+try "dct_chop(keep=4)" --shape 100,3,64,64
+try "bounded(abs=0.1)" --shape 100,3,64,64 --device sn30

@@ -1,0 +1,14 @@
+# A device is one more file: by its path, or by its name in a folder of one's own.
+mkdir mine
+cat > mine/toy.json <<'END'
+{"name": "toy", "title": "A toy", "kind": "none", "target": "torch", "software": "none",
+ "sources": {"me": "a guess"}, "numbers": {},
+ "dtypes": {"names": ["f32"], "source": "me", "at": "page 1"},
+ "operators": [{"names": ["matmul"], "source": "me", "at": "page 1"}],
+ "limits": [{"rule": "matrix_side", "value": 64, "text": "it is small", "source": "me", "at": "page 2"}]}
+END
+"$TUCKFOLD" fits "dct_chop(keep=4)" --shape 8,64,64 --device mine/toy.json
+TUCKFOLD_DEVICES=mine "$TUCKFOLD" fits "dct_chop(keep=4)" --shape 8,128,128 --device toy || echo "exit $?"
+sed -i 's/"value": 64/"value": "small"/' mine/toy.json
+"$TUCKFOLD" fits "dct_chop(keep=4)" --shape 8,64,64 --device mine/toy.json || echo "exit $?"
+"$TUCKFOLD" fits "dct_chop(keep=4)" --shape 8,64,64 --device mine/none.json || echo "exit $?"

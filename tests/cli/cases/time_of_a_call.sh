@@ -1,0 +1,8 @@
+# Predictions, their intervals, and what sources state beside them.
+try() { "$TUCKFOLD" time "$@" || echo "exit $?"; }
+try "dct_chop(keep=4)" --shape 100,3,256,256 --device ipu-gc200
+try "dct_chop(keep=7)" --shape 100,3,256,256 --device sn30 --only unpack
+try "dct_chop(keep=4)" --shape 100,3,256,256 --device a30
+try "dct_chop(keep=4)" --shape 100,3,256,256 --device ipu-bow --json
+try "dct_chop(keep=4)" --shape 100,3,512,512 --device groqchip
+try "dct_chop(keep=4)" --shape 100,3,256,256 --device ipu

@@ -1,0 +1,106 @@
+"""Exported PyTorch files: stand-alone, compiled by torch.compile, on the CPU and on CUDA."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import export, images, load
+
+torch = pytest.importorskip("torch")
+
+SPECS = [
+    "dct_chop(keep=4)",
+    "dct_chop(keep=4, serialize=2)",
+    "dct_chop(keep=3, shape=triangle)",
+    "dct_chop(keep=4) | block_quant(bits=8)",
+]
+SHAPE = (2, 3, 32, 48)
+
+
+def test_files_run_alone(tmp_path: Path) -> None:
+    """In a folder of their own, by a Python that sees neither our package nor its environment."""
+    for number, spec in enumerate(SPECS):
+        export(spec, SHAPE, "torch", tmp_path / f"codec_{number}.py")
+    program = (
+        "import runpy, sys\nfor path in sys.argv[1:]: runpy.run_path(path, run_name='__main__')"
+    )
+    files = [path.name for path in sorted(tmp_path.iterdir())]
+    done = subprocess.run([sys.executable, "-I", "-c", program, *files], cwd=tmp_path,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Unpack (2, 3, 32, 48) torch.float32") == len(SPECS)
+
+
+def round_trip(file, module, device: str) -> None:
+    """A module's outputs compiled in one graph are those of the module as it is."""
+    torch.compiler.reset()
+    plain = module().to(device)
+    compiled = torch.compile(plain, fullgraph=True, backend=BACKEND)
+    inputs = {key: value.to(device) for key, value in file.example(module).items()}
+    with torch.no_grad():
+        want, ours = plain(**inputs), compiled(**inputs)
+    for a, b in zip(
+        want if isinstance(want, tuple) else (want,),
+        ours if isinstance(ours, tuple) else (ours,),
+        strict=True,
+    ):
+        if a.dtype == torch.uint8:  # sums are rounded in another order, so a code may be the next
+            assert (a.int() - b.int()).abs().max() <= 1
+        else:
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5 * float(a.abs().max()))
+
+
+BACKEND = "aot_eager"
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_files_compile_without_a_break(spec: str, tmp_path: Path) -> None:
+    export(spec, SHAPE, "torch", tmp_path / "compiled.py")
+    file = load(tmp_path / "compiled.py")
+    for module in file.MODULES.values():
+        round_trip(file, module, "cpu")
+
+
+def test_the_default_compiler_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "BACKEND", "inductor")
+    export("dct_chop(keep=4)", SHAPE, "torch", tmp_path / "inductor.py")
+    file = load(tmp_path / "inductor.py")
+    round_trip(file, file.Pack, "cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU that torch can use")
+@pytest.mark.parametrize("spec", SPECS)
+def test_files_run_on_cuda(spec: str, tmp_path: Path) -> None:
+    export(spec, SHAPE, "torch", tmp_path / "cuda.py")
+    file = load(tmp_path / "cuda.py")
+    for module in file.MODULES.values():
+        round_trip(file, module, "cuda")
+
+
+def test_any_batch_goes_through_a_file_without_reshapes(tmp_path: Path) -> None:
+    export("dct_chop(keep=4)", SHAPE, "torch", tmp_path / "batch.py")
+    file = load(tmp_path / "batch.py")
+    x = torch.from_numpy(images((7, 5, 32, 48)))
+    assert file.Unpack()(file.Pack()(x)).shape == x.shape
+
+
+def test_gradients_flow(tmp_path: Path) -> None:
+    """The products are linear: what comes back is the projection onto the kept frequencies."""
+    export("dct_chop(keep=4)", SHAPE, "torch", tmp_path / "gradient.py")
+    file = load(tmp_path / "gradient.py")
+    x = torch.from_numpy(images(SHAPE)).requires_grad_()
+    back = file.Unpack()(file.Pack()(x))
+    back.backward(back.detach())
+    torch.testing.assert_close(x.grad, back.detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_packed_values_of_a_constant_are_its_mean(tmp_path: Path) -> None:
+    export("dct_chop(keep=2)", (1, 16, 16), "torch", tmp_path / "constant.py")
+    packed = load(tmp_path / "constant.py").Pack()(torch.full((1, 16, 16), 3.0))
+    assert torch.allclose(packed[0, ::2, ::2], torch.tensor(24.0), atol=1e-5)
+    assert packed[0, 1::2].abs().max() < 1e-5
