@@ -92,6 +92,16 @@ def mask() -> list[Row]:
     ]
 
 
+def positive() -> list[Row]:
+    values = np.array([0, 0.3, 1.7, -0.2, 0, 0, 2.5, 0], np.float32)
+    packed = tuckfold.pack(values, "positive")
+    return [
+        Row("8 values, f32", [(f"{v:g}", 1) for v in values]),
+        Row("above 0?", [(str(int(v > 0)), 1) for v in values], "code"),
+        Row(f"{packed.size} byte", [(text, 8) for text in hexes(packed)], "head"),
+    ]
+
+
 def bytes_of() -> list[Row]:
     numbers = np.array([0, 1, 64, 128, 200, 254, 255])
     values = (numbers / 255).astype(np.float32)
@@ -115,7 +125,7 @@ def zstd() -> list[Row]:
     ]
 
 
-PICTURES = {"bits": bits, "mask": mask, "bytes_of": bytes_of, "zstd": zstd}
+PICTURES = {"bits": bits, "mask": mask, "positive": positive, "bytes_of": bytes_of, "zstd": zstd}
 
 
 def main() -> None:

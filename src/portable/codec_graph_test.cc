@@ -101,7 +101,8 @@ TEST(CodecGraph, WhatCannotBeWrittenSaysWhichStageAndWhy) {
   EXPECT_NE(
       refusal("dct_chop(keep=4) | dct_chop(keep=4)", DType::F32, shape).find("of chains only"),
       std::string::npos);
-  EXPECT_NE(refusal("dct_quant(rate=4)", DType::F32, shape).find("--only unpack"), std::string::npos);
+  EXPECT_NE(refusal("dct_quant(rate=4)", DType::F32, shape).find("--only unpack"),
+            std::string::npos);
   EXPECT_EQ(refusal("dct_quant(rate=4)", DType::F32, shape, false), "accepted");
   EXPECT_NE(refusal("block_quant(bits=8, round=stochastic)", DType::F32, shape).find("stochastic"),
             std::string::npos);

@@ -129,8 +129,10 @@ TEST(ChooseLadders, EveryCodecOfTheRegistryIsTried) {
       for (const Stage& stage : ladder.front().stages()) names.insert(stage.codec->name);
     }
   }
-  for (const CodecInfo& codec : list_codecs())
+  for (const CodecInfo& codec : list_codecs()) {
+    if (codec.name == "positive") continue;  // keeps no values, so that no target can ask for it
     EXPECT_TRUE(names.contains(codec.name)) << codec.name;
+  }
 }
 
 TEST(ChooseLadders, DctQuantIsToldOfValuesFarFromZeroAndOfZeros) {

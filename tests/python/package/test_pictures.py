@@ -18,7 +18,7 @@ def test_the_drawings_are_up_to_date(tmp_path: Path) -> None:
 
 def test_every_codec_has_a_page_with_a_picture() -> None:
     pages = [page for page in (ROOT / "docs/codecs").iterdir() if page.suffix == ".md"]
-    assert len(pages) == 9
+    assert len(pages) == 10
     for page in pages:
         (line,) = [line for line in page.read_text().splitlines() if line.startswith("![")]
         image = line.rsplit("(", 1)[1].rstrip(")")
