@@ -82,7 +82,7 @@ def measure(quick: bool) -> None:
         for spec in SPECS:
             x = torch.rand(side, side)
             packed, shape, out = pack(x, spec), [side, side], torch.empty(side, side)
-            expected = tuckfold.unpack(tuckfold.pack(x.numpy(), spec), spec, shape=shape)
+            expected = tuckfold.unpack(tuckfold.pack(x.numpy(), spec), spec, shape, "f32")
             if not torch.equal(
                 unpack(packed, spec, shape, torch.float32), torch.from_numpy(expected)
             ):
@@ -92,7 +92,9 @@ def measure(quick: bool) -> None:
                 "ops.unpack": lambda p=packed, s=spec, n=shape: unpack(p, s, n, torch.float32),
                 "ops.unpack_into": lambda p=packed, s=spec, o=out: into(p, s, o),
                 "tuckfold.torch.pack": lambda x=x, s=spec: tft.pack(x, s),
-                "tuckfold.torch.unpack": lambda p=packed, s=spec, n=shape: tft.unpack(p, s, n),
+                "tuckfold.torch.unpack": lambda p=packed, s=spec, n=shape: tft.unpack(
+                    p, s, n, torch.float32
+                ),
             }
             best = dict.fromkeys(calls, float("inf"))
             clone = float("inf")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch")
-PAGE = Path(__file__).parents[2] / "docs/tasks/activations.md"
+PAGE = Path(__file__).parents[3] / "docs/tasks/activations.md"
 
 
 @pytest.fixture(scope="module")
