@@ -109,6 +109,18 @@ TEST(CodecGraph, WhatCannotBeWrittenSaysWhichStageAndWhy) {
   EXPECT_EQ(refusal("block_quant(bits=8, round=stochastic)", DType::F32, shape, false), "accepted");
 }
 
+// A codec is written, or refused with a reason of its own; none falls through.
+TEST(CodecGraph, EveryCodecIsWrittenOrHasAReason) {
+  for (const CodecInfo& codec : list_codecs()) {
+    const std::string said =
+        refusal(std::string(codec.name).c_str(), DType::F32, {4, 64, 64}, false);
+    const bool written =
+        codec.name == "dct_chop" || codec.name == "block_quant" || codec.name == "dct_quant";
+    EXPECT_EQ(said == "accepted", written) << said;
+    EXPECT_EQ(said.find("no such form"), said.npos) << "give a reason in kReasons for " << codec.name;
+  }
+}
+
 TEST(CodecGraph, TensorsThatDoNotFitAreInvalid) {
   EXPECT_EQ(refusal("dct_chop(keep=4)", DType::U8, {4, 64, 64}),
             "2: [portable] the dtype must be f32, f16 or bf16, got u8; convert before packing");

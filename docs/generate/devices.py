@@ -1,0 +1,379 @@
+#!/usr/bin/env python3
+"""Writes docs/devices.md and its figure from devices/*.json and the tool's answers; --check only compares.
+
+docs/generate/devices.py [--check] [--tool build/release/tuckfold]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/devices.md"
+FIGURE = ROOT / "docs/images/devices.svg"
+ORDER = ("cs2", "sn30", "groqchip", "ipu-gc200", "ipu-bow", "a100", "a30", "h200", "cpu")
+SIDES = (32, 64, 128, 256, 512)
+KEEP = 4
+
+HEAD = """# What can each accelerator take?
+
+`docs/generate/devices.py` writes this page from the files of `devices/` and from what `tuckfold fits` and `tuckfold time`
+answer. No vendor's SDK was run: limits and times are what is published, with the place where it stands. How codecs
+are exported is on [its own page](portable.md).
+"""
+
+OBSTACLES = """## What stacks prevent, and our answer
+
+| what | where | source | our answer |
+|---|---|---|---|
+| all sizes are fixed when a program is compiled | all four | hpdc24, section 3.1 | every codec that is exported has a size that follows from the shape |
+| no shifts of bits | CS-2, SN30, GroqChip, IPU | hpdc24, section 3.1; PopTorch's list | products of matrices; `block_quant` with whole bytes; other codecs are refused, with the stage and the reason |
+| gather and scatter | the IPU alone has them | hpdc24, section 3.5.2 | `shape=triangle` for the IPU, refused elsewhere; `shape=square` needs none |
+| f16 on some, bf16 on others | f16: CS-2, GroqChip, IPU; bf16: SN30 | hpdc24, section 3.1 | tensors and coefficients of either type, products in f32; the type that is missing is refused |
+| a matrix must fit one memory unit | SN30: 0.5 MB, 362 × 362 f32 | hpdc24, section 3.5.1 | `serialize=s`: s × s true tiles, with matrices s² times smaller |
+| a matrix unit of 320 × 320 | GroqChip | hpdc24, section 4.2.2 | the same |
+| memory on chip alone | GroqChip: 230 MB, IPU: 900 MB | hpdc24, Table 1 | `fits` counts what lives at once, and says which batch fits |
+| no padding operator in common | all four | – | edges are part of the matrices: any shape takes the same two products |
+| the link to the host is slow | IPU, GroqChip, A100 | hpdc24, section 4.2.2 | packed data cross it: unpacking takes less time the smaller `keep` is |
+"""
+
+CASES = (
+    ("100×3×256², keep 4", "dct_chop(keep=4)", (100, 3, 256, 256), "f32"),
+    ("100×3×512², keep 4", "dct_chop(keep=4)", (100, 3, 512, 512), "f32"),
+    ("the same, serialize=2", "dct_chop(keep=4, serialize=2)", (100, 3, 512, 512), "f32"),
+    ("1000×3×64²", "dct_chop(keep=4)", (1000, 3, 64, 64), "f32"),
+    ("1001×3×64²", "dct_chop(keep=4)", (1001, 3, 64, 64), "f32"),
+    ("f16", "dct_chop(keep=4)", (100, 3, 64, 64), "f16"),
+    ("bf16", "dct_chop(keep=4)", (100, 3, 64, 64), "bf16"),
+    ("triangle", "dct_chop(keep=4, shape=triangle)", (100, 3, 64, 64), "f32"),
+    ("\\| block_quant(bits=8)", "dct_chop(keep=4) | block_quant(bits=8)", (100, 3, 64, 64), "f32"),
+)
+
+OWN = """## A device of your own
+
+A device is one more file, given by its path (`--device my/chip.json`) or put in a folder that `TUCKFOLD_DEVICES` names. What is wrong
+with a file is said with the field: `limits[0].value must be a number, 0 or above, got "big"`.
+
+| field | what |
+|---|---|
+| `name`, `title`, `kind`, `software` | texts; the file is called NAME.json |
+| `target` | which file is for it: torch, onnx, poptorch, samba, cerebras, groq |
+| `sources` | key → title or address; every number names a key as `source`, and `at`, the page or place in it |
+| `numbers` | figures in SI units: {numbers} |
+| `dtypes` | `names` of f32, f16, bf16, u8 |
+| `operators`, `missing` | `names` that it has; each `name` that a source says it lacks, with a `text`: {operators} |
+| `limits` | `rule`, `value`, `text`: memory_bytes (all that lives at once), matrix_bytes and matrix_side (of each product), batch (of `sample` or larger) |
+| `host_call` | `settings` of t0_ms, in_gbps, out_gbps, tflops: one, or the ends of what sources allow; `error`, the relative half-width of the interval; `points`; `uncompressed` if GB/s count the tensor both ways |
+| `serialize`, `triangle` | `slower`, factors; for the triangle `t0_ms` and `ns_per_value` |
+| `stated`, `restrictions` | what sources say of speed (`gbps`, `direction`, `shape`, `keep`) and else |
+"""
+
+
+class Tool:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def ask(
+        self, verb: str, spec: str, shape: tuple[int, ...], device: str, *more: str
+    ) -> dict | None:
+        """The tool's JSON, or None where it has no answer for this device."""
+        command = [
+            self.path,
+            verb,
+            spec,
+            "--shape",
+            ",".join(map(str, shape)),
+            "--device",
+            device,
+            "--json",
+            *more,
+        ]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+        if done.returncode not in (0, 1):
+            if done.returncode == 4:
+                return None
+            sys.exit(done.stderr)
+        return json.loads(done.stdout)[0]
+
+
+def si(value: float, unit: str) -> str:
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:.4g} {prefix}{unit}"
+    return f"{value:.4g} {unit}".strip()
+
+
+def unit_of(name: str) -> str:
+    for ending, unit in (("_bytes_per_s", "B/s"), ("_flops", "FLOP/s"), ("_hz", "Hz"), ("_w", "W")):
+        if name.endswith(ending):
+            return unit
+    return "B" if "_bytes" in name else ""
+
+
+def overview(devices: dict[str, dict]) -> str:
+    lines = [
+        "## At a glance",
+        "",
+        "| device | `--device` | on chip | of a unit | types | `--target` | SDK |",
+        "|---|---|--:|--:|---|---|---|",
+    ]
+    for device in devices.values():
+        numbers = device["numbers"]
+        cell = [
+            si(numbers[key]["value"], "B") if key in numbers else "–"
+            for key in ("on_chip_bytes", "on_chip_bytes_per_unit")
+        ]
+        lines.append(f"| {device['title']} | `{device['name']}` | {cell[0]} | {cell[1]} | {', '.join(device['dtypes']['names'])} "
+                     f"| {device['target']} | {device['software']} |")  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def verdicts(devices: dict[str, dict], tool: Tool) -> str:
+    lines = ["## What fits", "", "Answers of `tuckfold fits`, of `dct_chop(keep=4)` and f32 unless said otherwise.", "",
+             "| | " + " | ".join(devices) + " |", "|---|" + "---|" * len(devices)]  # fmt: skip
+    for title, spec, shape, dtype in CASES:
+        cells = []
+        for name in devices:
+            answer = tool.ask("fits", spec, shape, name, "--dtype", dtype)
+            remedy = answer["remedy"].removeprefix("use ").replace("--", "")
+            cells.append("yes" if answer["fits"] else f"no: {remedy}" if remedy else "no")
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def where(entry: dict) -> str:
+    return f"{entry['source']}, {entry['at']}"
+
+
+def section(device: dict, tool: Tool) -> str:
+    lines = [f"### {device['title']}", "", f"{device['kind']}; {device['software']}.", ""]
+    rows = []
+    for name, entry in device["numbers"].items():
+        value = si(entry["value"], unit_of(name)) if unit_of(name) else f"{entry['value']:,.0f}"
+        rows.append((name.replace("_", " "), value, where(entry), entry.get("note", "")))
+    rows.append(
+        (
+            "types",
+            ", ".join(device["dtypes"]["names"]),
+            where(device["dtypes"]),
+            device["dtypes"].get("note", ""),
+        )
+    )
+    for entry in device["operators"]:
+        rows.append(("operators", ", ".join(entry["names"]), where(entry), entry.get("note", "")))
+    rows += [
+        (f"no {entry['name']}", "", where(entry), entry["text"])
+        for entry in device.get("missing", [])
+    ]
+    rows += [("limit", entry["text"], where(entry), "") for entry in device.get("limits", [])]
+    rows += [("stated", entry["text"], where(entry), "") for entry in device.get("stated", [])]
+    rows += [
+        ("stated", entry["text"], where(entry), "") for entry in device.get("restrictions", [])
+    ]
+    lines += ["| what | | source | note |", "|---|---|---|---|"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    lines += ["", *times(device, tool), ""]
+    lines += [f"- {key}: {title}" for key, title in device["sources"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def times(device: dict, tool: Tool) -> list[str]:
+    model = device.get("host_call")
+    if model is None:
+        text = "No call was published: times are bounds from below, by peak and memory bandwidth."
+    else:
+        terms = []
+        for setting in model["settings"]:
+            term = f"{setting['t0_ms']:g} ms"
+            term += f" + {'tensor' if model.get('uncompressed') else 'in'} / {setting['in_gbps']:g} GB/s"
+            term += f" + out / {setting['out_gbps']:g} GB/s" if "out_gbps" in setting else ""
+            term += f" + products / {setting['tflops']:g} TFLOP/s" if "tflops" in setting else ""
+            terms.append(term)
+        text = f"**Time of a call**: t = {', or '.join(terms)}. Fitted to {model['points']} ({where(model)})."
+        text += f" {model['note'][0].upper()}{model['note'][1:]}." if "note" in model else ""
+    lines = [
+        text,
+        "",
+        f"| `dct_chop(keep={KEEP})`, 100×3, ms | " + " | ".join(f"{n}²" for n in SIDES) + " |",
+        "|---|" + "--:|" * len(SIDES),
+    ]
+    for direction in "pack", "unpack":
+        cells = []
+        for n in SIDES:
+            answer = predicted(device["name"], n, tool)
+            cells.append("does not fit" if answer is None else span(answer[direction]))
+        lines.append(f"| {direction} | " + " | ".join(cells) + " |")
+    return lines
+
+
+CACHE: dict[tuple[str, int], dict | None] = {}
+
+
+def predicted(name: str, n: int, tool: Tool) -> dict | None:
+    if (name, n) not in CACHE:
+        CACHE[name, n] = tool.ask("time", f"dct_chop(keep={KEEP})", (100, 3, n, n), name)
+    return CACHE[name, n]
+
+
+def span(time: dict) -> str:
+    ms = [1e3 * time[key] if time[key] is not None else None for key in ("seconds", "low", "high")]
+    return f"≥ {ms[0]:.3g}" if ms[2] is None else f"{ms[0]:.3g} ({ms[1]:.3g}–{ms[2]:.3g})"
+
+
+# ---- the figure: a panel for each device, time over resolution, what is predicted and what is stated
+
+WIDTH, HEIGHT, LEFT, TOP, COLUMNS = 300, 200, 46, 26, 3
+LOW, HIGH = -1.3, 3.4  # decades of milliseconds
+COLORS = {"pack": "#b5541c", "unpack": "#1f6f8b"}
+
+
+def figure(devices: dict[str, dict], tool: Tool) -> str:
+    rows = math.ceil(len(devices) / COLUMNS)
+    height = rows * (HEIGHT + TOP + 24) + 46
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{COLUMNS * (WIDTH + LEFT)}" height="{height}" '
+             'font-family="sans-serif" font-size="11">', '<rect width="100%" height="100%" fill="white"/>',
+             f'<text x="{LEFT}" y="18" font-size="13">One call from the host, dct_chop(keep={KEEP}) of 100×3×n×n f32: predicted (line, band) '
+             'beside stated (bars)</text>']  # fmt: skip
+    for index, color in enumerate(COLORS.items()):
+        x = LEFT + 90 * index
+        parts.append(
+            f'<rect x="{x}" y="25" width="14" height="8" fill="{color[1]}"/><text x="{x + 19}" y="33">{color[0]}</text>'
+        )
+    parts.append(
+        f'<text x="{LEFT + 190}" y="33">× does not fit; a dotted line is a bound from below</text>'
+    )
+    for number, device in enumerate(devices.values()):
+        x0 = LEFT + number % COLUMNS * (WIDTH + LEFT)
+        y0 = 46 + TOP + number // COLUMNS * (HEIGHT + TOP + 24)
+        parts += panel(device, x0, y0, tool)
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def panel(device: dict, x0: float, y0: float, tool: Tool) -> list[str]:
+    def x(n: float) -> float:
+        return x0 + 14 + (math.log2(n) - 5) / 4 * (WIDTH - 40)
+
+    def y(ms: float) -> float:
+        decade = min(max(math.log10(ms), LOW), HIGH)
+        return y0 + HEIGHT * (1 - (decade - LOW) / (HIGH - LOW))
+
+    parts = [f'<rect x="{x0}" y="{y0}" width="{WIDTH - 12}" height="{HEIGHT}" fill="none" stroke="#999"/>',
+             f'<text x="{x0}" y="{y0 - 6}" font-weight="bold">{device["name"]}</text>']  # fmt: skip
+    for n in SIDES:
+        parts.append(
+            f'<text x="{x(n):.1f}" y="{y0 + HEIGHT + 13}" text-anchor="middle" fill="#555">{n}</text>'
+        )
+    for decade in range(-1, 4):
+        at = y(10.0**decade)
+        parts.append(
+            f'<line x1="{x0}" x2="{x0 + WIDTH - 12}" y1="{at:.1f}" y2="{at:.1f}" stroke="#eee"/>'
+        )
+        parts.append(
+            f'<text x="{x0 - 4}" y="{at + 4:.1f}" text-anchor="end" fill="#555">{10.0**decade:g}</text>'
+        )
+    for offset, (direction, color) in enumerate(COLORS.items()):
+        points, band, missing, bound = [], [], [], False
+        for n in SIDES:
+            answer = predicted(device["name"], n, tool)
+            if answer is None:
+                missing.append(n)
+                continue
+            time = answer[direction]
+            bound = bound or time["high"] is None
+            points.append((x(n), y(1e3 * time["seconds"])))
+            band.append((x(n), y(1e3 * time["low"]), y(1e3 * (time["high"] or time["seconds"]))))
+        outline = [(at, low) for at, low, _ in band] + [
+            (at, high) for at, _, high in reversed(band)
+        ]
+        parts.append(f'<polygon points="{coordinates(outline)}" fill="{color}" opacity="0.2"/>')
+        dotted = ' stroke-dasharray="2 4"' if bound else ""
+        parts.append(
+            f'<polyline points="{coordinates(points)}" fill="none" stroke="{color}" stroke-width="1.6"{dotted}/>'
+        )
+        for n in missing:
+            parts.append(
+                f'<text x="{x(n):.1f}" y="{y0 + 22}" text-anchor="middle" font-size="15" fill="#a00">×</text>'
+            )
+        for n, low, high in stated(device, direction):
+            if n in missing:
+                continue
+            at = x(n) + 5 * offset - 2.5
+            top, bottom = y(high), y(low)
+            parts.append(
+                f'<rect x="{at - 2:.1f}" y="{top - 1.5:.1f}" width="4" height="{bottom - top + 3:.1f}" fill="{color}"/>'
+            )
+    return parts
+
+
+def coordinates(points: list[tuple[float, float]]) -> str:
+    return " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
+
+
+def stated(device: dict, direction: str) -> list[tuple[int, float, float]]:
+    """Resolution, and the least and the most milliseconds that follow from a stated throughput."""
+    found = []
+    for entry in device.get("stated", []):
+        if entry["direction"] not in (direction, "both") or KEEP not in entry.get("keep", [KEEP]):
+            continue
+        gbps = entry["gbps"] if isinstance(entry["gbps"], list) else [entry["gbps"]] * 2
+        for n in [entry["shape"][-1]] if "shape" in entry else SIDES:
+            megabytes = 100 * 3 * n * n * 4 / 1e6
+            found.append((n, megabytes / gbps[1], megabytes / gbps[0]))
+    return found
+
+
+def page(devices: dict[str, dict], tool: Tool) -> str:
+    numbers = sorted({name for device in devices.values() for name in device["numbers"]})
+    operators = sorted(
+        {
+            name
+            for device in devices.values()
+            for entry in device["operators"]
+            for name in entry["names"]
+        }
+    )
+    own = OWN.format(numbers=", ".join(numbers), operators=", ".join(operators))
+    drawn = ("## Times\n\n![Predicted and stated times](images/devices.svg)\n\n"
+             "Bars follow from stated throughputs, at the resolutions that the paper measured; where a source speaks of all of them, "
+             "at each. Calls are timed with their transfers, so these are figures of links more than of codecs.\n")  # fmt: skip
+    sections = [section(device, tool) for device in devices.values()]
+    return "\n".join(
+        [
+            HEAD,
+            overview(devices),
+            OBSTACLES,
+            verdicts(devices, tool),
+            drawn,
+            "## Each device\n",
+            *sections,
+            own,
+        ]
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--check", action="store_true", help="fail where the page or its figure is out of date"
+    )
+    parser.add_argument("--tool", type=Path, default=ROOT / "build/release/tuckfold")
+    options = parser.parse_args()
+    files = {path.stem: json.loads(path.read_text()) for path in (ROOT / "devices").glob("*.json")}
+    devices = {name: files.pop(name) for name in ORDER} | dict(sorted(files.items()))
+    tool = Tool(options.tool)
+    for path, text in (PAGE, page(devices, tool)), (FIGURE, figure(devices, tool)):
+        if not options.check:
+            path.write_text(text)
+        elif not path.exists() or text != path.read_text():
+            print(f"{path.relative_to(ROOT)} is out of date; run docs/generate/devices.py")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
