@@ -117,7 +117,8 @@ TEST(CodecGraph, EveryCodecIsWrittenOrHasAReason) {
     const bool written =
         codec.name == "dct_chop" || codec.name == "block_quant" || codec.name == "dct_quant";
     EXPECT_EQ(said == "accepted", written) << said;
-    EXPECT_EQ(said.find("no such form"), said.npos) << "give a reason in kReasons for " << codec.name;
+    EXPECT_EQ(said.find("no such form"), said.npos)
+        << "give a reason in kReasons for " << codec.name;
   }
 }
 
