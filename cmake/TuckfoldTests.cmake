@@ -1,6 +1,7 @@
 # A test program for every module, from the *_test.cc beside what they test, another from its
-# *_threads_test.cc, and the tests that run other programs. ctest labels: fast, slow, gpu; threads,
-# for ThreadSanitizer.
+# *_threads_test.cc, and the tests that run other programs. ctest labels: fast, slow, gpu. A label is
+# found by a part of its name, so fast-threads is fast, and ThreadSanitizer's tests are `-L threads`;
+# gtest_discover_tests keeps one label alone.
 find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 include(GoogleTest)
@@ -9,7 +10,7 @@ add_custom_target(tuckfold_threads_tests)  # those that ThreadSanitizer runs
 
 # tuckfold_test_program(name LABELS fast SOURCES a_test.cc USES codec)
 function(tuckfold_test_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 test "" "PREFIX" "LABELS;SOURCES;USES")
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "PREFIX;LABELS" "SOURCES;USES")
   add_executable(${name} ${test_SOURCES})
   tuckfold_compile(${name})
   tuckfold_use(${name} ${test_USES})
@@ -30,7 +31,7 @@ foreach(module base codec container portable planner inputs capi cli)
   list(FILTER threads_sources INCLUDE REGEX "_threads_test\\.cc$")
   tuckfold_test_program(tuckfold_${module}_tests LABELS fast SOURCES ${sources} USES ${module})
   if(threads_sources)
-    tuckfold_test_program(tuckfold_${module}_threads_tests LABELS fast threads
+    tuckfold_test_program(tuckfold_${module}_threads_tests LABELS fast-threads
                           SOURCES ${threads_sources} USES ${module})
     add_dependencies(tuckfold_threads_tests tuckfold_${module}_threads_tests)
   endif()
