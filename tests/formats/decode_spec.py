@@ -156,6 +156,10 @@ def unpack_mask(parameters, dtype, shape, packed):
     return np.where(bits, scale, low).astype(DTYPES[dtype]).reshape(shape)
 
 
+def unpack_positive(_parameters, dtype, shape, packed):
+    return unpack_mask({}, dtype, shape, packed)
+
+
 def round_f64(values, dtype):
     """f64 values rounded to the dtype once, to nearest even."""
     if dtype != "bf16":
@@ -302,6 +306,7 @@ UNPACK = {
     "raw": unpack_raw,
     "bits": unpack_bits,
     "mask": unpack_mask,
+    "positive": unpack_positive,
     "bytes_of": unpack_bytes_of,
     "block_quant": unpack_block_quant,
     "zstd": unpack_zstd,
@@ -311,5 +316,6 @@ PACKED = {
     "bits": packed_bits,
     "block_quant": packed_block_quant,
     "mask": lambda parameters, dtype, shape: ("u8", (ceil(prod(shape) / 8),)),
+    "positive": lambda parameters, dtype, shape: ("u8", (ceil(prod(shape) / 8),)),
     "zfp": packed_zfp,
 }

@@ -222,6 +222,8 @@ def exact_cases():
             yield Case(spec, dtype, (3, 7))
         if dtype != "u8":
             yield Case("mask(values=sign, scale=2)", dtype, (3, 7))
+    for dtype, kind in itertools.product((*FLOATS, "u8"), ("smooth", "relu", "hostile")):
+        yield Case("positive", dtype, (3, 7), kind)
     for dtype in FLOATS:
         yield Case("mask(scale=1/0.9)", dtype, (3, 7))
         yield Case("mask(values=sign, scale=1/0.9)", dtype, (3, 7))

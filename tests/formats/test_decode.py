@@ -13,7 +13,7 @@ import decode
 import grid
 import numpy as np
 import pytest
-from decode_spec import CorruptError
+from decode_spec import UNPACK, CorruptError
 
 FORMATS = Path(__file__).parent
 PER_CHUNK, SAMPLES = 8, 19  # chunks of 8, 8 and 3
@@ -52,6 +52,15 @@ def groups():
 def test_decode_agrees_with_the_tool(codec, tmp_path):
     cases = packed(groups()[codec], tmp_path / "t.tuck", SAMPLES, "--samples-per-chunk", PER_CHUNK)
     assert agree(tmp_path / "t.tuck", cases) == []
+
+
+def test_every_codec_of_the_tool_is_in_the_grid():
+    listed = grid.run("codecs").stdout
+    names = [line.split(":")[0].split(" ")[0] for line in listed.splitlines() if line[:1].isalpha()]
+    assert "raw" in names
+    specs = " | ".join(case.spec for case in grid.fast_cases())
+    missing = [name for name in names if name not in UNPACK or name not in specs]
+    assert missing == [], "add them to decode_spec.py and grid.py, from their pages"
 
 
 def test_decode_agrees_on_planes_of_several_tiles(tmp_path):
