@@ -77,6 +77,10 @@ class Data:
             self.fields += ("cifar10",)
         self._made: dict[str, torch.Tensor] = {}
 
+    def clear(self) -> None:
+        """Gives the memory back."""
+        self._made.clear()
+
     def __call__(self, name: str) -> torch.Tensor:
         if name not in self._made:
             self._made[name] = self._makers[name]()

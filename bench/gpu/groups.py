@@ -10,6 +10,7 @@ import tuckfold.torch as tft
 from bench.gpu.bench import LARGE, MIDDLE, Bench, Shape, picked
 from bench.gpu.codec import quality
 from bench.gpu.peers import Bitcomp, CuSZp, Matmuls, Zfp, group_quantizer, library
+from bench.gpu.real import real, real_exact, real_many, real_planes, real_step
 
 KEEPS = tuple(range(2, 8))
 LARGEST = (1365, 3, 512, 512)  # 4.29 GB
@@ -375,4 +376,9 @@ GROUPS = {
     "dct_quant": dct_quant,
     "block_quant": block_quant,
     "bounded": bounded,
+    "real": real,
+    "real_planes": real_planes,
+    "real_exact": real_exact,
+    "real_many": real_many,
+    "real_step": real_step,
 }

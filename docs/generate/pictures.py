@@ -102,6 +102,18 @@ def positive() -> list[Row]:
     ]
 
 
+def pool_index() -> list[Row]:
+    places = np.array([0, 3, 1, 2, 2, 0, 3, 1])  # of 2 rows of 4 windows of 2 x 2, 8 columns wide
+    row, column = np.divmod(np.arange(8), 4)
+    indices = (2 * row + places // 2) * 8 + 2 * column + places % 2
+    packed = tuckfold.pack(indices.reshape(2, 4), "pool_index(width=8)")
+    return [
+        Row("8 indices, i64", [(str(i), 1) for i in indices]),
+        Row("place in its 2 × 2", [(f"{place:02b}", 1) for place in places], "code"),
+        Row(f"{packed.size} bytes", [(text, 4) for text in hexes(packed)], "head"),
+    ]
+
+
 def bytes_of() -> list[Row]:
     numbers = np.array([0, 1, 64, 128, 200, 254, 255])
     values = (numbers / 255).astype(np.float32)
@@ -125,7 +137,14 @@ def zstd() -> list[Row]:
     ]
 
 
-PICTURES = {"bits": bits, "mask": mask, "positive": positive, "bytes_of": bytes_of, "zstd": zstd}
+PICTURES = {
+    "bits": bits,
+    "mask": mask,
+    "positive": positive,
+    "pool_index": pool_index,
+    "bytes_of": bytes_of,
+    "zstd": zstd,
+}
 
 
 def main() -> None:

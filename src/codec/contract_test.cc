@@ -53,6 +53,7 @@ class Contract : public ::testing::TestWithParam<ref::Group> {
         if (suited == 0) run(DType::F32, {side, side});
       }
       if (suited == 0) run(DType::F64, {256, 256});
+      if (suited == 0) run(DType::I64, {6, 5, 1, 1});  // pool_index(width=1)
       ASSERT_GT(suited, 0) << spec.print() << " takes none of the shapes";
     }
   }

@@ -137,6 +137,7 @@ extern const Codec kBounded;
 extern const Codec kBits;
 extern const Codec kMask;
 extern const Codec kPositive;
+extern const Codec kPoolIndex;
 extern const Codec kBytesOf;
 extern const Codec kZstd;
 extern const Codec kZfp;

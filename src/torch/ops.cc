@@ -20,6 +20,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -271,6 +272,34 @@ Tensor pack(const Tensor& x, std::string_view spec, const Seed& seed) {
   return fitted(out, pack_into(place, plan, in, out, seed.value, seed.on_device));
 }
 
+// Room for the worst case, and on the tensor's device the number of bytes written, or -1 where the
+// codec refuses the values. Nothing waits for a GPU.
+std::tuple<Tensor, Tensor> pack_checked(const Tensor& x, std::string_view spec, std::int64_t seed) {
+  constexpr std::int64_t kOne = 1;
+  constexpr double kRefused = -1;
+  const Place place(x);
+  const tuckfold_tensor in = view_of("pack", place, x, const_cast<void*>(x.const_data_ptr()));
+  const Plan plan(spec, in);
+  const tuckfold_layout& fit = plan.layout();
+  Tensor out = place.bytes(fit.max_bytes), result = place.empty({&kOne, 1}, ScalarType::Long);
+  Run run = run_of(place, fit.workspace_bytes, seed);
+  if (place.cuda()) {
+    torch::stable::fill_(result, static_cast<double>(fit.max_bytes));
+    run.options.device_result = static_cast<std::uint64_t*>(result.mutable_data_ptr());
+  }
+  std::size_t written = 0;
+  const tuckfold_status status =
+      tuckfold_pack(plan.get(), &in, out.mutable_data_ptr(), fit.max_bytes, &run.options, &written);
+  // The plan has checked all but the values.
+  const bool refused = !place.cuda() && status == TUCKFOLD_INVALID_ARGUMENT;
+  if (!refused) check(status);
+  if (refused) tuckfold_clear_error();
+  if (!place.cuda()) {
+    torch::stable::fill_(result, refused ? kRefused : static_cast<double>(written));
+  }
+  return {out, result};
+}
+
 // Refuses a shape that the packed bytes cannot be of before memory is taken for it.
 void check_size(const Plan& plan, const Tensor& packed, const Axes& shape, std::int32_t dtype) {
   const tuckfold_layout& fit = plan.layout();
@@ -422,6 +451,15 @@ void boxed_pack_seeded(StableIValue* stack, std::uint64_t, std::uint64_t) {
   stack[0] = from(pack(x, spec.view(), Seed::of(Place(x), seed)));
 }
 
+void boxed_pack_checked(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  tuckfold_clear_error();
+  const auto x = to<Tensor>(stack[0]);
+  const Text spec(stack[1]);
+  const auto [packed, result] = pack_checked(x, spec.view(), to<std::int64_t>(stack[2]));
+  stack[0] = from(packed);
+  stack[1] = from(result);
+}
+
 void boxed_unpack(StableIValue* stack, std::uint64_t, std::uint64_t) {
   tuckfold_clear_error();
   const auto packed = to<Tensor>(stack[0]);
@@ -473,6 +511,7 @@ void boxed_decompress(StableIValue* stack, std::uint64_t, std::uint64_t) {
 STABLE_TORCH_LIBRARY(tuckfold, library) {
   library.def("pack(Tensor x, str spec, SymInt seed=0) -> Tensor");
   library.def("pack_seeded(Tensor x, str spec, Tensor seed) -> Tensor");
+  library.def("pack_checked(Tensor x, str spec, SymInt seed=0) -> (Tensor, Tensor)");
   library.def("unpack(Tensor packed, str spec, SymInt[] shape, ScalarType dtype) -> Tensor");
   library.def("unpack_into(Tensor packed, str spec, Tensor(a!) out) -> ()");
   library.def("pack_many(Tensor[] xs, str spec, SymInt seed=0) -> Tensor[]");
@@ -486,6 +525,7 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
   STABLE_TORCH_LIBRARY_IMPL(tuckfold, device, library) {      \
     library.impl("pack", boxed_pack);                         \
     library.impl("pack_seeded", boxed_pack_seeded);           \
+    library.impl("pack_checked", boxed_pack_checked);         \
     library.impl("unpack", boxed_unpack);                     \
     library.impl("unpack_into", boxed_unpack_into);           \
     library.impl("pack_many", boxed_pack_many);               \

@@ -160,6 +160,30 @@ def unpack_positive(_parameters, dtype, shape, packed):
     return unpack_mask({}, dtype, shape, packed)
 
 
+def unpack_pool_index(parameters, dtype, shape, packed):
+    kernel = int(parameters.get("kernel", 2))
+    stride, padding = int(parameters.get("stride", kernel)), int(parameters.get("padding", 0))
+    width, last = int(parameters["width"]), parameters.get("channels", "first") == "last"
+    bits = pool_index_bits(parameters)
+    need(len(packed) == ceil(prod(shape) * bits / 8), "pool_index: wrong size")
+    stream = np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little")
+    codes = stream[: prod(shape) * bits].reshape(-1, bits) @ (1 << np.arange(bits))
+    codes = np.minimum(codes, kernel * kernel - 1).reshape(shape)
+    grid = np.indices(shape)
+    row, column = grid[-3:-1] if last else grid[-2:]
+    y = np.maximum(row * stride - padding + codes // kernel, 0)
+    x = np.clip(column * stride - padding + codes % kernel, 0, width - 1)
+    return (y * width + x).astype(DTYPES[dtype])
+
+
+def pool_index_bits(parameters):
+    return max(1, (int(parameters.get("kernel", 2)) ** 2 - 1).bit_length())
+
+
+def packed_pool_index(parameters, dtype, shape):
+    return "u8", (ceil(prod(shape) * pool_index_bits(parameters) / 8),)
+
+
 def round_f64(values, dtype):
     """f64 values rounded to the dtype once, to nearest even."""
     if dtype != "bf16":
@@ -306,6 +330,7 @@ UNPACK = {
     "raw": unpack_raw,
     "bits": unpack_bits,
     "mask": unpack_mask,
+    "pool_index": unpack_pool_index,
     "positive": unpack_positive,
     "bytes_of": unpack_bytes_of,
     "block_quant": unpack_block_quant,
@@ -316,6 +341,7 @@ PACKED = {
     "bits": packed_bits,
     "block_quant": packed_block_quant,
     "mask": lambda parameters, dtype, shape: ("u8", (ceil(prod(shape) / 8),)),
+    "pool_index": packed_pool_index,
     "positive": lambda parameters, dtype, shape: ("u8", (ceil(prod(shape) / 8),)),
     "zfp": packed_zfp,
 }

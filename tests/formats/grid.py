@@ -19,8 +19,10 @@ from decode_spec import (
     number,
     packed_tensor,
     parse,
+    pool_index_bits,
     round_f64,
     to_f32,
+    unpack_pool_index,
     widen,
 )
 
@@ -48,6 +50,10 @@ class Case:
         name, parameters = parse(self.spec)[0]
         if name in ("mask", "bytes_of"):
             return exact_values(name, parameters, self.dtype, generator, count)
+        if name == "pool_index":
+            return pool_indices(
+                parameters, self.dtype, generator, count // prod(self.shape), self.shape
+            )
         values = np.cumsum(generator.normal(size=count))
         if self.kind == "noise":
             values = 100 * generator.normal(size=count)
@@ -89,6 +95,16 @@ def exact_values(name, parameters, dtype, generator, count):
         first = widen(round_f64(k / divisor, dtype), dtype)
         return round_f64(first + widen(round_f64(add, dtype), dtype), dtype)
     return round_f64(k / divisor + add, dtype)
+
+
+def pool_indices(parameters, dtype, generator, samples, shape):
+    """Places in the windows and within the image, at random."""
+    kernel = int(parameters.get("kernel", 2))
+    bits = pool_index_bits(parameters)
+    codes = generator.integers(0, kernel * kernel, samples * prod(shape))
+    stream = (codes[:, None] >> np.arange(bits) & 1).astype(np.uint8)
+    packed = np.packbits(stream.reshape(-1), bitorder="little").tobytes()
+    return unpack_pool_index(parameters, dtype, (samples, *shape), packed)
 
 
 def grows(case, samples):
@@ -224,6 +240,15 @@ def exact_cases():
             yield Case("mask(values=sign, scale=2)", dtype, (3, 7))
     for dtype, kind in itertools.product((*FLOATS, "u8"), ("smooth", "relu", "hostile")):
         yield Case("positive", dtype, (3, 7), kind)
+    for dtype in ("i32", "i64"):
+        for spec in (
+            "pool_index(width=14)",
+            "pool_index(kernel=3, stride=2, padding=1, width=14)",
+            "pool_index(kernel=3, stride=2, padding=1, width=14) | zstd",
+            "pool_index(kernel=1, stride=2, width=14)",
+        ):
+            yield Case(spec, dtype, (5, 4, 7))
+        yield Case("pool_index(kernel=5, stride=1, width=11, channels=last)", dtype, (4, 7, 3))
     for dtype in FLOATS:
         yield Case("mask(scale=1/0.9)", dtype, (3, 7))
         yield Case("mask(values=sign, scale=1/0.9)", dtype, (3, 7))

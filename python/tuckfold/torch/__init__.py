@@ -9,14 +9,23 @@
 >>> bool((back - x).abs().max() < 0.01)
 True
 
-The operators are ``torch.ops.tuckfold.pack``, ``unpack``, ``unpack_into``, ``pack_many``,
+The operators are ``torch.ops.tuckfold.pack``, ``pack_checked``, ``unpack``, ``unpack_into``, ``pack_many``,
 ``unpack_many_into``, ``compress`` and ``decompress``: C++ on torch's stable ABI, with fake kernels for ``torch.compile``. They walk strides
 in place, release the GIL, and run on torch's threads (``torch.set_num_threads``), or on a GPU in its
 current stream, where ``CodecInfo.cuda`` says so.
 """
 
-from tuckfold.torch._functions import layout, pack, pack_many, unpack, unpack_many
+from tuckfold.torch._functions import layout, pack, pack_checked, pack_many, unpack, unpack_many
 from tuckfold.torch._module import Codec
 from tuckfold.torch._packed import Packed
 
-__all__ = ["Codec", "Packed", "layout", "pack", "pack_many", "unpack", "unpack_many"]
+__all__ = [
+    "Codec",
+    "Packed",
+    "layout",
+    "pack",
+    "pack_checked",
+    "pack_many",
+    "unpack",
+    "unpack_many",
+]

@@ -14,6 +14,7 @@ from tuckfold.torch import _library as ops
 
 _pack = torch.ops.tuckfold.pack.default
 _pack_seeded = torch.ops.tuckfold.pack_seeded.default
+_pack_checked = torch.ops.tuckfold.pack_checked.default
 _unpack = torch.ops.tuckfold.unpack.default
 _unpack_into = torch.ops.tuckfold.unpack_into.default
 _pack_many = torch.ops.tuckfold.pack_many.default
@@ -72,6 +73,30 @@ def pack(x: Tensor, spec: str | CodecSpec, *, seed: int | Tensor = 0) -> Tensor:
     return ops.call(_pack, x, text_of(spec), _signed(seed))
 
 
+def pack_checked(x: Tensor, spec: str | CodecSpec, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Packs as :func:`pack` does, and leaves what that waits for on the device.
+
+    Exact codecs may refuse values, and the size of some follows from the values: on a GPU :func:`pack`
+    waits for both. This does not, so a CUDA graph can record it.
+
+    Args:
+        x: as for :func:`pack`.
+        spec: the codec, or its text.
+        seed: for stochastic rounding.
+
+    Returns:
+        The packed bytes, in room for the worst case, and one int64 on the same device: how many there
+        are, or -1 where the codec refuses the values and the bytes mean nothing.
+
+    >>> packed, size = tuckfold.torch.pack_checked(torch.tensor([0.0, 1.0, 1.0]), "mask")
+    >>> packed[:size], size.item()
+    (tensor([6], dtype=torch.uint8), 1)
+    >>> tuckfold.torch.pack_checked(torch.tensor([0.0, 1.0, 0.5]), "mask")[1].item()
+    -1
+    """
+    return ops.call(_pack_checked, x, text_of(spec), _signed(seed))
+
+
 def unpack(
     packed: Tensor,
     spec: str | CodecSpec,
@@ -119,7 +144,8 @@ def pack_many(tensors: Sequence[Tensor], spec: str | CodecSpec, *, seed: int = 0
     """Packs many tensors with one codec: ``torch.ops.tuckfold.pack_many``.
 
     The bytes are those of :func:`pack` for each, the i-th with ``seed + i``. On a GPU, dct_chop packs
-    small tensors in one launch, where one each would take longer than the work.
+    small tensors in one launch, where one each would take longer than the work, and block_quant
+    tensors of one dtype.
 
     Args:
         tensors: on one device, of any shapes, strides and dtypes that the codec takes.

@@ -108,6 +108,18 @@ def _(x: Tensor, spec: str, seed: Tensor) -> Tensor:
     return torch.ops.tuckfold.pack(x, spec, 0)
 
 
+@torch.library.register_fake("tuckfold::pack_checked")
+def _(x: Tensor, spec: str, seed: int = 0) -> tuple[Tensor, Tensor]:
+    _check_fits("pack", spec, x.dtype, x.shape)
+    known = not _is_dynamic(x.shape)
+    size = (
+        layout_of("pack", spec, x.dtype, x.shape).max_bytes
+        if known
+        else torch.library.get_ctx().new_dynamic_size()
+    )
+    return x.new_empty((size,), dtype=torch.uint8), x.new_empty((1,), dtype=torch.int64)
+
+
 def _check_bytes(packed: Tensor) -> None:
     if packed.dtype != torch.uint8:
         raise ValueError(f"[unpack] packed bytes must be of uint8, got {packed.dtype}")

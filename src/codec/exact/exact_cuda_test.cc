@@ -75,6 +75,61 @@ TEST_F(ExactCuda, MasksOfEveryDTypeAndSize) {
   }
 }
 
+TEST_F(ExactCuda, SignsOfEveryDTypeAndSize) {
+  const CodecSpec spec = CodecSpec::parse("positive");
+  for (const DType dtype : {DType::F32, DType::F16, DType::BF16, DType::F64, DType::U8}) {
+    for (const std::int64_t elems : kSizes) {
+      for (const std::int64_t past : {0, 1}) {
+        for (const ref::Pattern kind : {ref::Pattern::Random, ref::Pattern::Hostile}) {
+          const Tensor in = std::move(Tensor(dtype, {elems}).fill(kind));
+          ASSERT_EQ(difference_from_cpu(spec, in, past), "");
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ExactCuda, IndicesOfEveryPooling) {
+  for (const char* text :
+       {"pool_index(width=80)", "pool_index(kernel=3, stride=2, padding=1, width=80)",
+        "pool_index(kernel=3, stride=1, width=41, channels=last)",
+        "pool_index(kernel=5, stride=2, padding=2, width=9000000)",
+        "pool_index(kernel=1, width=40)",
+        "pool_index(kernel=16, stride=3, padding=8, width=200, channels=last)"}) {
+    const CodecSpec spec = CodecSpec::parse(text);
+    for (const DType dtype : {DType::I64, DType::I32}) {
+      for (const Shape& shape : {Shape{3, 40, 40}, Shape{2, 3, 33, 19}, Shape{1, 1, 1}}) {
+        if (!ref::suits(spec, dtype, shape)) continue;
+        for (const ref::Order order : {ref::Order::RowMajor, ref::Order::ChannelsLast}) {
+          const Tensor in = ref::input_for(spec, dtype, shape, ref::Pattern::Random, order);
+          ASSERT_EQ(difference_from_cpu(spec, in, 1, order), "");
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ExactCuda, AnIndexOutsideOfItsWindowIsRefusedAsOnTheCpu) {
+  const CodecSpec spec = CodecSpec::parse("pool_index(kernel=3, stride=2, padding=1, width=80)");
+  const Shape shape = {3, 40, 40};
+  for (const std::int64_t wrong : {std::int64_t{-1}, std::int64_t{79}, INT64_MAX, INT64_MIN}) {
+    Tensor in = ref::input_for(spec, DType::I64, shape, ref::Pattern::Random);
+    for (const std::size_t at : {3000u, 4100u}) {
+      std::memcpy(in.storage().data() + at * 8, &wrong, 8);
+    }
+    std::vector<std::byte> room(layout(spec, DType::I64, shape).max_bytes);
+    const std::string wanted = words_of([&] { pack(spec, in.view(), room); });
+    const DeviceTensor from(in);
+    const DeviceBytes out(room.size());
+    EXPECT_EQ(words_of([&] { pack(spec, from.view(), out.span()); }), wanted);
+    EXPECT_NE(wanted.find("element 3000"), std::string::npos) << wanted;
+    const DeviceBytes result(8);
+    pack(spec, from.view(), out.span(),
+         {.cuda = {.device_result = reinterpret_cast<std::uint64_t*>(result.data())}});
+    EXPECT_EQ(fetch(result), kRefused);
+  }
+}
+
 TEST_F(ExactCuda, BytesOfEveryDTypeAndSize) {
   for (const char* text : {"bytes_of", "bytes_of(scale=0.017, add=-2.1, round=each)",
                            "bytes_of(scale=1e-4, add=1000)"}) {

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import tuckfold
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -18,7 +20,7 @@ def test_the_drawings_are_up_to_date(tmp_path: Path) -> None:
 
 def test_every_codec_has_a_page_with_a_picture() -> None:
     pages = [page for page in (ROOT / "docs/codecs").iterdir() if page.suffix == ".md"]
-    assert len(pages) == 10
+    assert len(pages) == len(tuckfold.list_codecs()) - 1  # raw needs none
     for page in pages:
         (line,) = [line for line in page.read_text().splitlines() if line.startswith("![")]
         image = line.rsplit("(", 1)[1].rstrip(")")
