@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const NpyHeader header = parse_npy_header(bytes, "fuzz.npy");
     const auto elems = static_cast<std::size_t>(header.shape.elems());
     if (header.data_offset > size) std::abort();
-    if (elems > (size - header.data_offset) / size_bytes(header.type)) std::abort();
+    if (elems > (size - header.data_offset) / size_bytes(header.dtype)) std::abort();
   } catch (const Error& error) {
     if (error.code() != Errc::CorruptData && error.code() != Errc::Unsupported) std::abort();
   }

@@ -126,6 +126,9 @@ inline std::optional<std::vector<std::byte>> values_for(const CodecSpec& spec, D
                                                         const Input& input) {
   std::vector<std::byte> values =
       input.bytes(static_cast<std::size_t>(shape.elems()) * size_bytes(dtype));
+  if (dtype == DType::Bool) {
+    for (std::byte& value : values) value &= std::byte{1};
+  }
   std::vector<std::byte> packed(fit.max_bytes);
   if (packs(spec, ConstTensorView(values.data(), dtype, shape), packed)) return values;
   try {

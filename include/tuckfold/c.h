@@ -57,8 +57,18 @@ enum {
   TUCKFOLD_F64 = 3,
   TUCKFOLD_U8 = 4,
   TUCKFOLD_I32 = 5,
-  TUCKFOLD_I64 = 6
+  TUCKFOLD_I64 = 6,
+  TUCKFOLD_U16 = 7,
+  TUCKFOLD_I16 = 8,
+  TUCKFOLD_I8 = 9,
+  TUCKFOLD_U32 = 10,
+  TUCKFOLD_U64 = 11,
+  TUCKFOLD_BOOL = 12 /* a byte of 0 or 1 */
 };
+/* Every dtype, as a JSON array in the order of these numbers; stays for good:
+   [{"name": "f32", "code": 0, "bytes": 4, "kind": "float"}, …]; kinds are float, signed, unsigned
+   and bool. */
+TUCKFOLD_C_API const char* tuckfold_dtypes_json(void);
 enum { TUCKFOLD_CPU = 0, TUCKFOLD_CUDA = 1 };
 enum { TUCKFOLD_MAX_RANK = 64 };
 

@@ -21,9 +21,25 @@
 
 namespace tuckfold {
 
-enum class DType : unsigned char { F32, F16, BF16, F64, U8, I32, I64 };
-inline constexpr std::array kDTypes = {DType::F32, DType::F16, DType::BF16, DType::F64,
-                                       DType::U8,  DType::I32, DType::I64};
+// The numbers are in files. A Bool is a byte of 0 or 1. Lossy codecs take the floats, U8 and U16.
+enum class DType : unsigned char {
+  F32,
+  F16,
+  BF16,
+  F64,
+  U8,
+  I32,
+  I64,
+  U16,
+  I16,
+  I8,
+  U32,
+  U64,
+  Bool
+};
+inline constexpr std::array kDTypes = {DType::F32, DType::F16, DType::BF16, DType::F64, DType::U8,
+                                       DType::I32, DType::I64, DType::U16,  DType::I16, DType::I8,
+                                       DType::U32, DType::U64, DType::Bool};
 
 TUCKFOLD_API std::size_t size_bytes(DType dtype);
 TUCKFOLD_API std::string_view to_string(DType dtype);  // "f32", "f16", "bf16" …

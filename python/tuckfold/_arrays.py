@@ -12,7 +12,12 @@ import numpy as np
 
 from tuckfold import _library as lib
 
-_NUMPY = {"f32": "<f4", "f16": "<f2", "f64": "<f8", "u8": "|u1", "i32": "<i4", "i64": "<i8"}
+# f32 is <f4 for numpy, whose codes have bytes in place of bits. It has no bf16.
+_NUMPY = {
+    name: "?" if name == "bool" else f"<{name[0]}{lib.DTYPE_BYTES[name]}"
+    for name in lib.DTYPES
+    if name != "bf16"
+}
 _NAMES = {np.dtype(code): name for name, code in _NUMPY.items()}
 _DLPACK_HOST = (1, 3)  # CPU, and memory of the CPU that CUDA has pinned
 
@@ -27,11 +32,8 @@ def dtype_name(what: str, dtype: Any) -> str:
         found = None
     name = "bf16" if str(found) == "bfloat16" else _NAMES.get(found)
     if name is None:
-        hint = "; pack the array's view(numpy.uint8)" if found == np.bool_ else ""
         shown = found if found is not None else repr(dtype)
-        raise ValueError(
-            f"[{what}] dtype must be one of {', '.join(lib.DTYPES)}, got {shown}{hint}"
-        )
+        raise ValueError(f"[{what}] dtype must be one of {', '.join(lib.DTYPES)}, got {shown}")
     return name
 
 

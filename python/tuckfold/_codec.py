@@ -84,8 +84,8 @@ def layout(spec: str | CodecSpec, dtype: Any, shape: Sequence[int]) -> Layout:
 
     Args:
         spec: the codec, or its text.
-        dtype: ``"f32"``, ``"f16"``, ``"bf16"``, ``"f64"``, ``"u8"``, ``"i32"``, ``"i64"``, or
-            a dtype of numpy.
+        dtype: ``"f32"``, ``"f16"``, ``"bf16"``, ``"f64"``, ``"u8"`` to ``"u64"``, ``"i8"`` to
+            ``"i64"``, ``"bool"``, or a dtype of numpy.
         shape: axis lengths.
 
     Raises:

@@ -6,6 +6,7 @@ The library lies beside this file; TUCKFOLD_LIBRARIES names another folder, for 
 from __future__ import annotations
 
 import ctypes
+import json
 import operator
 import os
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_size_t, c_void_p
@@ -15,8 +16,6 @@ from typing import Any
 from tuckfold._errors import error_of
 
 MAX_RANK = 64
-DTYPES = ("f32", "f16", "bf16", "f64", "u8", "i32", "i64")  # in the order of the C API's numbers
-DTYPE_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8, "u8": 1, "i32": 4, "i64": 8}
 
 
 def library_path(name: str) -> Path:
@@ -89,6 +88,7 @@ _FUNCTIONS = {
     "spec_json": (c_char_p, [c_void_p]),
     "spec_equal": (c_int32, [c_void_p, c_void_p]),
     "codecs_json": (c_char_p, []),
+    "dtypes_json": (c_char_p, []),
     "plan_get": (c_int32, [c_char_p, c_int32, c_int32, POINTER(c_int64), POINTER(c_void_p)]),
     "plan_release": (None, [c_void_p]),
     "plan_layout": (POINTER(Layout), [c_void_p]),
@@ -136,6 +136,10 @@ spec_equal, codecs_json = _c["spec_equal"], _c["codecs_json"]
 plan_release, plan_layout = _c["plan_release"], _c["plan_layout"]
 pack, unpack = _c["pack"], _c["unpack"]
 frame_bytes, clear_error = _c["frame_bytes"], _c["clear_error"]
+
+_dtypes = json.loads(_c["dtypes_json"]())
+DTYPES = tuple(row["name"] for row in _dtypes)  # in the order of the C API's numbers
+DTYPE_BYTES = {row["name"]: row["bytes"] for row in _dtypes}
 
 
 def check(status: int) -> None:

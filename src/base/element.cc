@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "base/half.h"
+#include "base/dtype.h"
 
 namespace tuckfold {
 namespace {
@@ -19,57 +19,63 @@ float to_odd(double value) {
   return float_of((bits_of(near) - (too_far ? 1u : 0u)) | 1u);
 }
 
+template <class T>
+T element_of(std::uint64_t bits) {
+  if constexpr (std::is_same_v<T, F16> || std::is_same_v<T, BF16>) {
+    return T{static_cast<std::uint16_t>(bits)};
+  } else if constexpr (std::is_same_v<T, float>) {
+    return float_of(static_cast<std::uint32_t>(bits));
+  } else if constexpr (std::is_same_v<T, double>) {
+    return std::bit_cast<double>(bits);
+  } else {
+    return static_cast<T>(bits);
+  }
+}
+
 }  // namespace
 
 std::uint64_t element_bits(DType dtype, double value) noexcept {
-  switch (dtype) {
-    case DType::F32: return bits_of(static_cast<float>(value));
-    case DType::F16: return to_f16(to_odd(value)).bits;
-    case DType::BF16: return to_bf16(to_odd(value)).bits;
-    case DType::F64: return std::bit_cast<std::uint64_t>(value);
-    case DType::U8: return static_cast<std::uint8_t>(value);
-    case DType::I32: return static_cast<std::uint32_t>(static_cast<std::int32_t>(value));
-    case DType::I64: break;
-  }
-  return static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
+  return with_element(dtype, [&](auto element) -> std::uint64_t {
+    using T = decltype(element);
+    if constexpr (std::is_same_v<T, float>) {
+      return bits_of(static_cast<float>(value));
+    } else if constexpr (std::is_same_v<T, F16>) {
+      return to_f16(to_odd(value)).bits;
+    } else if constexpr (std::is_same_v<T, BF16>) {
+      return to_bf16(to_odd(value)).bits;
+    } else if constexpr (std::is_same_v<T, double>) {
+      return std::bit_cast<std::uint64_t>(value);
+    } else {
+      return static_cast<std::make_unsigned_t<T>>(static_cast<T>(value));
+    }
+  });
 }
 
 double element_value(DType dtype, std::uint64_t bits) noexcept {
-  const auto half = static_cast<std::uint16_t>(bits);
-  switch (dtype) {
-    case DType::F32: return float_of(static_cast<std::uint32_t>(bits));
-    case DType::F16: return to_float(F16{half});
-    case DType::BF16: return to_float(BF16{half});
-    case DType::F64: return std::bit_cast<double>(bits);
-    case DType::U8: return static_cast<std::uint8_t>(bits);
-    case DType::I32: return static_cast<std::int32_t>(bits);
-    case DType::I64: break;
-  }
-  return static_cast<double>(static_cast<std::int64_t>(bits));
+  return with_element(dtype, [&](auto element) {
+    using T = decltype(element);
+    return as_double(element_of<T>(bits));
+  });
 }
 
 std::string element_text(DType dtype, std::uint64_t bits) {
-  const auto half = static_cast<std::uint16_t>(bits);
-  switch (dtype) {
-    case DType::F32: return fmt::format("{}", float_of(static_cast<std::uint32_t>(bits)));
-    case DType::F16: return fmt::format("{}", to_float(F16{half}));
-    case DType::BF16: return fmt::format("{}", to_float(BF16{half}));
-    case DType::F64: return fmt::format("{}", std::bit_cast<double>(bits));
-    case DType::U8: return fmt::format("{}", static_cast<std::uint8_t>(bits));
-    case DType::I32: return fmt::format("{}", static_cast<std::int32_t>(bits));
-    case DType::I64: break;
-  }
-  return fmt::format("{}", static_cast<std::int64_t>(bits));
+  return with_element(dtype, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (std::is_same_v<T, F16> || std::is_same_v<T, BF16>) {
+      return fmt::format("{}", to_float(element_of<T>(bits)));
+    } else {
+      return fmt::format("{}", element_of<T>(bits));
+    }
+  });
 }
 
 bool holds(DType dtype, double value) noexcept {
-  const bool whole = std::floor(value) == value;
-  switch (dtype) {
-    case DType::U8: return whole && value >= 0 && value <= 255;
-    case DType::I32: return whole && value >= -0x1p31 && value < 0x1p31;
-    case DType::I64: return whole && value >= -0x1p63 && value < 0x1p63;
-    default: return true;
-  }
+  const auto [name, bytes, kind] = info_of(dtype);
+  if (kind == DTypeKind::Float) return true;
+  if (kind == DTypeKind::Bool) return value == 0 || value == 1;
+  const bool has_sign = kind == DTypeKind::Signed;
+  const double end = std::ldexp(1.0, 8 * static_cast<int>(bytes) - (has_sign ? 1 : 0));
+  return std::floor(value) == value && value < end && value >= (has_sign ? -end : 0);
 }
 
 }  // namespace tuckfold

@@ -12,7 +12,7 @@ namespace tuckfold {
 // whole-number dtype must hold the value. Needs FpEnv.
 std::uint64_t element_bits(DType dtype, double value) noexcept;
 
-// The value of an element with these bits; an i64 is rounded.
+// The value of an element with these bits; of i64 and u64 the nearest double.
 double element_value(DType dtype, std::uint64_t bits) noexcept;
 
 // The shortest text that reads back as the element with these bits; -0 and NaN have theirs.

@@ -53,10 +53,26 @@ TEST(Element, WholeNumbersAreTwosComplement) {
   EXPECT_TRUE(holds(DType::U8, 255));
   EXPECT_TRUE(holds(DType::I32, -0x1p31));
   EXPECT_TRUE(holds(DType::F16, 0.1));
+  EXPECT_EQ(element_bits(DType::I8, -128), 0x80u);
+  EXPECT_EQ(element_bits(DType::I16, -2), 0xfffeu);
+  EXPECT_EQ(element_bits(DType::U16, 65535), 0xffffu);
+  EXPECT_EQ(element_bits(DType::U32, 0x1p32 - 1), 0xffffffffu);
+  EXPECT_EQ(element_bits(DType::U64, 0x1p63), std::uint64_t{1} << 63);
+  EXPECT_EQ(element_value(DType::I8, 0x80), -128);
+  EXPECT_EQ(element_value(DType::U16, 0xffff), 65535);
+  EXPECT_EQ(element_value(DType::U64, ~std::uint64_t{0}), 0x1p64);
+  for (const auto& [dtype, value] :
+       {std::pair(DType::U16, 65535.0), std::pair(DType::I16, -32768.0),
+        std::pair(DType::I8, 127.0), std::pair(DType::U32, 0x1p32 - 1),
+        std::pair(DType::U64, 0x1p64 - 2048), std::pair(DType::Bool, 1.0)}) {
+    EXPECT_TRUE(holds(dtype, value)) << to_string(dtype) << ' ' << value;
+  }
   for (const auto& [dtype, value] :
        {std::pair(DType::U8, 256.0), std::pair(DType::U8, -1.0), std::pair(DType::I32, 0x1p31),
-        std::pair(DType::I64, 0x1p63), std::pair(DType::I64, 0.5),
-        std::pair(DType::I64, std::nan(""))}) {
+        std::pair(DType::I64, 0x1p63), std::pair(DType::I64, 0.5), std::pair(DType::U16, 65536.0),
+        std::pair(DType::I16, 32768.0), std::pair(DType::I8, -129.0), std::pair(DType::U32, 0x1p32),
+        std::pair(DType::U64, 0x1p64), std::pair(DType::U64, -1.0), std::pair(DType::Bool, 2.0),
+        std::pair(DType::Bool, 0.5), std::pair(DType::I64, std::nan(""))}) {
     EXPECT_FALSE(holds(dtype, value)) << to_string(dtype) << ' ' << value;
   }
 }
@@ -69,6 +85,9 @@ TEST(Element, TextsAreShortAndTellZerosApart) {
   EXPECT_EQ(element_text(DType::I32, 0xfffffffeu), "-2");
   EXPECT_EQ(element_text(DType::I64, ~std::uint64_t{0}), "-1");
   EXPECT_EQ(element_text(DType::U8, 254), "254");
+  EXPECT_EQ(element_text(DType::I8, 0xff), "-1");
+  EXPECT_EQ(element_text(DType::U64, ~std::uint64_t{0}), "18446744073709551615");
+  EXPECT_EQ(element_text(DType::Bool, 1), "1");
 }
 
 }  // namespace

@@ -95,21 +95,6 @@ TEST(TensorView, OneThatWritesServesWhereOneReads) {
   EXPECT_EQ(ConstTensorView(&value, DType::F32, {4, 6}).strides, Shape({6, 1}));
 }
 
-TEST(DType, NamesReadBack) {
-  for (const DType dtype : kDTypes) EXPECT_EQ(parse_dtype(to_string(dtype)), dtype);
-  EXPECT_EQ(refusal([] { parse_dtype("f33"); }),
-            "[dtype] must be f32, f16, bf16, f64, u8, i32 or i64, got 'f33'");
-  EXPECT_NE(refusal([] { parse_dtype(""); }), "accepted");
-}
-
-TEST(DType, SizesAreThoseOfTheirElements) {
-  EXPECT_EQ(size_bytes(DType::F32), sizeof(float));
-  EXPECT_EQ(size_bytes(DType::F16), 2u);
-  EXPECT_EQ(size_bytes(DType::BF16), 2u);
-  EXPECT_EQ(size_bytes(DType::F64), sizeof(double));
-  EXPECT_EQ(size_bytes(DType::U8), 1u);
-}
-
 TEST(Error, EveryKindHasItsExitCode) {
   EXPECT_EQ(exit_code(Errc::InvalidArgument), 2);
   EXPECT_EQ(exit_code(Errc::CorruptData), 3);

@@ -32,11 +32,12 @@ T from_float(float value) {
     return to_f16(value);
   } else if constexpr (std::is_same_v<T, BF16>) {
     return to_bf16(value);
-  } else if constexpr (std::is_same_v<T, std::uint8_t>) {
+  } else if constexpr (std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::uint16_t>) {
     // The bits of floats that are no less than 0 have the floats' order, and compilers make vectors
     // of whole numbers. NaN ends at 0. Beside 2^23 a float has no fraction: the sum is rounded, and
     // its last bits are the number.
-    constexpr auto kMost = std::bit_cast<std::int32_t>(255.0f);
+    constexpr auto kMost =
+        std::bit_cast<std::int32_t>(static_cast<float>(std::numeric_limits<T>::max()));
     constexpr auto kInfinity = std::bit_cast<std::int32_t>(std::numeric_limits<float>::infinity());
     const auto bits = std::bit_cast<std::int32_t>(value);
     const std::int32_t kept = std::clamp(bits, 0, kMost) & -static_cast<int>(bits <= kInfinity);
@@ -48,15 +49,15 @@ T from_float(float value) {
 
 // Calls body with a value of the type that converts to and from f32.
 template <class Body>
-void with_element(DType dtype, Body&& body) {
+void with_real(DType dtype, Body&& body) {
   switch (dtype) {
     case DType::F32: return body(float{});
     case DType::F16: return body(F16{});
     case DType::BF16: return body(BF16{});
     case DType::F64: return body(double{});
     case DType::U8: return body(std::uint8_t{});
-    case DType::I32:
-    case DType::I64: assert(false && "f32 cannot hold these");
+    case DType::U16: return body(std::uint16_t{});
+    default: assert(false && "must_be_exact dtypes do not become f32");
   }
 }
 
@@ -153,7 +154,7 @@ void FlatView<Pointer>::for_each_run(std::int64_t begin, std::int64_t count,
 }
 
 void FlatReader::gather(std::int64_t begin, std::int64_t count, float* out) const noexcept {
-  with_element(dtype_, [&](auto element) {
+  with_real(dtype_, [&](auto element) {
     using T = decltype(element);
     for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
       const T* from = static_cast<const T*>(data_) + offset;
@@ -175,7 +176,7 @@ void FlatReader::gather(std::int64_t begin, std::int64_t count, float* out) cons
 }
 
 void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in) const noexcept {
-  with_element(dtype_, [&](auto element) {
+  with_real(dtype_, [&](auto element) {
     using T = decltype(element);
     for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
       T* to = static_cast<T*>(data_) + offset;

@@ -18,7 +18,7 @@ using ref::Tensor;
 const std::vector<Shape> kShapes = {{},     {1},    {17},      {3, 5},       {2, 3, 4},
                                     {1, 7}, {7, 1}, {4, 1, 6}, {2, 3, 1, 5}, {2, 2, 3, 2, 3}};
 
-constexpr DType kFloatable[] = {DType::F32, DType::F16, DType::BF16, DType::F64, DType::U8};
+constexpr auto kFloatable = ref::kLossyDTypes;
 
 TEST(Strided, GatherReadsEveryOrderAlike) {
   for (const Shape& shape : kShapes) {
@@ -169,6 +169,34 @@ TEST(Strided, BytesSaturateAndRoundToEven) {
   const FlatWriter writer(TensorView(out.data(), DType::U8, {11}));
   writer.scatter(0, writer.elems(), values.data());
   EXPECT_EQ(out, (std::vector<std::uint8_t>{0, 0, 0, 2, 2, 254, 255, 255, 255, 0, 0}));
+}
+
+TEST(Strided, EveryU16ComesBackAndOthersSaturateAndRoundToEven) {
+  std::vector<std::uint16_t> all(65536), back(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+  std::vector<float> values(all.size());
+  FlatReader(ConstTensorView(all.data(), DType::U16, {65536})).gather(0, 65536, values.data());
+  for (const float off : {0.0f, 0.4375f, -0.4375f}) {
+    std::vector<float> near = values;
+    for (float& value : near) value += off;
+    FlatWriter(TensorView(back.data(), DType::U16, {65536})).scatter(0, 65536, near.data());
+    ASSERT_EQ(back, all) << off;
+  }
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> odd = {-1,
+                                  -0.0f,
+                                  0.5f,
+                                  1.5f,
+                                  32768.5f,
+                                  65534.5f,
+                                  65535.5f,
+                                  1e9f,
+                                  inf,
+                                  -inf,
+                                  std::numeric_limits<float>::quiet_NaN()};
+  std::vector<std::uint16_t> out(odd.size(), 77);
+  FlatWriter(TensorView(out.data(), DType::U16, {11})).scatter(0, 11, odd.data());
+  EXPECT_EQ(out, (std::vector<std::uint16_t>{0, 0, 0, 2, 32768, 65534, 65535, 65535, 65535, 0, 0}));
 }
 
 }  // namespace

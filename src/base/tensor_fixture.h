@@ -16,16 +16,21 @@
 #include <random>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
-#include "base/half.h"
+#include "base/dtype.h"
 #include "tuckfold/tensor.h"
 
 namespace tuckfold::ref {
 
-// What lossy codecs take: i32 and i64 must stay exact.
-inline constexpr std::array kLossyDTypes = {DType::F32, DType::F16, DType::BF16, DType::F64,
-                                            DType::U8};
+// What lossy codecs take.
+inline constexpr std::array kLossyDTypes = {DType::F32, DType::F16, DType::BF16,
+                                            DType::F64, DType::U8,  DType::U16};
+
+// What CUDA kernels take: all, and those of lossy codecs.
+inline constexpr std::span<const DType> kDeviceDTypes = std::span(kDTypes).first(7);
+inline constexpr std::span<const DType> kDeviceLossyDTypes = std::span(kDTypes).first(5);
 
 inline constexpr std::byte kUntouched{0xa5};
 
@@ -55,38 +60,33 @@ class Buffer {
 // ---- elements as doubles ------------------------------------------------------------------------
 
 inline double get(DType dtype, const void* data, std::int64_t index) {
-  switch (dtype) {
-    case DType::F32: return static_cast<const float*>(data)[index];
-    case DType::F16: return to_float(static_cast<const F16*>(data)[index]);
-    case DType::BF16: return to_float(static_cast<const BF16*>(data)[index]);
-    case DType::F64: return static_cast<const double*>(data)[index];
-    case DType::I32: return static_cast<const std::int32_t*>(data)[index];
-    case DType::I64: return static_cast<double>(static_cast<const std::int64_t*>(data)[index]);
-    case DType::U8: break;
-  }
-  return static_cast<const std::uint8_t*>(data)[index];
+  return with_element(dtype, [&](auto element) {
+    return as_double(static_cast<const decltype(element)*>(data)[index]);
+  });
 }
 
+// Rounds to nearest even; whole numbers saturate, and NaN becomes 0 there.
 inline void set(DType dtype, void* data, std::int64_t index, double value) {
-  const auto narrow = static_cast<float>(value);
-  const double whole = std::isnan(value) ? 0.0 : std::nearbyint(value);
-  switch (dtype) {
-    case DType::F32: static_cast<float*>(data)[index] = narrow; return;
-    case DType::F16: static_cast<F16*>(data)[index] = to_f16(narrow); return;
-    case DType::BF16: static_cast<BF16*>(data)[index] = to_bf16(narrow); return;
-    case DType::F64: static_cast<double*>(data)[index] = value; return;
-    case DType::I32:
-      static_cast<std::int32_t*>(data)[index] =
-          static_cast<std::int32_t>(std::clamp(whole, -0x1p31, 0x1p31 - 1));
-      return;
-    case DType::I64:
-      static_cast<std::int64_t*>(data)[index] =
-          static_cast<std::int64_t>(std::clamp(whole, -0x1p63, 0x1p63 - 1024));
-      return;
-    case DType::U8: break;
-  }
-  static_cast<std::uint8_t*>(data)[index] =
-      static_cast<std::uint8_t>(std::clamp(whole, 0.0, 255.0));
+  with_element(dtype, [&](auto element) {
+    using T = decltype(element);
+    T& to = static_cast<T*>(data)[index];
+    if constexpr (std::is_same_v<T, F16>) {
+      to = to_f16(static_cast<float>(value));
+    } else if constexpr (std::is_same_v<T, BF16>) {
+      to = to_bf16(static_cast<float>(value));
+    } else if constexpr (std::is_floating_point_v<T>) {
+      to = static_cast<T>(value);
+    } else {
+      const double whole = std::isnan(value) ? 0.0 : std::nearbyint(value);
+      const double most =
+          dtype == DType::Bool ? 1 : static_cast<double>(std::numeric_limits<T>::max());
+      // The largest i64 and u64 are no doubles, and the nearest is past them.
+      to =
+          whole >= most
+              ? (dtype == DType::Bool ? T{1} : std::numeric_limits<T>::max())
+              : static_cast<T>(std::max(whole, static_cast<double>(std::numeric_limits<T>::min())));
+    }
+  });
 }
 
 // ---- values -------------------------------------------------------------------------------------
@@ -103,8 +103,21 @@ inline std::vector<float> random_values(std::size_t count, float low, float high
 
 enum class Pattern { Random, Constant, Ramp, Impulse, Hostile };
 
-// Whole-number dtypes get numbers 0..255, i32 and i64 also -255..0, the others numbers about 1 that
-// are no f32 values.
+// Half of what whole-number dtypes hold, but 0..255 for u8, -255..255 for i32 and i64, 0 and 1 for
+// bool; the others get numbers about 1 that are no f32 values.
+inline double scale_of(DType dtype) {
+  switch (dtype) {
+    case DType::U8:
+    case DType::I32:
+    case DType::I64: return 255;
+    case DType::U16: return 0x1p15;
+    case DType::I16: return 0x1p14;
+    case DType::I8: return 0x1p6;
+    case DType::U32: return 0x1p31;
+    case DType::U64: return 0x1p63;
+    default: return 1;
+  }
+}
 inline std::vector<double> pattern(Pattern kind, DType dtype, std::int64_t elems,
                                    unsigned seed = 1) {
   using Float = std::numeric_limits<float>;
@@ -126,8 +139,10 @@ inline std::vector<double> pattern(Pattern kind, DType dtype, std::int64_t elems
                             -Float::infinity(),
                             Float::quiet_NaN()};
   std::mt19937 random(seed);
-  const bool is_whole = dtype == DType::U8 || dtype == DType::I32 || dtype == DType::I64;
-  const double scale = is_whole ? 255.0 : 1.0;
+  const bool whole = is_whole(dtype);
+  const bool has_sign =
+      info_of(dtype).kind == DTypeKind::Float || info_of(dtype).kind == DTypeKind::Signed;
+  const double scale = scale_of(dtype);
   const auto uniform = [&](double from) {
     return from + (scale - from) * static_cast<double>(random()) / 4294967295.0;
   };
@@ -135,7 +150,7 @@ inline std::vector<double> pattern(Pattern kind, DType dtype, std::int64_t elems
   for (std::int64_t i = 0; i < elems; ++i) {
     double value = 0;
     switch (kind) {
-      case Pattern::Random: value = uniform(dtype == DType::U8 ? 0 : -scale); break;
+      case Pattern::Random: value = uniform(has_sign ? -scale : 0); break;
       case Pattern::Constant: value = 0.7 * scale; break;
       case Pattern::Ramp:
         value = scale * static_cast<double>(i) / static_cast<double>(elems);
@@ -148,7 +163,7 @@ inline std::vector<double> pattern(Pattern kind, DType dtype, std::int64_t elems
         break;
     }
     values[static_cast<std::size_t>(i)] =
-        is_whole && std::isfinite(value) ? std::nearbyint(value) : value;
+        whole && std::isfinite(value) ? std::nearbyint(value) : value;
   }
   return values;
 }

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/json.h"
 #include "capi/json.h"
 #include "tuckfold/c.h"
 #include "tuckfold/codec.h"
@@ -185,6 +186,18 @@ TEST(CApi, ASpecAsJsonHasEveryParameter) {
                R"("coef": "f32", "transform": "dct", "serialize": 1, "order": "auto"}}, )"
                R"({"name": "zstd", "params": {"level": 1}}])");
   EXPECT_EQ(capi::codecs_json(), tuckfold_codecs_json());
+  const Json dtypes = Json::parse(tuckfold_dtypes_json());
+  ASSERT_EQ(dtypes.items.size(), kDTypes.size());
+  for (std::size_t i = 0; i < kDTypes.size(); ++i) {
+    const Json& row = dtypes.items[i];
+    EXPECT_EQ(row.find("name")->string, to_string(kDTypes[i]));
+    EXPECT_EQ(row.find("code")->whole(), static_cast<std::int64_t>(i));
+    EXPECT_EQ(row.find("bytes")->whole(), static_cast<std::int64_t>(size_bytes(kDTypes[i])));
+  }
+  EXPECT_EQ(dtypes.items[TUCKFOLD_U16].find("kind")->string, "unsigned");
+  EXPECT_EQ(dtypes.items[TUCKFOLD_I8].find("kind")->string, "signed");
+  EXPECT_EQ(dtypes.items[TUCKFOLD_BF16].find("kind")->string, "float");
+  EXPECT_EQ(dtypes.items[TUCKFOLD_BOOL].find("kind")->string, "bool");
   for (const CodecInfo& codec : list_codecs()) {
     EXPECT_NE(std::string(tuckfold_codecs_json()).find(codec.summary), std::string::npos);
   }

@@ -64,7 +64,8 @@ TEST(Allocation, NoneInPackAndUnpackWithAWorkspace) {
   for (const ref::Group& group : ref::groups()) {
     if (!ref::missing(group).empty()) continue;
     for (const CodecSpec& spec : group.specs) {
-      for (const DType dtype : {DType::F32, DType::F16, DType::U8, DType::I64}) {
+      for (const DType dtype :
+           {DType::F32, DType::F16, DType::U8, DType::I64, DType::U16, DType::Bool}) {
         const Shape shape{3, 72, 64};
         if (!ref::suits(spec, dtype, shape)) continue;
         const ref::Tensor in =

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 
+#include "base/dtype.h"
 #include "base/tensor_fixture.h"
 #include "codec/contract_fixture.h"
 #include "codec/registry.h"
@@ -92,7 +93,8 @@ TEST_P(CodecCall, AFixedLayoutNeverGrowsATensor) {
 TEST_P(CodecCall, LossyCodecsRefuseWholeNumbersThatMustStayExact) {
   for (const CodecSpec& spec : GetParam().specs) {
     if (ref::exact(spec)) continue;
-    for (const DType dtype : {DType::I32, DType::I64}) {
+    for (const DType dtype : kDTypes) {
+      if (!must_be_exact(dtype)) continue;
       try {
         layout(spec, dtype, {3, 48, 64});
         FAIL() << spec.print();
@@ -166,6 +168,33 @@ TEST_P(CodecCall, ViewsThatCannotBeWalkedAreRefused) {
     // An output may not repeat elements, an input may.
     EXPECT_EQ(errors({data, DType::F32, shape, Shape{0, 1}}).second, Errc::InvalidArgument);
     pack(spec, TensorView(data, DType::F32, shape, Shape{0, 1}), bytes.span());
+  }
+}
+
+TEST_P(CodecCall, BoolsAreZeroOrOneBothWays) {
+  for (const CodecSpec& spec : GetParam().specs) {
+    const Shape shape{16, 24};
+    if (!ref::suits(spec, DType::Bool, shape)) continue;
+    const Tensor in = ref::input_for(spec, DType::Bool, shape, Pattern::Random);
+    const Layout fit = layout(spec, DType::Bool, shape);
+    std::vector<std::byte> bytes(fit.max_bytes);
+    bytes.resize(pack(spec, in.view(), bytes));
+    static_cast<std::uint8_t*>(in.view().data)[37] = 2;
+    std::vector<std::byte> again(fit.max_bytes);
+    EXPECT_EQ(code_of([&] { pack(spec, in.view(), again); }), Errc::InvalidArgument);
+    // Whatever byte is damaged, what comes back is 0 or 1.
+    for (std::size_t at = 0; at < bytes.size(); ++at) {
+      std::vector<std::byte> damaged = bytes;
+      damaged[at] ^= std::byte{0x52};
+      const Tensor out(DType::Bool, shape);
+      try {
+        unpack(spec, damaged, out.view());
+      } catch (const Error& error) {
+        ASSERT_EQ(error.code(), Errc::CorruptData) << error.what();
+        continue;
+      }
+      for (const std::byte byte : out.bytes()) ASSERT_LE(byte, std::byte{1}) << spec.print();
+    }
   }
 }
 

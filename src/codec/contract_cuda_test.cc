@@ -56,17 +56,39 @@ class CudaContract : public ::testing::TestWithParam<ref::Group> {
 constexpr Order kRowMajor[] = {Order::RowMajor};
 
 TEST_P(CudaContract, BytesAndValuesAreTheCpus) {
-  compare_all(kDTypes, {{24, 40}, {2, 3, 17, 19}, {70}, {64, 64}, {1}, {}, {3, 0, 8}},
+  compare_all(ref::kDeviceDTypes, {{24, 40}, {2, 3, 17, 19}, {70}, {64, 64}, {1}, {}, {3, 0, 8}},
               Pattern::Random, kRowMajor);
 }
 
 TEST_P(CudaContract, HostileValuesToo) {
-  compare_all(kDTypes, {{2, 33, 21}, {5, 64, 32}}, Pattern::Hostile, kRowMajor);
+  compare_all(ref::kDeviceDTypes, {{2, 33, 21}, {5, 64, 32}}, Pattern::Hostile, kRowMajor);
 }
 
 TEST_P(CudaContract, EveryOrderInMemoryToo) {
   constexpr DType kTwo[] = {DType::F32, DType::BF16};
   compare_all(kTwo, {{2, 3, 24, 40}, {2, 33, 21}}, Pattern::Ramp, ref::kOrders);
+}
+
+TEST_P(CudaContract, DtypesWithoutAKernelAreUnsupported) {
+  for (const CodecSpec& spec : GetParam().specs) {
+    for (const DType dtype : kDTypes) {
+      const Shape shape{16, 24};
+      if (dtype <= DType::I64 || !ref::suits(spec, dtype, shape)) continue;
+      const ref::Tensor in = ref::input_for(spec, dtype, shape, Pattern::Random);
+      const bool takes_all = std::ranges::all_of(spec.stages(), [](const Stage& stage) {
+        return stage.codec->name == "raw" || stage.codec->name == "mask";
+      });
+      if (takes_all) {
+        ASSERT_EQ(ref::difference_from_cpu(spec, in, 0, Order::RowMajor), "");
+      } else {
+        ASSERT_EQ(ref::code_of([&] {
+                    static_cast<void>(ref::difference_from_cpu(spec, in, 0, Order::RowMajor));
+                  }),
+                  Errc::Unsupported)
+            << spec.print() << ' ' << to_string(dtype);
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, CudaContract, ::testing::ValuesIn(cuda_groups()),

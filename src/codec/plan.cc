@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/dtype.h"
 #include "base/fail.h"
 #include "base/parallel.h"
+#include "base/strided.h"
 #include "base/target.h"
 
 namespace tuckfold {
@@ -45,6 +47,39 @@ void check_view(const char* what, const void* data, DType dtype, const Shape& sh
     invalid("[{}] {} data must be aligned to {} bytes; copy it to an aligned buffer", what,
             to_string(dtype), size_bytes(dtype));
   }
+}
+
+// Calls body(first element, its bytes, how many) for the elements of a bool tensor, some at a time.
+template <class Body>
+void for_each_bools(const ConstTensorView& view, Body&& body) {
+  constexpr std::int64_t kBatch = 4096;
+  const FlatReader reader(view);
+  std::uint8_t bytes[kBatch];
+  for (std::int64_t at = 0; at < reader.elems(); at += kBatch) {
+    const std::int64_t some = std::min(kBatch, reader.elems() - at);
+    reader.gather_bytes(at, some, bytes);
+    body(at, bytes, some);
+  }
+}
+
+// An exact codec cannot give back another byte, and where a bool is read no other may be.
+void check_bools(const ConstTensorView& in) {
+  for_each_bools(in, [](std::int64_t at, const std::uint8_t* bytes, std::int64_t some) {
+    const auto* odd = std::find_if(bytes, bytes + some, [](std::uint8_t byte) { return byte > 1; });
+    if (odd == bytes + some) return;
+    invalid("[pack] a bool is a byte of 0 or 1, element {} is {}; compare the values with 0 first",
+            at + (odd - bytes), *odd);
+  });
+}
+
+// Packed bytes from elsewhere may hold any: what is not 0 becomes 1.
+void normalize_bools(const TensorView& out) {
+  const FlatWriter writer(out);
+  for_each_bools(out, [&](std::int64_t at, std::uint8_t* bytes, std::int64_t some) {
+    if (std::all_of(bytes, bytes + some, [](std::uint8_t byte) { return byte <= 1; })) return;
+    std::transform(bytes, bytes + some, bytes, [](std::uint8_t byte) { return byte != 0 ? 1 : 0; });
+    writer.scatter_bytes(at, some, bytes);
+  });
 }
 
 // Two elements at one address would be written in an order that depends on threads.
@@ -88,7 +123,7 @@ Steps::Steps(const char* what, const CodecSpec& given_spec, DType dtype, const S
           "codec of bytes can follow it, such as zstd",
           stage.codec->name, steps[count - 1].stage->codec->name);
     }
-    if ((given_dtype == DType::I32 || given_dtype == DType::I64) && !row.exact) {
+    if (must_be_exact(given_dtype) && !row.exact) {
       invalid(
           "[layout] {} is lossy and {} holds whole numbers that must stay exact; use bits, or "
           "convert to f32 first",
@@ -166,6 +201,7 @@ void Steps::check_unpack(std::span<const std::byte> packed, const TensorView& ou
 std::size_t Steps::pack(const ConstTensorView& in, std::span<std::byte> out,
                         const RunOptions& options) const {
   if (in.device == Device::Cuda) return pack_on_cuda(in, out, options);
+  if (in.dtype == DType::Bool) check_bools(in);
   const Workspace workspace("pack", options, workspace_bytes(), Device::Cpu);
   const RunContext run = context_of("pack", options, *this, workspace);
   std::span<const std::byte> bytes;  // that the stage before wrote
@@ -195,7 +231,10 @@ void Steps::unpack(std::span<const std::byte> packed, const TensorView& out,
   std::span<const std::byte> bytes = packed;
   for (std::size_t i = count; i-- > 0;) {
     const Step& step = steps[i];
-    if (i == 0) return step.row->unpack(*step.stage, bytes, out, run);
+    if (i == 0) {
+      step.row->unpack(*step.stage, bytes, out, run);
+      break;
+    }
     std::byte* to = workspace.at(steps[i - 1].out_at);
     TensorView view(to, step.dtype, step.shape);
     std::size_t filled = steps[i - 1].out.max_bytes;
@@ -212,6 +251,7 @@ void Steps::unpack(std::span<const std::byte> packed, const TensorView& out,
     step.row->unpack(*step.stage, bytes, view, run);
     bytes = {to, filled};
   }
+  if (out.dtype == DType::Bool) normalize_bools(out);
 }
 
 // ---- Plan ---------------------------------------------------------------------------------------

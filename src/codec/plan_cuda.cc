@@ -26,6 +26,12 @@ void Steps::check_cuda(const char* what, const std::byte* packed, const RunOptio
       fail(Errc::Unsupported, "[{}] {} runs on the CPU alone; copy the tensor there first", what,
            step.stage->codec->name);
     }
+    if (step.dtype > DType::I64 && !step.row->cuda->every_dtype) {
+      fail(
+          Errc::Unsupported,
+          "[{}] {} has no CUDA kernel for {}; use raw or mask, or copy the tensor to the CPU first",
+          what, step.stage->codec->name, to_string(step.dtype));
+    }
     reporting += step.row->reports ? 1 : 0;
     if (step.varying) {
       fail(Errc::Unsupported,

@@ -46,6 +46,8 @@ struct CudaCodec {
                     std::span<const std::span<std::byte>> out, CudaContext) = nullptr;
   void (*unpack_many)(const Stage&, std::span<const std::span<const std::byte>> packed,
                       std::span<const TensorView>, CudaContext) = nullptr;
+  // Whether kernels take every dtype; else those up to i64 in the order of DType.
+  bool every_dtype = false;
 };
 #define TUCKFOLD_WEAK __attribute__((weak))
 
@@ -66,8 +68,8 @@ struct Ladder {
 
 struct Codec {
   CodecInfo info;
-  // Whether every bit comes back. Integers other than u8 hold what must stay exact, and only such
-  // codecs are given them; a layout may still refuse some dtypes.
+  // Whether every bit comes back. Only such codecs are given dtypes that must_be_exact; a layout
+  // may still refuse some.
   bool exact = false;
   // A rule between parameters that is broken, with the parameter to point at; null where none can
   // be.

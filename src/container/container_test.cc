@@ -143,6 +143,31 @@ TEST(Container, CallsThatCannotBeSatisfiedAreInvalid) {
   EXPECT_TRUE(holds(FileReader(folder / "w.tuck"), numbers_to(4)));
 }
 
+TEST(Container, EveryDtypeIsHeldAsItIs) {
+  const TempFolder folder;
+  std::vector<ArrayInfo> arrays;
+  std::vector<ref::Tensor> tensors;
+  std::vector<ConstTensorView> views;
+  for (const DType dtype : kDTypes) {
+    arrays.push_back({.name = std::string(to_string(dtype)),
+                      .dtype = dtype,
+                      .shape = {3},
+                      .codec = CodecSpec::parse("zstd")});
+    tensors.push_back(std::move(ref::Tensor(dtype, {7, 3}).fill(ref::Pattern::Random)));
+    views.push_back(tensors.back().view());
+  }
+  FileWriter writer(folder / "a.tuck", arrays, kQuick);
+  writer.write(views);
+  writer.finish();
+  const FileReader reader(folder / "a.tuck");
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    EXPECT_EQ(reader.arrays()[i].dtype, kDTypes[i]);
+    const ref::Tensor out(kDTypes[i], {7, 3});
+    reader.read(i, 0, 7, out.view());
+    EXPECT_EQ(out.bytes(), tensors[i].bytes()) << reader.arrays()[i].name;
+  }
+}
+
 TEST(Container, EmptyFilesAndScalarsAreFiles) {
   const TempFolder folder;
   write_small(folder / "a.tuck", 0, 1);

@@ -49,6 +49,20 @@ TEST(Frame, SaysHowToUnpackItself) {
   EXPECT_EQ(out.bytes(), wanted.bytes());
 }
 
+TEST(Frame, EveryDtypeHasItsNumberAndComesBack) {
+  for (const char* spec : {"raw", "zstd"}) {
+    for (const DType dtype : kDTypes) {
+      const ref::Tensor in = ramp(dtype, {3, 5});
+      const std::vector<std::byte> bytes = frame_of(spec, in);
+      EXPECT_EQ(bytes[5], static_cast<std::byte>(dtype));
+      EXPECT_EQ(read_frame_header(bytes).dtype, dtype);
+      const ref::Tensor out(dtype, {3, 5});
+      unpack_frame(bytes, out.view());
+      EXPECT_EQ(out.bytes(), in.bytes()) << to_string(dtype);
+    }
+  }
+}
+
 TEST(Frame, ScalarsAndEmptyTensorsHaveFrames) {
   for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 8}, Shape{1}}) {
     const ref::Tensor in = ramp(DType::I64, shape);

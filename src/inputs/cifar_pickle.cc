@@ -121,7 +121,7 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions&)
   const std::span<const std::byte> pixels = batch.pixels();
   SlabBuilder builder("cifar_pickle", input.path);
   builder.keep(input.file);
-  builder.add("image", pixels.data(), Stored::U8,
+  builder.add("image", pixels.data(), DType::U8,
               {static_cast<std::int64_t>(pixels.size()) / kPixels, 3, 32, 32});
   struct Label {
     const char *key, *name;
@@ -134,7 +134,7 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions&)
     if (list == nullptr) continue;
     const std::shared_ptr<const Bytes> labels = batch.labels(*list, classes);
     builder.keep(labels);
-    builder.add(name, labels->span().data(), Stored::U8,
+    builder.add(name, labels->span().data(), DType::U8,
                 {static_cast<std::int64_t>(labels->span().size())});
   }
   return builder.finish();

@@ -72,29 +72,49 @@ class Session {
   void* data_ = nullptr;
 };
 
-std::optional<Stored> stored_by(hid_t type) {
+// An enumeration of FALSE and TRUE, 0 and 1 in a byte: how h5py stores bools.
+bool is_bool(hid_t type) {
+  if (::H5Tget_nmembers(type) != 2) return false;
+  for (unsigned i = 0; i < 2; ++i) {
+    unsigned char value = 0;
+    char* name = ::H5Tget_member_name(type, i);
+    const std::string word = name == nullptr ? "" : name;
+    ::H5free_memory(name);
+    if (::H5Tget_member_value(type, i, &value) < 0 || word != (value == 1 ? "TRUE" : "FALSE")) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<DType> dtype_by(hid_t type) {
   const std::size_t size = ::H5Tget_size(type);
   switch (::H5Tget_class(type)) {
-    case H5T_ENUM: return size == 1 ? std::optional(Stored::Bool) : std::nullopt;  // as h5py does
+    case H5T_ENUM: {
+      if (size != 1) return std::nullopt;
+      if (is_bool(type)) return DType::Bool;
+      const Handle base(::H5Tget_super(type), ::H5Tclose);
+      return base ? dtype_by(base.get()) : std::nullopt;
+    }
     case H5T_INTEGER: {
       const bool is_signed = ::H5Tget_sign(type) == H5T_SGN_2;
-      if (size == 1) return is_signed ? Stored::I8 : Stored::U8;
-      if (size == 2) return is_signed ? Stored::I16 : Stored::U16;
-      if (size == 4) return is_signed ? Stored::I32 : Stored::U32;
-      if (size == 8) return is_signed ? Stored::I64 : Stored::U64;
+      if (size == 1) return is_signed ? DType::I8 : DType::U8;
+      if (size == 2) return is_signed ? DType::I16 : DType::U16;
+      if (size == 4) return is_signed ? DType::I32 : DType::U32;
+      if (size == 8) return is_signed ? DType::I64 : DType::U64;
       return std::nullopt;
     }
     case H5T_FLOAT: {
       const auto is = [&](hid_t little, hid_t big) {
         return ::H5Tequal(type, little) > 0 || ::H5Tequal(type, big) > 0;
       };
-      if (is(H5T_IEEE_F32LE, H5T_IEEE_F32BE)) return Stored::F32;
-      if (is(H5T_IEEE_F64LE, H5T_IEEE_F64BE)) return Stored::F64;
+      if (is(H5T_IEEE_F32LE, H5T_IEEE_F32BE)) return DType::F32;
+      if (is(H5T_IEEE_F64LE, H5T_IEEE_F64BE)) return DType::F64;
       std::size_t sign = 0, exponent = 0, exponent_bits = 0, fraction = 0, fraction_bits = 0;
       ::H5Tget_fields(type, &sign, &exponent, &exponent_bits, &fraction, &fraction_bits);
       if (size == 2 && sign == 15 && exponent == 10 && exponent_bits == 5 && fraction_bits == 10 &&
           ::H5Tget_order(type) == H5T_ORDER_LE) {
-        return Stored::F16;
+        return DType::F16;
       }
       return std::nullopt;
     }
@@ -102,15 +122,15 @@ std::optional<Stored> stored_by(hid_t type) {
   }
 }
 
-// What values are read as: the library turns their bytes. What it has no name for is read as it is.
-Handle memory_type(hid_t type, Stored stored) {
-  if (stored == Stored::Bool || stored == Stored::F16) return {::H5Tcopy(type), ::H5Tclose};
+// What values are read as: the library turns their bytes. What it has no name for, and the numbers
+// of an enumeration, are read as they are.
+Handle memory_type(hid_t type, DType dtype) {
+  if (dtype == DType::F16 || ::H5Tget_class(type) == H5T_ENUM) return {::H5Tcopy(type), ::H5Tclose};
   return {::H5Tget_native_type(type, H5T_DIR_ASCEND), ::H5Tclose};
 }
 
 struct Dataset {
   Handle data, memory;
-  Stored stored = Stored::U8;
 };
 
 class Hdf5Source final : public Source {
@@ -132,38 +152,24 @@ class Hdf5Source final : public Source {
                     std::byte* out) const override {
     const SourceArray& what = arrays()[array];
     const Dataset& dataset = datasets_[array];
-    const auto stored_bytes = static_cast<std::int64_t>(size_bytes(dataset.stored));
-    const std::int64_t elems = what.sample.elems();
-    if (stored_bytes == static_cast<std::int64_t>(size_bytes(what.dtype)) &&
-        dataset.stored != Stored::U64) {
-      return read_stored(what, dataset, first, count, out);
-    }
-    std::vector<std::byte> stored(static_cast<std::size_t>(count * elems * stored_bytes));
-    read_stored(what, dataset, first, count, stored.data());
-    const Slab slab{.data = stored.data(),
-                    .samples = count,
-                    .step = elems * stored_bytes,
-                    .stored = dataset.stored};
-    read_slab(slab, 0, count, what, out);
-  }
-
-  void read_stored(const SourceArray& what, const Dataset& dataset, std::int64_t first,
-                   std::int64_t count, std::byte* out) const {
     std::vector<hsize_t> start(what.sample.rank() + 1, 0), length(1, static_cast<hsize_t>(count));
     start[0] = static_cast<hsize_t>(first);
     for (const std::int64_t axis : what.sample) length.push_back(static_cast<hsize_t>(axis));
-    const Session session;
-    const Handle space(::H5Dget_space(dataset.data.get()), ::H5Sclose);
-    const Handle memory(::H5Screate_simple(static_cast<int>(length.size()), length.data(), nullptr),
-                        ::H5Sclose);
-    if (!space || !memory ||
-        ::H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, length.data(),
-                              nullptr) < 0 ||
-        ::H5Dread(dataset.data.get(), dataset.memory.get(), memory.get(), space.get(), H5P_DEFAULT,
-                  out) < 0) {
-      fail(Errc::CorruptData, "[hdf5] '{}': dataset '{}' cannot be read: {}", path_, what.name,
-           complaint());
+    {
+      const Session session;
+      const Handle space(::H5Dget_space(dataset.data.get()), ::H5Sclose);
+      const Handle memory(
+          ::H5Screate_simple(static_cast<int>(length.size()), length.data(), nullptr), ::H5Sclose);
+      if (!space || !memory ||
+          ::H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, length.data(),
+                                nullptr) < 0 ||
+          ::H5Dread(dataset.data.get(), dataset.memory.get(), memory.get(), space.get(),
+                    H5P_DEFAULT, out) < 0) {
+        fail(Errc::CorruptData, "[hdf5] '{}': dataset '{}' cannot be read: {}", path_, what.name,
+             complaint());
+      }
     }
+    if (what.dtype == DType::Bool) normalize_bools(out, count * what.sample.elems());
   }
 
   std::string path_;
@@ -207,8 +213,8 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
     if (!dataset.data) invalid("[hdf5] '{}' has no dataset '{}'", path, name);
     const Handle type(::H5Dget_type(dataset.data.get()), ::H5Tclose);
     const Handle space(::H5Dget_space(dataset.data.get()), ::H5Sclose);
-    const std::optional<Stored> stored = type ? stored_by(type.get()) : std::nullopt;
-    if (!stored) {
+    const std::optional<DType> dtype = type ? dtype_by(type.get()) : std::nullopt;
+    if (!dtype) {
       fail(Errc::Unsupported,
            "[hdf5] '{}': dataset '{}' holds no numbers that can be read; name the arrays to take",
            path, name);
@@ -232,9 +238,8 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
       fail(Errc::CorruptData, "[hdf5] '{}': dataset '{}' cannot have the shape {}", path, name,
            to_string(shape));
     }
-    dataset.stored = *stored;
-    dataset.memory = memory_type(type.get(), *stored);
-    arrays.push_back({name, dtype_of(*stored), sample});
+    dataset.memory = memory_type(type.get(), *dtype);
+    arrays.push_back({name, *dtype, sample});
     datasets.push_back(std::move(dataset));
   }
   if (arrays.empty()) invalid("[hdf5] '{}' has no datasets", path);

@@ -61,26 +61,49 @@ TEST(SourceHdf5, DatasetsAreArrays) {
     EXPECT_EQ(source->samples(), 6);
     ASSERT_EQ(source->arrays().size(), 3u);
     EXPECT_EQ(source->arrays()[0], (SourceArray{"images", DType::F32, {4, 5, 1}}));
-    EXPECT_EQ(source->arrays()[1], (SourceArray{"meta/label", DType::I32, {}}));
+    EXPECT_EQ(source->arrays()[1], (SourceArray{"meta/label", DType::U16, {}}));
     std::vector<float> middle(20);
     source->read(0, 1, 1, reinterpret_cast<std::byte*>(middle.data()));
     EXPECT_EQ(middle[0], 20.0f);
-    EXPECT_EQ(read_all<std::int32_t>(*source, 1),
-              (std::vector<std::int32_t>{1, 2, 65535, 1, 2, 65535}));
-    EXPECT_EQ(read_all<std::int32_t>(*source, 2)[0], -1);
+    EXPECT_EQ(read_all<std::uint16_t>(*source, 1),
+              (std::vector<std::uint16_t>{1, 2, 65535, 1, 2, 65535}));
+    EXPECT_EQ(source->arrays()[2].dtype, DType::I8);
+    EXPECT_EQ(read_all<std::int8_t>(*source, 2)[0], -1);
   }
 }
 
-TEST(SourceHdf5, ValuesOf64BitsAreLookedAt) {
+TEST(SourceHdf5, U64KeepsEveryValue) {
   const TempFolder folder;
   const auto path = folder.path() / "a.h5";
+  { Writer(path).add<std::uint64_t>("x", H5T_STD_U64BE, H5T_NATIVE_UINT64, {2}, {7, UINT64_MAX}); }
+  const auto source = open_paths({path});
+  EXPECT_EQ(source->arrays()[0].dtype, DType::U64);
+  EXPECT_EQ(read_all<std::uint64_t>(*source, 0), (std::vector<std::uint64_t>{7, UINT64_MAX}));
+}
+
+// Enumerations of a byte: FALSE and TRUE are bools, as h5py writes them; others are their numbers.
+TEST(SourceHdf5, EnumerationsOfFalseAndTrueAreBools) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5";
+  const auto enumeration = [](std::initializer_list<std::pair<const char*, std::int8_t>> members) {
+    const hid_t type = ::H5Tenum_create(H5T_STD_I8LE);
+    for (const auto& [name, value] : members) ::H5Tenum_insert(type, name, &value);
+    return type;
+  };
+  const hid_t bools = enumeration({{"FALSE", 0}, {"TRUE", 1}});
+  const hid_t kinds = enumeration({{"RED", 0}, {"GREEN", 1}, {"BLUE", 2}});
   {
     Writer writer(path);
-    writer.add<std::uint64_t>("fits", H5T_STD_U64LE, H5T_NATIVE_UINT64, {1}, {INT64_MAX});
-    writer.add<std::uint64_t>("wide", H5T_STD_U64LE, H5T_NATIVE_UINT64, {1}, {UINT64_MAX});
+    writer.add<std::int8_t>("flag", bools, bools, {3}, {1, 0, 1});
+    writer.add<std::int8_t>("kind", kinds, kinds, {3}, {2, 0, 1});
   }
-  EXPECT_EQ(read_all<std::int64_t>(*open_paths({path}, {.arrays = {"fits"}}), 0)[0], INT64_MAX);
-  EXPECT_EQ(error_of({path}, {.arrays = {"wide"}}).code(), Errc::InvalidArgument);
+  ::H5Tclose(bools);
+  ::H5Tclose(kinds);
+  const auto source = open_paths({path});
+  EXPECT_EQ(source->arrays()[0], (SourceArray{"flag", DType::Bool, {}}));
+  EXPECT_EQ(read_all<std::uint8_t>(*source, 0), (std::vector<std::uint8_t>{1, 0, 1}));
+  EXPECT_EQ(source->arrays()[1], (SourceArray{"kind", DType::I8, {}}));
+  EXPECT_EQ(read_all<std::int8_t>(*source, 1), (std::vector<std::int8_t>{2, 0, 1}));
 }
 
 TEST(SourceHdf5, WhatDoesNotFitIsNamed) {

@@ -17,14 +17,14 @@ namespace {
 
 bool is_gzip(const SourceInput& input) { return input.text().starts_with("\x1f\x8b"); }
 
-std::optional<Stored> stored_by(std::byte code) {
+std::optional<DType> dtype_by(std::byte code) {
   switch (static_cast<int>(code)) {
-    case 0x08: return Stored::U8;
-    case 0x09: return Stored::I8;
-    case 0x0b: return Stored::I16;
-    case 0x0c: return Stored::I32;
-    case 0x0d: return Stored::F32;
-    case 0x0e: return Stored::F64;
+    case 0x08: return DType::U8;
+    case 0x09: return DType::I8;
+    case 0x0b: return DType::I16;
+    case 0x0c: return DType::I32;
+    case 0x0d: return DType::F32;
+    case 0x0e: return DType::F64;
     default: return std::nullopt;
   }
 }
@@ -41,12 +41,12 @@ std::size_t front_of(const SourceInput& input, std::span<std::byte> out) {
 bool looks_like(const SourceInput& input) {
   std::array<std::byte, 8> front{};
   return front_of(input, front) == front.size() && front[0] == std::byte{0} &&
-         front[1] == std::byte{0} && stored_by(front[2]) && front[3] > std::byte{0} &&
+         front[1] == std::byte{0} && dtype_by(front[2]) && front[3] > std::byte{0} &&
          front[3] <= std::byte{8};
 }
 
 struct Header {
-  Stored stored = Stored::U8;
+  DType dtype = DType::U8;
   Shape shape;
   std::size_t offset = 0;      // of the values
   std::size_t file_bytes = 0;  // once inflated
@@ -63,11 +63,11 @@ Header parse_header(const SourceInput& input) {
   if (front[0] != std::byte{0} || front[1] != std::byte{0}) {
     corrupt("it does not begin as an idx file does");
   }
-  const std::optional<Stored> stored = stored_by(front[2]);
-  if (!stored) corrupt(fmt::format("there is no type {:#04x}", static_cast<int>(front[2])));
+  const std::optional<DType> dtype = dtype_by(front[2]);
+  if (!dtype) corrupt(fmt::format("there is no type {:#04x}", static_cast<int>(front[2])));
   const auto rank = static_cast<std::size_t>(front[3]);
   if (rank == 0 || rank > Shape::kMaxRank) corrupt(fmt::format("{} axes cannot be", rank));
-  Header header{.stored = *stored, .offset = 4 + 4 * rank};
+  Header header{.dtype = *dtype, .offset = 4 + 4 * rank};
   if (have < header.offset) corrupt("the file ends within its header");
   for (std::size_t axis = 0; axis < rank; ++axis) {
     std::int64_t length = 0;
@@ -85,11 +85,11 @@ Header parse_header(const SourceInput& input) {
   const std::size_t most =
       is_gzip(input) ? most_inflated(input.bytes().size()) : input.bytes().size();
   if (most < header.offset ||
-      static_cast<std::size_t>(elems) > (most - header.offset) / size_bytes(*stored)) {
+      static_cast<std::size_t>(elems) > (most - header.offset) / size_bytes(*dtype)) {
     corrupt(fmt::format("it is truncated: {} values of {} do not fit in {} bytes",
-                        to_string(header.shape), to_string(*stored), input.bytes().size()));
+                        to_string(header.shape), to_string(*dtype), input.bytes().size()));
   }
-  header.file_bytes = header.offset + static_cast<std::size_t>(elems) * size_bytes(*stored);
+  header.file_bytes = header.offset + static_cast<std::size_t>(elems) * size_bytes(*dtype);
   return header;
 }
 
@@ -100,7 +100,7 @@ std::unique_ptr<Source> open_one(const SourceInput& input, std::string name) {
     file = inflate_all(input.bytes(), Deflated::Gzip, header.file_bytes, "idx", input.path);
   } else if (file->span().size() != header.file_bytes) {
     fail(Errc::CorruptData, "[idx] '{}' must have {} bytes for {} values of {}, got {}", input.path,
-         header.file_bytes, to_string(header.shape), to_string(header.stored), file->span().size());
+         header.file_bytes, to_string(header.shape), to_string(header.dtype), file->span().size());
   }
   const Shape sample = sample_of(header.shape, "idx", input.path, name);
   const std::int64_t elems = header.shape[0] == 0 ? 0 : header.shape.elems() / header.shape[0];
@@ -109,8 +109,8 @@ std::unique_ptr<Source> open_one(const SourceInput& input, std::string name) {
   builder.add(std::move(name),
               Slab{.data = file->span().data() + header.offset,
                    .samples = header.shape[0],
-                   .step = elems * static_cast<std::int64_t>(size_bytes(header.stored)),
-                   .stored = header.stored,
+                   .step = elems * static_cast<std::int64_t>(size_bytes(header.dtype)),
+                   .dtype = header.dtype,
                    .big_endian = true},
               sample);
   return builder.finish();

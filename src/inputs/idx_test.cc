@@ -58,8 +58,9 @@ TEST(SourceIdx, EveryTypeIsReadBigEndian) {
   const auto open = [&](int type, const std::string& data) {
     return open_paths({folder.write("a.idx", idx(type, {1}, data))});
   };
-  EXPECT_EQ(read_all<std::int32_t>(*open(0x09, "\xff"), 0)[0], -1);
-  EXPECT_EQ(read_all<std::int32_t>(*open(0x0b, std::string("\x01\x02", 2)), 0)[0], 258);
+  EXPECT_EQ(read_all<std::int8_t>(*open(0x09, "\xff"), 0)[0], -1);
+  EXPECT_EQ(read_all<std::int16_t>(*open(0x0b, std::string("\x01\x02", 2)), 0)[0], 258);
+  EXPECT_EQ(open(0x0b, std::string("\x01\x02", 2))->arrays()[0].dtype, DType::I16);
   EXPECT_EQ(read_all<std::int32_t>(*open(0x0c, std::string("\xff\xff\xff\xfe", 4)), 0)[0], -2);
   EXPECT_EQ(read_all<float>(*open(0x0d, std::string("\x3f\x80\0\0", 4)), 0)[0], 1.0f);
   const auto f64 = open(0x0e, std::string("\x3f\xf0\0\0\0\0\0\0", 8));

@@ -57,18 +57,18 @@ void read_image(std::span<const std::byte> bytes, std::string_view path, const I
                 std::byte* out) {
   if (look_at_image(bytes, path) != info) {
     fail(Errc::CorruptData, "[images] '{}' is no longer {} {}", path, to_string(info.shape()),
-         to_string(info.stored));
+         to_string(info.dtype));
   }
-  std::vector<std::byte> mixed(info.stored_bytes());
+  std::vector<std::byte> mixed(info.bytes());
   image_format(bytes)->decode(bytes, path, info, mixed.data());
   // A channel is a sample whose values lie `channels` apart.
   const Slab slab{
       .data = mixed.data(),
       .samples = info.channels,
-      .step = static_cast<std::int64_t>(size_bytes(info.stored)),
-      .stored = info.stored,
+      .step = static_cast<std::int64_t>(size_bytes(info.dtype)),
+      .dtype = info.dtype,
       .strides = std::make_shared<Shape>(Shape{info.cols * info.channels, info.channels})};
-  read_slab(slab, 0, info.channels, {"image", info.dtype(), {info.rows, info.cols}}, out);
+  read_slab(slab, 0, info.channels, {"image", info.dtype, {info.rows, info.cols}}, out);
 }
 
 void fail_without_library(std::string_view path, std::string_view name, std::string_view package) {

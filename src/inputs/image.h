@@ -10,13 +10,12 @@
 namespace tuckfold {
 
 struct ImageInfo {
-  Stored stored = Stored::U8;  // of one value
+  DType dtype = DType::U8;  // of one value
   std::int64_t channels = 0, rows = 0, cols = 0;
 
-  DType dtype() const { return dtype_of(stored); }
   Shape shape() const { return {channels, rows, cols}; }
-  std::size_t stored_bytes() const {
-    return static_cast<std::size_t>(channels * rows * cols) * size_bytes(stored);
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(channels * rows * cols) * size_bytes(dtype);
   }
   friend bool operator==(const ImageInfo&, const ImageInfo&) = default;
 };
@@ -26,7 +25,7 @@ struct ImageFormat {
   std::string_view name;
   // Reads no more than the header. Sizes are checked against what so many bytes can hold.
   ImageInfo (*look)(std::span<const std::byte> bytes, std::string_view path);
-  // Writes H x W x C as stored, native byte order: info.stored_bytes(). `info` is what look() said.
+  // Writes H x W x C, native byte order: info.bytes(). `info` is what look() said.
   void (*decode)(std::span<const std::byte> bytes, std::string_view path, const ImageInfo& info,
                  std::byte* out);
 };
@@ -41,7 +40,7 @@ bool is_image_name(std::string_view path);
 
 ImageInfo look_at_image(std::span<const std::byte> bytes, std::string_view path);
 
-// Writes C x H x W in info.dtype(). Throws CorruptData where the image is another than `info` says.
+// Writes C x H x W. Throws CorruptData where the image is another than `info` says.
 void read_image(std::span<const std::byte> bytes, std::string_view path, const ImageInfo& info,
                 std::byte* out);
 

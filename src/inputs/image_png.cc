@@ -59,7 +59,7 @@ bool read_header(Png& file, ImageInfo& found) {
   ::png_set_expand(file.png);
   ::png_set_interlace_handling(file.png);
   ::png_read_update_info(file.png, file.info);
-  found.stored = ::png_get_bit_depth(file.png, file.info) == 16 ? Stored::U16 : Stored::U8;
+  found.dtype = ::png_get_bit_depth(file.png, file.info) == 16 ? DType::U16 : DType::U8;
   found.channels = ::png_get_channels(file.png, file.info);
   found.rows = ::png_get_image_height(file.png, file.info);
   found.cols = ::png_get_image_width(file.png, file.info);
@@ -85,7 +85,7 @@ ImageInfo look(std::span<const std::byte> bytes, std::string_view path) {
   ImageInfo found;
   if (!read_header(file, found)) corrupt(path, reader);
   // An index of one bit may become four bytes.
-  if (found.stored_bytes() / 32 > most_inflated(bytes.size())) {
+  if (found.bytes() / 32 > most_inflated(bytes.size())) {
     fail(Errc::CorruptData, "[images] '{}': {} bytes cannot be a PNG image of {}", path,
          bytes.size(), to_string(found.shape()));
   }
@@ -98,11 +98,11 @@ void decode(std::span<const std::byte> bytes, std::string_view path, const Image
   Png file(reader);
   ImageInfo found;
   if (!read_header(file, found)) corrupt(path, reader);
-  if (info.stored == Stored::U16 && std::endian::native == std::endian::little) {
+  if (info.dtype == DType::U16 && std::endian::native == std::endian::little) {
     ::png_set_swap(file.png);
   }
   std::vector<png_bytep> rows(static_cast<std::size_t>(info.rows));
-  const std::size_t step = info.stored_bytes() / rows.size();
+  const std::size_t step = info.bytes() / rows.size();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     rows[i] = reinterpret_cast<png_bytep>(out + i * step);
   }

@@ -83,19 +83,19 @@ T field(const File& file, std::uint32_t tag) {
   return value;
 }
 
-std::optional<Stored> stored_by(unsigned bits, unsigned format) {
+std::optional<DType> dtype_by(unsigned bits, unsigned format) {
   if (format == SAMPLEFORMAT_UINT) {
-    if (bits == 8) return Stored::U8;
-    if (bits == 16) return Stored::U16;
-    if (bits == 32) return Stored::U32;
+    if (bits == 8) return DType::U8;
+    if (bits == 16) return DType::U16;
+    if (bits == 32) return DType::U32;
   } else if (format == SAMPLEFORMAT_INT) {
-    if (bits == 8) return Stored::I8;
-    if (bits == 16) return Stored::I16;
-    if (bits == 32) return Stored::I32;
+    if (bits == 8) return DType::I8;
+    if (bits == 16) return DType::I16;
+    if (bits == 32) return DType::I32;
   } else if (format == SAMPLEFORMAT_IEEEFP) {
-    if (bits == 16) return Stored::F16;
-    if (bits == 32) return Stored::F32;
-    if (bits == 64) return Stored::F64;
+    if (bits == 16) return DType::F16;
+    if (bits == 32) return DType::F32;
+    if (bits == 64) return DType::F64;
   }
   return std::nullopt;
 }
@@ -106,8 +106,8 @@ ImageInfo look_at(const File& file, std::span<const std::byte> bytes, std::strin
   };
   const auto bits = field<std::uint16_t>(file, TIFFTAG_BITSPERSAMPLE);
   const auto format = field<std::uint16_t>(file, TIFFTAG_SAMPLEFORMAT);
-  const std::optional<Stored> stored = stored_by(bits, format);
-  if (!stored) refuse(fmt::format("of {} bits in sample format {}", bits, format));
+  const std::optional<DType> dtype = dtype_by(bits, format);
+  if (!dtype) refuse(fmt::format("of {} bits in sample format {}", bits, format));
   const auto colours = field<std::uint16_t>(file, TIFFTAG_PHOTOMETRIC);
   if (colours != PHOTOMETRIC_MINISBLACK && colours != PHOTOMETRIC_RGB) {
     refuse(fmt::format("in colours of kind {}", colours));
@@ -120,12 +120,12 @@ ImageInfo look_at(const File& file, std::span<const std::byte> bytes, std::strin
   }
   if (::TIFFIsTiled(file.get()) != 0) refuse("in tiles");
   if (::TIFFLastDirectory(file.get()) == 0) refuse("of several pages");
-  const ImageInfo found{.stored = *stored,
+  const ImageInfo found{.dtype = *dtype,
                         .channels = field<std::uint16_t>(file, TIFFTAG_SAMPLESPERPIXEL),
                         .rows = field<std::uint32_t>(file, TIFFTAG_IMAGELENGTH),
                         .cols = field<std::uint32_t>(file, TIFFTAG_IMAGEWIDTH)};
   // LZW makes at most 4096 bytes of a code of 12 bits, which is more than deflate does.
-  const std::uint64_t most = 4 * most_inflated(bytes.size()) / size_bytes(*stored);
+  const std::uint64_t most = 4 * most_inflated(bytes.size()) / size_bytes(*dtype);
   const std::uint64_t pixels = std::uint64_t{field<std::uint32_t>(file, TIFFTAG_IMAGELENGTH)} *
                                field<std::uint32_t>(file, TIFFTAG_IMAGEWIDTH);
   if (pixels == 0 || found.channels == 0 ||
@@ -148,8 +148,8 @@ void decode(std::span<const std::byte> bytes, std::string_view path, const Image
   Reader reader{.bytes = bytes};
   const File file = open_tiff(reader, path);
   const bool apart = field<std::uint16_t>(file, TIFFTAG_PLANARCONFIG) == PLANARCONFIG_SEPARATE;
-  const std::size_t value = size_bytes(info.stored);
-  const std::size_t row_bytes = info.stored_bytes() / static_cast<std::size_t>(info.rows);
+  const std::size_t value = size_bytes(info.dtype);
+  const std::size_t row_bytes = info.bytes() / static_cast<std::size_t>(info.rows);
   const std::size_t line_bytes = apart ? static_cast<std::size_t>(info.cols) * value : row_bytes;
   if (::TIFFScanlineSize64(file.get()) != line_bytes) {
     std::snprintf(reader.message, sizeof reader.message, "its rows have another length");

@@ -130,11 +130,11 @@ std::unique_ptr<Source> open(std::span<const SourceInput> inputs, const SourceOp
       invalid(
           "[images] all must have one size and type, but '{}' is {} {} and '{}' is {} {}; "
           "resize them",
-          first.path, to_string(info.shape()), to_string(info.stored), picture.path,
-          to_string(other.shape()), to_string(other.stored));
+          first.path, to_string(info.shape()), to_string(info.dtype), picture.path,
+          to_string(other.shape()), to_string(other.dtype));
     }
   }
-  std::vector<SourceArray> arrays = {{"image", info.dtype(), info.shape()}};
+  std::vector<SourceArray> arrays = {{"image", info.dtype, info.shape()}};
   if (first.label >= 0) arrays.push_back({"label", DType::I64, {}});
   return std::make_unique<ImagesSource>(std::move(arrays), info, std::move(pictures));
 }

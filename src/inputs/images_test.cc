@@ -84,8 +84,8 @@ TEST(SourceImages, PngKeepsItsValues) {
   EXPECT_EQ(rgba->arrays()[0].sample, (Shape{4, 2, 1}));
   EXPECT_EQ(read_all<std::uint8_t>(*rgba, 0), (std::vector<std::uint8_t>{1, 5, 2, 6, 3, 7, 4, 8}));
   const auto deep = open(png_bytes(2, 1, 16, 0, std::string("\x01\x02\xff\xff", 4)));
-  EXPECT_EQ(deep->arrays()[0], (SourceArray{"image", DType::I32, {1, 1, 2}}));
-  EXPECT_EQ(read_all<std::int32_t>(*deep, 0), (std::vector<std::int32_t>{258, 65535}));
+  EXPECT_EQ(deep->arrays()[0], (SourceArray{"image", DType::U16, {1, 1, 2}}));
+  EXPECT_EQ(read_all<std::uint16_t>(*deep, 0), (std::vector<std::uint16_t>{258, 65535}));
   const auto palette =
       open(png_bytes(2, 1, 8, 3, std::string("\x01\x00", 2), "\x0a\x0b\x0c\x14\x15\x16"));
   EXPECT_EQ(read_all<std::uint8_t>(*palette, 0),
@@ -114,12 +114,12 @@ TEST(SourceImages, TiffKeepsItsTypeAndChannels) {
   NEED(tiff_bytes(2, 1, 4, 16, 1, values));
   const TempFolder folder;
   const auto mixed = open_paths({folder.write("a.tif", tiff_bytes(2, 1, 4, 16, 1, values))});
-  EXPECT_EQ(mixed->arrays()[0], (SourceArray{"image", DType::I32, {4, 1, 2}}));
-  EXPECT_EQ(read_all<std::int32_t>(*mixed, 0),
-            (std::vector<std::int32_t>{1, 5, 2, 6, 3, 7, 4, 65535}));
+  EXPECT_EQ(mixed->arrays()[0], (SourceArray{"image", DType::U16, {4, 1, 2}}));
+  EXPECT_EQ(read_all<std::uint16_t>(*mixed, 0),
+            (std::vector<std::uint16_t>{1, 5, 2, 6, 3, 7, 4, 65535}));
   const auto apart = open_paths({folder.write("b.tif", tiff_bytes(2, 1, 4, 16, 1, values, true))});
-  EXPECT_EQ(read_all<std::int32_t>(*apart, 0),
-            (std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 7, 65535}));
+  EXPECT_EQ(read_all<std::uint16_t>(*apart, 0),
+            (std::vector<std::uint16_t>{1, 2, 3, 4, 5, 6, 7, 65535}));
   const auto real =
       open_paths({folder.write("c.tiff", tiff_bytes(1, 2, 1, 32, 3, bytes_of<float>({1.5f, -2})))});
   EXPECT_EQ(real->arrays()[0], (SourceArray{"image", DType::F32, {1, 2, 1}}));
@@ -165,8 +165,8 @@ TEST(SourceImages, RealScenesAreRead) {
   NEED(tiff_bytes(2, 2, 1, 8, 1, "abcd"));
   const auto source = open_paths({path});
   EXPECT_EQ(source->samples(), 5);
-  EXPECT_EQ(source->arrays()[0], (SourceArray{"image", DType::I32, {4, 512, 512}}));
-  const std::vector<std::int32_t> values = read_all<std::int32_t>(*source, 0);
+  EXPECT_EQ(source->arrays()[0], (SourceArray{"image", DType::U16, {4, 512, 512}}));
+  const std::vector<std::uint16_t> values = read_all<std::uint16_t>(*source, 0);
   EXPECT_GT(*std::ranges::max_element(values), 255);
 }
 

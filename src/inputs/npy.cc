@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
+#include "base/dtype.h"
 #include "base/fail.h"
-#include "base/half.h"
+#include "inputs/slab.h"
 
 namespace tuckfold {
 namespace {
@@ -40,7 +42,7 @@ template <class T>
 void read_as_f32(const void* data, const Shape& shape, const Shape& strides, float* out) {
   for_each_row<T>(data, shape, strides, [&](const T* row, std::int64_t step, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
-      if constexpr (std::is_same_v<T, F16>) {
+      if constexpr (std::is_same_v<T, F16> || std::is_same_v<T, BF16>) {
         *out++ = to_float(row[i * step]);
       } else {
         *out++ = static_cast<float>(row[i * step]);
@@ -77,14 +79,17 @@ void read_words(std::size_t bytes, const void* data, const Shape& shape, const S
 NpyFile::NpyFile(const std::string& path)
     : file_(Bytes::map(path, "npy")), header_(parse_npy_header(file_->span(), path)) {
   data_ = file_->span().data() + header_.data_offset;
-  if (header_.data_offset % size_bytes(header_.type) != 0) {
-    aligned_.assign(data_, data_ + data_bytes());
-    data_ = aligned_.data();
+  const auto is_odd = [](std::byte byte) { return byte > std::byte{1}; };
+  const bool odd = dtype() == DType::Bool && std::any_of(data_, data_ + data_bytes(), is_odd);
+  if (odd || header_.data_offset % size_bytes(dtype()) != 0) {
+    copy_.assign(data_, data_ + data_bytes());
+    if (odd) normalize_bools(copy_.data(), std::ssize(copy_));
+    data_ = copy_.data();
   }
 }
 
 std::size_t NpyFile::data_bytes() const {
-  return static_cast<std::size_t>(shape().elems()) * size_bytes(type());
+  return static_cast<std::size_t>(shape().elems()) * size_bytes(dtype());
 }
 
 Shape NpyFile::strides() const {
@@ -96,49 +101,23 @@ Shape NpyFile::strides() const {
   return steps;
 }
 
-std::optional<ConstTensorView> NpyFile::view() const {
-  const std::optional<DType> dtype = native_dtype(type());
-  if (!dtype) return std::nullopt;
-  return ConstTensorView(data_, *dtype, shape(), strides());
-}
+ConstTensorView NpyFile::view() const { return {data_, dtype(), shape(), strides()}; }
 
-void NpyFile::read(DType dtype, void* out) const {
-  if (native_dtype(type()) == dtype) {
-    return read_words(size_bytes(type()), data_, shape(), strides(), out);
+void NpyFile::read(DType wanted, void* out) const {
+  if (wanted == dtype()) {
+    return read_words(size_bytes(wanted), data_, shape(), strides(), out);
   }
-  if (dtype != DType::F32) {
-    invalid("[npy] values stored as {} can be read as that or as f32, got {}", to_string(type()),
-            to_string(dtype));
+  if (wanted != DType::F32) {
+    invalid("[npy] values stored as {} can be read as that or as f32, got {}", to_string(dtype()),
+            to_string(wanted));
   }
-  const auto convert = [&]<class T>() {
-    read_as_f32<T>(data_, shape(), strides(), static_cast<float*>(out));
-  };
-  switch (type()) {
-    case NpyType::F32: return convert.operator()<float>();
-    case NpyType::F16: return convert.operator()<F16>();
-    case NpyType::F64: return convert.operator()<double>();
-    case NpyType::Bool:
-    case NpyType::U8: return convert.operator()<std::uint8_t>();
-    case NpyType::I8: return convert.operator()<std::int8_t>();
-    case NpyType::I16: return convert.operator()<std::int16_t>();
-    case NpyType::I32: return convert.operator()<std::int32_t>();
-    case NpyType::I64: return convert.operator()<std::int64_t>();
-    case NpyType::U16: return convert.operator()<std::uint16_t>();
-    case NpyType::U32: return convert.operator()<std::uint32_t>();
-    case NpyType::U64: return convert.operator()<std::uint64_t>();
-  }
+  with_element(dtype(), [&](auto element) {
+    read_as_f32<decltype(element)>(data_, shape(), strides(), static_cast<float*>(out));
+  });
 }
 
 std::string npy_header_text(DType dtype, const Shape& shape) {
-  if (dtype == DType::BF16) {
-    fail(Errc::Unsupported, "[npy] numpy has no bf16; write f32 or f16");
-  }
-  const char* descr = dtype == DType::F32   ? "<f4"
-                      : dtype == DType::F16 ? "<f2"
-                      : dtype == DType::F64 ? "<f8"
-                      : dtype == DType::I32 ? "<i4"
-                      : dtype == DType::I64 ? "<i8"
-                                            : "|u1";
+  const std::string descr = npy_descr(dtype);
   std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
                                  descr, fmt::join(shape, ", "), shape.rank() == 1 ? "," : "");
   text.resize((text.size() + 10) / 64 * 64 + 64 - 10, ' ');  // data begin on a cache line

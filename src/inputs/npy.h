@@ -3,14 +3,13 @@
 //   const NpyFile file("images.npy");            // throws Io, CorruptData or Unsupported
 //   std::vector<float> values(file.shape().elems());
 //   file.read(DType::F32, values.data());        // row-major, from any type
-//   if (auto view = file.view()) pack(spec, *view, packed);   // f2 f4 f8 u1 i4 i8: no copy
+//   pack(spec, file.view(), packed);             // no copy
 //
 // A header is never believed before the file is known to hold what it announces.
 #pragma once
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,15 +20,8 @@
 
 namespace tuckfold {
 
-// What numpy stores; some of these are tensors of ours, bool as u8, and all can be read as f32.
-enum class NpyType : unsigned char { F32, F16, F64, U8, Bool, I8, I16, I32, I64, U16, U32, U64 };
-
-std::size_t size_bytes(NpyType type);
-std::string_view to_string(NpyType type);  // "f32", "u8", "i16", "bool" …
-std::optional<DType> native_dtype(NpyType type);
-
 struct NpyHeader {
-  NpyType type = NpyType::F32;
+  DType dtype = DType::F32;
   bool fortran_order = false;
   Shape shape;
   std::size_t data_offset = 0;
@@ -38,6 +30,9 @@ struct NpyHeader {
 // Reads the header at the front of a file's bytes, versions 1.0 to 3.0. `path` is for messages.
 NpyHeader parse_npy_header(std::span<const std::byte> bytes, std::string_view path);
 
+// "<f4", "|u1" …, as a header has it. Throws Unsupported for bf16, which numpy lacks.
+std::string npy_descr(DType dtype);
+
 // A file mapped for as long as the object lives. It must not shrink meanwhile.
 class NpyFile {
  public:
@@ -45,12 +40,12 @@ class NpyFile {
   NpyFile(const NpyFile&) = delete;
   NpyFile& operator=(const NpyFile&) = delete;
 
-  NpyType type() const noexcept { return header_.type; }
+  DType dtype() const noexcept { return header_.dtype; }
   const Shape& shape() const noexcept { return header_.shape; }
   std::size_t data_bytes() const;
 
-  // The values where they lie, Fortran order as strides; nothing for types that need conversion.
-  std::optional<ConstTensorView> view() const;
+  // The values where they are, Fortran order as strides.
+  ConstTensorView view() const;
 
   // Writes all values row-major to `out`: converted to f32, or in the file's own dtype.
   void read(DType dtype, void* out) const;
@@ -61,7 +56,7 @@ class NpyFile {
   std::shared_ptr<const Bytes> file_;
   NpyHeader header_;
   const std::byte* data_ = nullptr;
-  std::vector<std::byte> aligned_;  // the values again, where the file has them misaligned
+  std::vector<std::byte> copy_;  // of values that are misaligned, or bools other than 0 and 1
 };
 
 // The front of a row-major file, version 1.0, whose values follow. bf16, which numpy lacks, is

@@ -12,20 +12,14 @@ namespace {
 
 struct TypeRow {
   std::string_view descr;  // without the byte order
-  std::string_view name;
-  std::size_t bytes;
-  std::optional<DType> native;
+  DType dtype;
 };
-// In the order of NpyType.
 constexpr std::array kTypes = {
-    TypeRow{"f4", "f32", 4, DType::F32}, TypeRow{"f2", "f16", 2, DType::F16},
-    TypeRow{"f8", "f64", 8, DType::F64}, TypeRow{"u1", "u8", 1, DType::U8},
-    TypeRow{"b1", "bool", 1, DType::U8}, TypeRow{"i1", "i8", 1, {}},
-    TypeRow{"i2", "i16", 2, {}},         TypeRow{"i4", "i32", 4, DType::I32},
-    TypeRow{"i8", "i64", 8, DType::I64}, TypeRow{"u2", "u16", 2, {}},
-    TypeRow{"u4", "u32", 4, {}},         TypeRow{"u8", "u64", 8, {}},
+    TypeRow{"f4", DType::F32}, TypeRow{"f2", DType::F16},  TypeRow{"f8", DType::F64},
+    TypeRow{"u1", DType::U8},  TypeRow{"b1", DType::Bool}, TypeRow{"i1", DType::I8},
+    TypeRow{"i2", DType::I16}, TypeRow{"i4", DType::I32},  TypeRow{"i8", DType::I64},
+    TypeRow{"u2", DType::U16}, TypeRow{"u4", DType::U32},  TypeRow{"u8", DType::U64},
 };
-const TypeRow& row(NpyType type) { return kTypes[static_cast<std::size_t>(type)]; }
 
 // Walks the dictionary, a Python literal. Every step stops at the end of the text.
 class Scanner {
@@ -114,7 +108,7 @@ class Scanner {
   std::string_view rest_, path_;
 };
 
-NpyType parse_descr(Scanner& scanner, std::string_view path) {
+DType parse_descr(Scanner& scanner, std::string_view path) {
   constexpr std::string_view kKnown = "f2 f4 f8, u1 to u8, i1 to i8 and bool are read";
   if (scanner.at_list()) {
     fail(Errc::Unsupported, "[npy] '{}': records are not tensors; save each field as an array",
@@ -130,12 +124,12 @@ NpyType parse_descr(Scanner& scanner, std::string_view path) {
          "[npy] '{}': dtype '{}' cannot be read ({}); convert it with astype('f4')", path, descr,
          kKnown);
   }
-  if (descr[0] == '>' && found->bytes > 1) {
+  if (descr[0] == '>' && size_bytes(found->dtype) > 1) {
     fail(Errc::Unsupported,
          "[npy] '{}': big-endian '{}' cannot be read; convert it with astype('<{}')", path, descr,
          kind);
   }
-  return static_cast<NpyType>(found - kTypes.begin());
+  return found->dtype;
 }
 
 void parse_dictionary(Scanner& scanner, std::string_view path, NpyHeader& header) {
@@ -145,7 +139,7 @@ void parse_dictionary(Scanner& scanner, std::string_view path, NpyHeader& header
     const std::string_view key = scanner.string();
     scanner.expect(':');
     if (key == "descr" && !has_descr) {
-      header.type = parse_descr(scanner, path);
+      header.dtype = parse_descr(scanner, path);
       has_descr = true;
     } else if (key == "fortran_order" && !has_order) {
       header.fortran_order = scanner.boolean();
@@ -169,9 +163,13 @@ void parse_dictionary(Scanner& scanner, std::string_view path, NpyHeader& header
 
 }  // namespace
 
-std::size_t size_bytes(NpyType type) { return row(type).bytes; }
-std::string_view to_string(NpyType type) { return row(type).name; }
-std::optional<DType> native_dtype(NpyType type) { return row(type).native; }
+std::string npy_descr(DType dtype) {
+  const auto found = std::ranges::find(kTypes, dtype, &TypeRow::dtype);
+  if (found == kTypes.end()) {
+    fail(Errc::Unsupported, "[npy] numpy has no {}; write f32 or f16", to_string(dtype));
+  }
+  return fmt::format("{}{}", size_bytes(dtype) == 1 ? '|' : '<', found->descr);
+}
 
 NpyHeader parse_npy_header(std::span<const std::byte> bytes, std::string_view path) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -209,11 +207,11 @@ NpyHeader parse_npy_header(std::span<const std::byte> bytes, std::string_view pa
     scanner.corrupt(fmt::format("no array has the shape {}", to_string(header.shape)));
   }
   const std::size_t left = text.size() - header.data_offset;
-  if (static_cast<std::size_t>(elems) > left / size_bytes(header.type)) {
+  if (static_cast<std::size_t>(elems) > left / size_bytes(header.dtype)) {
     fail(Errc::CorruptData,
          "[npy] '{}' is truncated: {} values of {} do not fit in the {} bytes after the "
          "header; copy or save it again",
-         path, to_string(header.shape), to_string(header.type), left);
+         path, to_string(header.shape), to_string(header.dtype), left);
   }
   return header;
 }

@@ -29,7 +29,7 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
   for (const std::int64_t axis : *options.sample) shape.push_back(axis);
   SlabBuilder builder("raw", input.path);
   builder.keep(input.file);
-  builder.add("data", input.bytes().data(), stored_as(*options.dtype), shape);
+  builder.add("data", input.bytes().data(), *options.dtype, shape);
   return builder.finish();
 }
 

@@ -13,14 +13,14 @@ namespace {
 
 struct TypeRow {
   std::string_view name;
-  Stored stored;
+  DType dtype;
 };
 constexpr std::array kTypes = {
-    TypeRow{"F32", Stored::F32}, TypeRow{"F16", Stored::F16}, TypeRow{"BF16", Stored::BF16},
-    TypeRow{"F64", Stored::F64}, TypeRow{"U8", Stored::U8},   TypeRow{"BOOL", Stored::Bool},
-    TypeRow{"I8", Stored::I8},   TypeRow{"I16", Stored::I16}, TypeRow{"I32", Stored::I32},
-    TypeRow{"I64", Stored::I64}, TypeRow{"U16", Stored::U16}, TypeRow{"U32", Stored::U32},
-    TypeRow{"U64", Stored::U64},
+    TypeRow{"F32", DType::F32}, TypeRow{"F16", DType::F16}, TypeRow{"BF16", DType::BF16},
+    TypeRow{"F64", DType::F64}, TypeRow{"U8", DType::U8},   TypeRow{"BOOL", DType::Bool},
+    TypeRow{"I8", DType::I8},   TypeRow{"I16", DType::I16}, TypeRow{"I32", DType::I32},
+    TypeRow{"I64", DType::I64}, TypeRow{"U16", DType::U16}, TypeRow{"U32", DType::U32},
+    TypeRow{"U64", DType::U64},
 };
 
 // The header's length, or nothing where the file cannot hold it.
@@ -88,9 +88,9 @@ Tensor parse_tensor(const Json& json, std::string_view name, std::string_view pa
   return tensor;
 }
 
-Stored stored_of(const Tensor& tensor, std::string_view name, std::string_view path) {
+DType dtype_of(const Tensor& tensor, std::string_view name, std::string_view path) {
   for (const TypeRow& type : kTypes) {
-    if (type.name == tensor.dtype) return type.stored;
+    if (type.name == tensor.dtype) return type.dtype;
   }
   fail(Errc::Unsupported,
        "[safetensors] '{}': tensor {} is of {}, which is not read; name the arrays to take", path,
@@ -99,7 +99,7 @@ Stored stored_of(const Tensor& tensor, std::string_view name, std::string_view p
 
 void add(SlabBuilder& builder, const std::string& name, const Tensor& tensor,
          std::span<const std::byte> data, std::string_view path) {
-  const Stored stored = stored_of(tensor, name, path);
+  const DType dtype = dtype_of(tensor, name, path);
   if (tensor.begin > tensor.end || tensor.end > data.size()) {
     corrupt(path, fmt::format("tensor {} is at {}..{} of {} bytes", tuckfold::quoted(name),
                               tensor.begin, tensor.end, data.size()));
@@ -111,12 +111,12 @@ void add(SlabBuilder& builder, const std::string& name, const Tensor& tensor,
   } catch (const Error&) {
     elems = -1;  // past 2^62, so past any file
   }
-  if (elems < 0 || bytes % size_bytes(stored) != 0 ||
-      bytes / size_bytes(stored) != static_cast<std::size_t>(elems)) {
+  if (elems < 0 || bytes % size_bytes(dtype) != 0 ||
+      bytes / size_bytes(dtype) != static_cast<std::size_t>(elems)) {
     corrupt(path, fmt::format("tensor {}, {} {}, cannot have {} bytes", tuckfold::quoted(name),
                               to_string(tensor.shape), tensor.dtype, bytes));
   }
-  builder.add(name, data.data() + tensor.begin, stored, tensor.shape);
+  builder.add(name, data.data() + tensor.begin, dtype, tensor.shape);
 }
 
 std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& options) {

@@ -1,36 +1,18 @@
-// Reads samples from where they lie: copied where types agree, else converted one by one.
+// Reads samples from where they lie: copied at once where they can be, else value by value.
 #include "inputs/slab.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <set>
-#include <type_traits>
 
 #include "base/fail.h"
+#include "base/strided.h"
 #include "inputs/image.h"
 
 namespace tuckfold {
 namespace {
-
-struct StoredRow {
-  std::string_view name;
-  std::size_t bytes;
-  DType dtype;
-};
-// In the order of Stored.
-constexpr std::array kStored = {
-    StoredRow{"f32", 4, DType::F32},   StoredRow{"f16", 2, DType::F16},
-    StoredRow{"bf16", 2, DType::BF16}, StoredRow{"f64", 8, DType::F64},
-    StoredRow{"u8", 1, DType::U8},     StoredRow{"bool", 1, DType::U8},
-    StoredRow{"i8", 1, DType::I32},    StoredRow{"i16", 2, DType::I32},
-    StoredRow{"i32", 4, DType::I32},   StoredRow{"i64", 8, DType::I64},
-    StoredRow{"u16", 2, DType::I32},   StoredRow{"u32", 4, DType::I64},
-    StoredRow{"u64", 8, DType::I64},
-};
-const StoredRow& row(Stored stored) { return kStored[static_cast<std::size_t>(stored)]; }
 
 template <class T>
 T swapped(T value) {
@@ -40,48 +22,26 @@ T swapped(T value) {
   return std::bit_cast<T>(bytes);
 }
 
-// A run of values, `step` bytes apart, as the dtype that their type becomes.
-template <class From, class To>
-std::byte* convert(const std::byte* from, std::int64_t count, std::int64_t step, bool swap,
-                   std::string_view name, std::byte* out) {
-  for (; count > 0; --count, from += step, out += sizeof(To)) {
-    From value;
+// A run of values, `step` bytes apart, to values side by side.
+template <class Word>
+std::byte* copy_run(const std::byte* from, std::int64_t count, std::int64_t step, bool swap,
+                    std::byte* out) {
+  for (; count > 0; --count, from += step, out += sizeof(Word)) {
+    Word value;
     std::memcpy(&value, from, sizeof value);
     if (swap) value = swapped(value);
-    if constexpr (std::is_same_v<From, std::uint64_t> && std::is_same_v<To, std::int64_t>) {
-      if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-        invalid("[source] array '{}' stores {} as u64, which i64 does not hold; store it as f64",
-                name, value);
-      }
-    }
-    // An i8 is a number here, no letter. NOLINTNEXTLINE(bugprone-signed-char-misuse)
-    const To result = static_cast<To>(value);
-    std::memcpy(out, &result, sizeof result);
+    std::memcpy(out, &value, sizeof value);
   }
   return out;
 }
 
-std::byte* convert(const Slab& slab, const std::byte* from, std::int64_t count, std::int64_t step,
-                   std::string_view name, std::byte* out) {
-  const auto run = [&]<class From, class To>() {
-    return convert<From, To>(from, count, step, slab.big_endian, name, out);
-  };
-  switch (slab.stored) {
-    case Stored::U8:
-    case Stored::Bool: return run.operator()<std::uint8_t, std::uint8_t>();
-    case Stored::F16:
-    case Stored::BF16: return run.operator()<std::uint16_t, std::uint16_t>();
-    case Stored::F32:
-    case Stored::I32: return run.operator()<std::uint32_t, std::uint32_t>();
-    case Stored::F64:
-    case Stored::I64: return run.operator()<std::uint64_t, std::uint64_t>();
-    case Stored::I8: return run.operator()<std::int8_t, std::int32_t>();
-    case Stored::I16: return run.operator()<std::int16_t, std::int32_t>();
-    case Stored::U16: return run.operator()<std::uint16_t, std::int32_t>();
-    case Stored::U32: return run.operator()<std::uint32_t, std::int64_t>();
-    case Stored::U64: return run.operator()<std::uint64_t, std::int64_t>();
-  }
-  return out;
+std::byte* copy_run(const Slab& slab, const std::byte* from, std::int64_t count, std::int64_t step,
+                    std::byte* out) {
+  std::byte* end = with_word(slab.dtype, [&](auto word) {
+    return copy_run<decltype(word)>(from, count, step, slab.big_endian, out);
+  });
+  if (slab.dtype == DType::Bool) normalize_bools(out, count);
+  return end;
 }
 
 // One sample, row by row along its last axis.
@@ -89,7 +49,7 @@ std::byte* read_strided(const Slab& slab, const std::byte* from, const SourceArr
                         std::byte* out) {
   const Shape& shape = array.sample;
   const Shape& strides = *slab.strides;
-  const auto size = static_cast<std::int64_t>(size_bytes(slab.stored));
+  const auto size = static_cast<std::int64_t>(size_bytes(slab.dtype));
   const std::size_t rank = shape.rank();
   const std::int64_t length = rank == 0 ? 1 : shape[rank - 1];
   const std::int64_t step = rank == 0 ? 1 : strides[rank - 1];
@@ -98,7 +58,7 @@ std::byte* read_strided(const Slab& slab, const std::byte* from, const SourceArr
     for (std::size_t axis = rank == 0 ? 0 : rank - 1; axis-- > 0; index /= shape[axis]) {
       offset += index % shape[axis] * strides[axis];
     }
-    out = convert(slab, from + offset * size, length, step * size, array.name, out);
+    out = copy_run(slab, from + offset * size, length, step * size, out);
   }
   return out;
 }
@@ -111,15 +71,14 @@ bool is_small(const Shape& sample) {
   }
 }
 
-// Whether values are stored as the array's dtype, row-major within a sample,
-bool is_as_stored(const Slab& slab, const SourceArray& array) {
-  const std::size_t bytes = size_bytes(slab.stored);
-  return slab.image_bytes == 0 && !slab.strides && size_bytes(array.dtype) == bytes &&
-         slab.stored != Stored::U64 && (!slab.big_endian || bytes == 1);
+// Whether values lie as they are read, row-major within a sample,
+bool is_as_stored(const Slab& slab) {
+  return slab.image_bytes == 0 && !slab.strides && slab.dtype != DType::Bool &&
+         (!slab.big_endian || size_bytes(slab.dtype) == 1);
 }
-// and samples one behind the other.
+// and samples one after the other.
 bool lies_in_rows(const Slab& slab, const SourceArray& array) {
-  return is_as_stored(slab, array) && slab.step == static_cast<std::int64_t>(array.sample_bytes());
+  return is_as_stored(slab) && slab.step == static_cast<std::int64_t>(array.sample_bytes());
 }
 
 class SlabSource final : public Source {
@@ -156,7 +115,7 @@ class SlabSource final : public Source {
     const std::int64_t end = ends_[array][at];
     if (count > end - first || !lies_in_rows(slab, arrays()[array])) return nullptr;
     const std::byte* found = slab.data + (first - (end - slab.samples)) * slab.step;
-    if (reinterpret_cast<std::uintptr_t>(found) % size_bytes(slab.stored) != 0) return nullptr;
+    if (reinterpret_cast<std::uintptr_t>(found) % size_bytes(slab.dtype) != 0) return nullptr;
     look_at(array, count);
     return found;
   }
@@ -182,7 +141,7 @@ class SlabSource final : public Source {
 std::byte* read_slab(const Slab& slab, std::int64_t first, std::int64_t count,
                      const SourceArray& array, std::byte* out) {
   if (slab.image_bytes > 0) {
-    const ImageInfo info{.stored = slab.stored,
+    const ImageInfo info{.dtype = slab.dtype,
                          .channels = array.sample[0],
                          .rows = array.sample[1],
                          .cols = array.sample[2]};
@@ -192,8 +151,8 @@ std::byte* read_slab(const Slab& slab, std::int64_t first, std::int64_t count,
   }
   const std::byte* from = slab.data + first * slab.step;
   const std::int64_t elems = array.sample.elems();
-  const auto stored_bytes = static_cast<std::int64_t>(size_bytes(slab.stored));
-  const bool as_is = is_as_stored(slab, array);
+  const auto stored_bytes = static_cast<std::int64_t>(size_bytes(slab.dtype));
+  const bool as_is = is_as_stored(slab);
   if (lies_in_rows(slab, array)) {
     std::memcpy(out, from, static_cast<std::size_t>(count * slab.step));
     return out + count * slab.step;
@@ -205,24 +164,15 @@ std::byte* read_slab(const Slab& slab, std::int64_t first, std::int64_t count,
     } else if (slab.strides) {
       out = read_strided(slab, from, array, out);
     } else {
-      out = convert(slab, from, elems, stored_bytes, array.name, out);
+      out = copy_run(slab, from, elems, stored_bytes, out);
     }
   }
   return out;
 }
 
-std::size_t size_bytes(Stored stored) { return row(stored).bytes; }
-std::string_view to_string(Stored stored) { return row(stored).name; }
-DType dtype_of(Stored stored) { return row(stored).dtype; }
-
-Stored stored_as(NpyType type) {
-  const auto found = std::ranges::find(kStored, to_string(type), &StoredRow::name);
-  return static_cast<Stored>(found - kStored.begin());
-}
-
-Stored stored_as(DType dtype) {
-  const auto found = std::ranges::find(kStored, to_string(dtype), &StoredRow::name);
-  return static_cast<Stored>(found - kStored.begin());
+void normalize_bools(std::byte* bytes, std::int64_t count) {
+  std::transform(bytes, bytes + count, bytes,
+                 [](std::byte byte) { return std::byte{byte != std::byte{0}}; });
 }
 
 Shape sample_of(const Shape& shape, std::string_view verb, std::string_view path,
@@ -239,7 +189,7 @@ Shape sample_of(const Shape& shape, std::string_view verb, std::string_view path
 void SlabBuilder::add(std::string name, std::vector<Slab> slabs, const Shape& sample) {
   std::int64_t samples = 0;
   for (const Slab& slab : slabs) samples += slab.samples;
-  const DType dtype = slabs.empty() ? DType::U8 : dtype_of(slabs.front().stored);
+  const DType dtype = slabs.empty() ? DType::U8 : slabs.front().dtype;
   arrays_.push_back({.name = std::move(name), .dtype = dtype, .sample = sample});
   slabs_.push_back(std::move(slabs));
   samples_.push_back(samples);
@@ -249,14 +199,14 @@ void SlabBuilder::add(std::string name, const Slab& slab, const Shape& sample) {
   add(std::move(name), std::vector{slab}, sample);
 }
 
-void SlabBuilder::add(std::string name, const std::byte* data, Stored stored, const Shape& shape) {
+void SlabBuilder::add(std::string name, const std::byte* data, DType dtype, const Shape& shape) {
   const Shape sample = sample_of(shape, verb_, path_, name);
   const std::int64_t elems = shape[0] == 0 ? 0 : shape.elems() / shape[0];
   add(std::move(name),
       Slab{.data = data,
            .samples = shape[0],
-           .step = elems * static_cast<std::int64_t>(size_bytes(stored)),
-           .stored = stored},
+           .step = elems * static_cast<std::int64_t>(size_bytes(dtype)),
+           .dtype = dtype},
       sample);
 }
 
@@ -264,8 +214,7 @@ void SlabBuilder::add_npy(std::string name, std::span<const std::byte> bytes,
                           std::string_view path) {
   const NpyHeader header = parse_npy_header(bytes, path);
   const std::byte* data = bytes.data() + header.data_offset;
-  const Stored stored = stored_as(header.type);
-  if (!header.fortran_order) return add(std::move(name), data, stored, header.shape);
+  if (!header.fortran_order) return add(std::move(name), data, header.dtype, header.shape);
   const Shape sample = sample_of(header.shape, verb_, path, name);
   auto strides = std::make_shared<Shape>(sample);
   std::int64_t stride = header.shape[0];
@@ -276,8 +225,8 @@ void SlabBuilder::add_npy(std::string name, std::span<const std::byte> bytes,
   add(std::move(name),
       Slab{.data = data,
            .samples = header.shape[0],
-           .step = static_cast<std::int64_t>(size_bytes(stored)),
-           .stored = stored,
+           .step = static_cast<std::int64_t>(size_bytes(header.dtype)),
+           .dtype = header.dtype,
            .strides = std::move(strides)},
       sample);
 }

@@ -2,7 +2,7 @@
 //
 //   SlabBuilder builder("cifar", path);
 //   builder.keep(file);
-//   builder.add("label", {.data = at, .samples = n, .step = 3073, .stored = Stored::U8}, {});
+//   builder.add("label", {.data = at, .samples = n, .step = 3073, .dtype = DType::U8}, {});
 //   return builder.finish();
 #pragma once
 
@@ -18,44 +18,25 @@
 
 namespace tuckfold {
 
-// What files store. What Tuckfold lacks becomes the nearest dtype that holds every value; of u64
-// each value is looked at.
-enum class Stored : unsigned char {
-  F32,
-  F16,
-  BF16,
-  F64,
-  U8,
-  Bool,
-  I8,
-  I16,
-  I32,
-  I64,
-  U16,
-  U32,
-  U64,
-};
-std::size_t size_bytes(Stored stored);
-std::string_view to_string(Stored stored);
-DType dtype_of(Stored stored);
-Stored stored_as(NpyType type);
-Stored stored_as(DType dtype);
-
 struct Slab {
   const std::byte* data = nullptr;  // need not be aligned
   std::int64_t samples = 0;
   std::int64_t step = 0;  // bytes from one sample to the next
-  Stored stored = Stored::U8;
+  DType dtype = DType::U8;
   bool big_endian = false;
   std::shared_ptr<const Shape> strides = nullptr;  // of a sample, in elements; null: row-major
   std::size_t image_bytes = 0;  // of the image file that lies here, the only sample; 0: values
 };
 
-// Writes `count` samples of a slab row-major, and returns where they end.
+// Writes `count` samples of a slab row-major, and returns where they end. Of bools every byte that
+// is not 0 becomes 1, as numpy reads them.
 std::byte* read_slab(const Slab& slab, std::int64_t first, std::int64_t count,
                      const SourceArray& array, std::byte* out);
 
-// Gathers the arrays of one file. Slabs of the same name lie one behind the other.
+// Bytes that are not 0 become 1, in place.
+void normalize_bools(std::byte* bytes, std::int64_t count);
+
+// Gathers the arrays of one file. Slabs of the same name follow one another.
 class SlabBuilder {
  public:
   SlabBuilder(std::string_view verb, std::string path) : verb_(verb), path_(std::move(path)) {}
@@ -67,7 +48,7 @@ class SlabBuilder {
   void add(std::string name, const Slab& slab, const Shape& sample);
 
   // An array whose leading axis counts samples, values from `data` on, row-major.
-  void add(std::string name, const std::byte* data, Stored stored, const Shape& shape);
+  void add(std::string name, const std::byte* data, DType dtype, const Shape& shape);
 
   // An array of a .npy file's bytes.
   void add_npy(std::string name, std::span<const std::byte> bytes, std::string_view path);

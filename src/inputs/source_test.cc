@@ -113,33 +113,38 @@ TEST(Source, FilesThatDoNotFitAreRefusedByName) {
   EXPECT_NE(std::string(error.what()).find("holds data f32 3"), std::string::npos) << error.what();
 }
 
-TEST(Source, WhatTuckfoldLacksBecomesTheNearestThatHoldsIt) {
+TEST(Source, EveryTypeStaysWhatItIs) {
   const TempFolder folder;
-  const auto open = [&](const std::string& descr, const std::string& data,
-                        const std::string& shape) {
-    return open_paths({folder.write("a.npy", npy_bytes(descr, shape, data))});
+  const auto check = [&]<class T>(const std::string& descr, DType dtype,
+                                  std::initializer_list<T> values) {
+    const auto path = folder.write(
+        "a.npy", npy_bytes(descr, "(" + std::to_string(values.size()) + ",)", bytes_of(values)));
+    const auto source = open_paths({path});
+    EXPECT_EQ(source->arrays()[0].dtype, dtype) << descr;
+    EXPECT_EQ(read_all<T>(*source, 0), std::vector<T>(values)) << descr;
   };
-  const auto i8 = open("|i1", bytes_of<std::int8_t>({-128, 127}), "(2,)");
-  EXPECT_EQ(i8->arrays()[0].dtype, DType::I32);
-  EXPECT_EQ(read_all<std::int32_t>(*i8, 0), (std::vector<std::int32_t>{-128, 127}));
-  EXPECT_EQ(read_all<std::int32_t>(*open("<u2", bytes_of<std::uint16_t>({65535}), "(1,)"), 0)[0],
-            65535);
-  EXPECT_EQ(read_all<std::int32_t>(*open("<i2", bytes_of<std::int16_t>({-7}), "(1,)"), 0)[0], -7);
-  const auto u32 = open("<u4", bytes_of<std::uint32_t>({4294967295u}), "(1,)");
-  EXPECT_EQ(u32->arrays()[0].dtype, DType::I64);
-  EXPECT_EQ(read_all<std::int64_t>(*u32, 0)[0], 4294967295);
-  EXPECT_EQ(read_all<std::uint8_t>(*open("|b1", bytes_of<std::uint8_t>({1, 0}), "(2,)"), 0)[0], 1);
-  EXPECT_EQ(read_all<std::uint16_t>(*open("<f2", bytes_of<std::uint16_t>({0x3c00}), "(1,)"), 0)[0],
-            0x3c00);
-  EXPECT_EQ(read_all<double>(*open("<f8", bytes_of<double>({0.1}), "(1,)"), 0)[0], 0.1);
+  check("|i1", DType::I8, std::initializer_list<std::int8_t>{-128, 127});
+  check("<i2", DType::I16, std::initializer_list<std::int16_t>{-7, 32767});
+  check("<u2", DType::U16, std::initializer_list<std::uint16_t>{0, 65535});
+  check("<u4", DType::U32, std::initializer_list<std::uint32_t>{4294967295u});
+  check("<u8", DType::U64, std::initializer_list<std::uint64_t>{0, UINT64_MAX});
+  check("<i8", DType::I64, std::initializer_list<std::int64_t>{INT64_MIN, INT64_MAX});
+  check("|b1", DType::Bool, std::initializer_list<std::uint8_t>{1, 0});
+  check("<f2", DType::F16, std::initializer_list<std::uint16_t>{0x3c00});
+  check("<f8", DType::F64, std::initializer_list<double>{0.1});
+}
 
-  const auto fits = open("<u8", bytes_of<std::uint64_t>({INT64_MAX}), "(1,)");
-  EXPECT_EQ(read_all<std::int64_t>(*fits, 0)[0], INT64_MAX);
-  const auto path =
-      folder.write("b.npy", npy_bytes("<u8", "(1,)", bytes_of<std::uint64_t>({UINT64_MAX})));
-  EXPECT_STREQ(error_of({path}).what(),
-               "[source] array 'data' stores 18446744073709551615 as u64, which i64 does not hold; "
-               "store it as f64");
+TEST(Source, BytesOfBoolsThatAreNotZeroAreOne) {
+  const TempFolder folder;
+  const std::string odd = bytes_of<std::uint8_t>({0, 1, 2, 255, 128, 0});
+  const std::vector<std::uint8_t> wanted = {0, 1, 1, 1, 1, 0};
+  const auto npy = open_paths({folder.write("a.npy", npy_bytes("|b1", "(3, 2)", odd))});
+  EXPECT_EQ(read_all<std::uint8_t>(*npy, 0), wanted);
+  const auto turned = open_paths({folder.write("b.npy", npy_bytes("|b1", "(3, 2)", odd, "True"))});
+  EXPECT_EQ(read_all<std::uint8_t>(*turned, 0), (std::vector<std::uint8_t>{0, 1, 1, 1, 1, 0}));
+  const auto raw =
+      open_paths({folder.write("c.bin", odd)}, {.dtype = DType::Bool, .sample = Shape{2}});
+  EXPECT_EQ(read_all<std::uint8_t>(*raw, 0), wanted);
 }
 
 TEST(Source, FortranOrderIsReadAsRowMajorSamples) {
@@ -156,11 +161,11 @@ TEST(Source, FortranOrderIsReadAsRowMajorSamples) {
   const std::string data(reinterpret_cast<const char*>(stored.data()), 48);
   const auto source =
       open_paths({folder.write("a.npy", npy_bytes("<i2", "(2, 3, 4)", data, "True"))});
-  const std::vector<std::int32_t> values = read_all<std::int32_t>(*source, 0);
-  for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(values[i], static_cast<std::int32_t>(i));
+  const std::vector<std::int16_t> values = read_all<std::int16_t>(*source, 0);
+  for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(values[i], static_cast<std::int16_t>(i));
   const auto line = open_paths({folder.write("b.npy", npy_bytes("<i2", "(24,)", data, "True"))});
   EXPECT_EQ(line->samples(), 24);
-  EXPECT_EQ(read_all<std::int32_t>(*line, 0)[1], 12);
+  EXPECT_EQ(read_all<std::int16_t>(*line, 0)[1], 12);
 }
 
 TEST(Source, RangesOutsideAreRefused) {

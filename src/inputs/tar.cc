@@ -26,7 +26,7 @@ struct Column {
   std::string name;
   Way way;
   Shape sample;
-  Stored stored = Stored::I64;
+  DType dtype = DType::I64;
   std::vector<Slab> slabs;
   std::vector<std::int64_t> numbers;
 };
@@ -47,7 +47,7 @@ class Archive {
         const std::shared_ptr<Bytes> kept = Bytes::scratch(bytes, "tar");
         if (bytes > 0) std::memcpy(kept->scratch_data(), column.numbers.data(), bytes);
         builder.keep(kept);
-        builder.add(column.name, kept->span().data(), Stored::I64,
+        builder.add(column.name, kept->span().data(), DType::I64,
                     {static_cast<std::int64_t>(column.numbers.size())});
       } else {
         builder.add(column.name, std::move(column.slabs), column.sample);
@@ -122,24 +122,24 @@ class Archive {
          input_.path, tuckfold::quoted(member.name));
   }
 
-  void check(Column& column, const TarMember& member, Stored stored, const Shape& sample) const {
+  void check(Column& column, const TarMember& member, DType dtype, const Shape& sample) const {
     if (column.slabs.empty()) {
-      column.stored = stored;
+      column.dtype = dtype;
       column.sample = sample;
     }
-    if (stored != column.stored || sample != column.sample) {
+    if (dtype != column.dtype || sample != column.sample) {
       invalid("[tar] '{}': samples must have one shape, but {} is {} {} and the first is {} {}",
-              input_.path, tuckfold::quoted(member.name), to_string(sample), to_string(stored),
-              to_string(column.sample), to_string(column.stored));
+              input_.path, tuckfold::quoted(member.name), to_string(sample), to_string(dtype),
+              to_string(column.sample), to_string(column.dtype));
     }
   }
 
   void add_npy(Column& column, const TarMember& member) const {
     const NpyHeader header =
         parse_npy_header(member.bytes, fmt::format("{}:{}", input_.path, member.name));
-    const Stored stored = stored_as(header.type);
-    check(column, member, stored, header.shape);
-    Slab slab{.data = member.bytes.data() + header.data_offset, .samples = 1, .stored = stored};
+    check(column, member, header.dtype, header.shape);
+    Slab slab{
+        .data = member.bytes.data() + header.data_offset, .samples = 1, .dtype = header.dtype};
     if (header.fortran_order) {
       auto strides = std::make_shared<Shape>(header.shape);
       std::int64_t stride = 1;
@@ -171,10 +171,10 @@ class Archive {
   void add_image(Column& column, const TarMember& member) const {
     const ImageInfo info =
         look_at_image(member.bytes, fmt::format("{}:{}", input_.path, member.name));
-    check(column, member, info.stored, info.shape());
+    check(column, member, info.dtype, info.shape());
     column.slabs.push_back({.data = member.bytes.data(),
                             .samples = 1,
-                            .stored = info.stored,
+                            .dtype = info.dtype,
                             .image_bytes = member.bytes.size()});
   }
 

@@ -57,17 +57,19 @@ constexpr DTypeRow kDTypes[] = {
     {TUCKFOLD_F32, ScalarType::Float},     {TUCKFOLD_F16, ScalarType::Half},
     {TUCKFOLD_BF16, ScalarType::BFloat16}, {TUCKFOLD_F64, ScalarType::Double},
     {TUCKFOLD_U8, ScalarType::Byte},       {TUCKFOLD_I32, ScalarType::Int},
-    {TUCKFOLD_I64, ScalarType::Long},
+    {TUCKFOLD_I64, ScalarType::Long},      {TUCKFOLD_U16, ScalarType::UInt16},
+    {TUCKFOLD_I16, ScalarType::Short},     {TUCKFOLD_I8, ScalarType::Char},
+    {TUCKFOLD_U32, ScalarType::UInt32},    {TUCKFOLD_U64, ScalarType::UInt64},
+    {TUCKFOLD_BOOL, ScalarType::Bool},
 };
 
 std::int32_t dtype_of(const char* what, ScalarType type) {
   for (const DTypeRow& row : kDTypes) {
     if (row.theirs == type) return row.ours;
   }
-  const char* hint = type == ScalarType::Bool ? "; pack the tensor's view(torch.uint8)" : "";
   refuse(what,
-         std::string("dtype must be float32, float16, bfloat16, float64, uint8, int32 or int64") +
-             hint);
+         "dtype must be float32, float16, bfloat16, float64, uint8, uint16, uint32, uint64, int8, "
+         "int16, int32, int64 or bool; convert the tensor first");
 }
 
 ScalarType torch_dtype(std::int32_t dtype) { return kDTypes[dtype].theirs; }

@@ -19,10 +19,13 @@ LETTERS = {
     "f8": "d",
     "b1": "?",
     "u1": "B",
+    "i1": "b",
     "i2": "h",
     "u2": "H",
     "i4": "i",
+    "u4": "I",
     "i8": "q",
+    "u8": "Q",
 }
 
 
@@ -49,7 +52,7 @@ def main() -> None:
     shape = [int(axis) for axis in axes.split(",") if axis]
     letter = LETTERS[descr[1:]]
     order = ">" if descr[0] == ">" else "<"
-    numbers = list(values(pattern, shape, letter in "?BhHiq"))
+    numbers = list(values(pattern, shape, letter not in "efd"))
     data = struct.pack(f"{order}{len(numbers)}{letter}", *numbers)
     header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
     header = header.ljust((len(header) + 10) // 64 * 64 + 64 - 11) + "\n"

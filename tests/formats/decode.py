@@ -19,6 +19,7 @@ UNPACK |= decode_dct.UNPACK | decode_bounded.UNPACK
 PACKED |= decode_dct.PACKED
 
 FRAME_DTYPES = ["f32", "f16", "bf16", "f64", "u8", "i32", "i64"]
+FRAME_DTYPES += ["u16", "i16", "i8", "u32", "u64", "bool"]
 SCHEMA, CHUNK, INDEX = 1, 2, 3
 
 

@@ -6,7 +6,7 @@ from itertools import groupby
 from math import ceil, floor, prod
 
 import numpy as np
-from decode_spec import DTYPES, from_f32, need, number
+from decode_spec import DTYPES, LARGEST, from_f32, need, number
 
 GRIDS = [1 - 2.0**-16, 1 - 2.0**-12, 1 - 2.0**-8, 1 - 2.0**-5, 1 - 2.0**-3, 0.5]
 CHUNK, ROWS, LANES = 1024, 64, 16
@@ -21,8 +21,8 @@ class Grid:
         self.work = np.float64 if dtype == "f64" else np.float32
 
     def half(self, grid):
-        if self.dtype == "u8":
-            whole = floor(min(self.bound, 255))
+        if self.dtype in LARGEST:
+            whole = floor(min(self.bound, LARGEST[self.dtype]))
             return np.float32(whole if self.exact and whole >= 1 else whole + 0.5)
         bound = self.work(min(self.bound, np.finfo(self.work).max))
         if float(bound) > self.bound:
@@ -32,7 +32,7 @@ class Grid:
     def values(self, codes, grid):
         """In the type of the arithmetic, not rounded to the dtype yet."""
         half = self.half(grid)
-        if self.exact and not (self.dtype == "u8" and self.bound < 1):
+        if self.exact and not (self.dtype in LARGEST and self.bound < 1):
             steps = np.sign(codes) * (2 * np.abs(codes) - 1)
         else:
             steps = 2 * codes

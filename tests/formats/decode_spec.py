@@ -18,7 +18,14 @@ DTYPES = {
     "u8": np.dtype("u1"),
     "i32": np.dtype("<i4"),
     "i64": np.dtype("<i8"),
+    "u16": np.dtype("<u2"),
+    "i16": np.dtype("<i2"),
+    "i8": np.dtype("i1"),
+    "u32": np.dtype("<u4"),
+    "u64": np.dtype("<u8"),
+    "bool": np.dtype("?"),
 }
+LARGEST = {"u8": 255, "u16": 65535}  # of the whole numbers that lossy codecs take
 
 
 class CorruptError(Exception):
@@ -62,9 +69,10 @@ def settle(parameters, key, value):
 
 
 def from_f32(values, dtype):
-    """f32 values as the dtype's: rounded to nearest even; u8 saturates, and has 0 for NaN."""
-    if dtype == "u8":
-        return np.rint(np.clip(np.where(np.isnan(values), 0, values), 0, 255)).astype(np.uint8)
+    """f32 values as the dtype's: rounded to nearest even; u8 and u16 saturate, and have 0 for NaN."""
+    if dtype in LARGEST:
+        inside = np.clip(np.where(np.isnan(values), 0, values), 0, LARGEST[dtype])
+        return np.rint(inside).astype(DTYPES[dtype])
     if dtype == "bf16":
         bits = values.view(np.uint32).astype(np.uint64)
         return np.where(

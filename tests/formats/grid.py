@@ -30,6 +30,8 @@ TUCKFOLD = Path(
     os.environ.get("TUCKFOLD", Path(__file__).parents[2] / "build/release/tuckfold")
 ).absolute()
 FLOATS = ("f32", "f16", "bf16", "f64")
+LOSSY = (*FLOATS, "u8", "u16")
+WIDTHS = {dtype: 8 * kind.itemsize for dtype, kind in DTYPES.items() if dtype not in FLOATS}
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-310, 1e-42, -6e-8, 1e30, -3e38, 7e4]
 
 
@@ -76,7 +78,9 @@ def as_dtype(values, dtype):
     if dtype == "bf16":
         with np.errstate(over="ignore"):
             return from_f32(values.astype(np.float32), "bf16")
-    if dtype in ("u8", "i32", "i64"):
+    if dtype == "bool":
+        return values > 0
+    if dtype in WIDTHS:
         values = np.nan_to_num(values * (1 if dtype == "u8" else 10)).clip(-(2.0**31), 2.0**31 - 1)
         return values.astype(np.int64).astype(DTYPES[dtype])
     with np.errstate(over="ignore"):
@@ -153,7 +157,7 @@ def dct_chop_cases():
         "dct_chop(keep=4) | dct_chop(block=4, keep=2)",
         "dct_chop(keep=2) | bounded(rel=1e-3) | zstd",
     ]
-    for spec, dtype in itertools.product(specs, ("f32", "f16", "bf16", "f64", "u8")):
+    for spec, dtype in itertools.product(specs, LOSSY):
         kinds = ("smooth", "hostile", "few") if dtype == "f32" else ("smooth", "few")
         if "zfp(" in spec:
             kinds = ("smooth",)
@@ -180,7 +184,7 @@ def dct_quant_cases():
     kinds = ["smooth", "few", "noise", "relu", "hostile", "constant"]
     for i, (rate, parameters) in enumerate(itertools.product(rates, more)):
         spec = f"dct_quant(rate={rate}{parameters})"
-        for dtype in ("f32", ["f16", "bf16", "f64", "u8"][i % 4]):
+        for dtype in ("f32", LOSSY[1 + i % 5]):
             yield Case(spec, dtype, PLANES[i % 4], kinds[(i + i // 6) % 6])
     yield Case("dct_quant(rate=2) | zstd(level=3)", "f32", (13, 21))
     yield Case("dct_quant(rate=2) | bits", "f32", (13, 21))
@@ -207,7 +211,7 @@ BOUNDED = [
 def bounded_cases():
     shapes = [(700,), (13, 21), (5, 34, 7)]
     kinds = ["smooth", "relu", "few", "hostile", "waves", "noise", "constant"]
-    for i, (spec, dtype) in enumerate(itertools.product(BOUNDED, (*FLOATS, "u8"))):
+    for i, (spec, dtype) in enumerate(itertools.product(BOUNDED, LOSSY)):
         for place in range(2):
             yield Case(spec, dtype, shapes[(i + place) % 3], kinds[(i // 2 + 3 * place) % 7])
 
@@ -215,7 +219,7 @@ def bounded_cases():
 def tile_cases():
     """Planes of several tiles, of one size and of several."""
     for shape, kind in itertools.product([(67, 100), (35, 515)], ("smooth", "waves", "few")):
-        for spec, dtype in itertools.product(BOUNDED[8:], (*FLOATS, "u8")):
+        for spec, dtype in itertools.product(BOUNDED[8:], LOSSY):
             if "abs=100" not in spec:
                 yield Case(spec, dtype, shape, kind)
 
@@ -225,20 +229,23 @@ def exact_cases():
         for spec in ("raw", "zstd", "zstd(level=-5)", "zstd(level=7) | zstd", "raw | zstd | raw"):
             for kind in ("smooth", "hostile"):
                 yield Case(spec, dtype, (3, 7), kind)
-    for dtype in ("u8", "i32", "i64"):
+    for dtype in WIDTHS:
         for spec in ("bits", "bits | zstd", "bits(width=8)", f"bits(width={WIDTHS[dtype]})"):
             yield Case(
-                spec, dtype, (3, 7), "noise" if "=8" not in spec or dtype == "u8" else "constant"
+                spec,
+                dtype,
+                (3, 7),
+                "noise" if "=8" not in spec or WIDTHS[dtype] == 8 else "constant",
             )
         yield Case("bits", dtype, (5,), "constant")
         yield Case("bits", dtype, (5, 3), "hostile")
         yield Case("bits(width=1)", dtype, (50,), "constant")
     for dtype in DTYPES:
-        for spec in ("mask", "mask(scale=3) | zstd"):
+        for spec in ("mask", "mask | zstd" if dtype == "bool" else "mask(scale=3) | zstd"):
             yield Case(spec, dtype, (3, 7))
-        if dtype != "u8":
+        if dtype[0] not in "ub" or dtype == "bf16":
             yield Case("mask(values=sign, scale=2)", dtype, (3, 7))
-    for dtype, kind in itertools.product((*FLOATS, "u8"), ("smooth", "relu", "hostile")):
+    for dtype, kind in itertools.product(LOSSY, ("smooth", "relu", "hostile")):
         yield Case("positive", dtype, (3, 7), kind)
     for dtype in ("i32", "i64"):
         for spec in (
@@ -261,16 +268,13 @@ def exact_cases():
             "bytes_of(scale=1/2.5, add=100, round=each)",
         ):
             yield Case(spec, dtype, (3, 7))
-    for dtype, bits in itertools.product((*FLOATS, "u8"), (1, 3, 8)):
+    for dtype, bits in itertools.product(LOSSY, (1, 3, 8)):
         for more in ("", ", zero=exact", ", group=64, round=stochastic", ", group=8, zero=exact"):
             for kind in ("smooth", "hostile", "relu", "few"):
                 yield Case(f"block_quant(bits={bits}{more})", dtype, (50, 7), kind)
     for dtype, shape in itertools.product(("f32", "f64"), [(50, 7), (103,), (1, 1, 9)]):
         for spec in ("zfp(rate=4)", "zfp(rate=17/16)", "zfp(accuracy=1e-3)", "zfp(precision=13)"):
             yield Case(spec, dtype, shape)
-
-
-WIDTHS = {"u8": 8, "i32": 32, "i64": 64}
 
 
 # ---- at random ----------------------------------------------------------------------------------
@@ -299,7 +303,7 @@ def random_case(generator):
         given = {key: pick(*values) for key, values in choices.items() if generator.random() < 0.5}
         return "".join(f", {key}={value}" for key, value in given.items())
 
-    dtype = pick(*FLOATS, "u8")
+    dtype = pick(*LOSSY)
     shape = tuple(int(generator.integers(1, pick(3, 12, 40))) for _ in range(generator.integers(5)))
     kind = pick("smooth", "noise", "waves", "relu", "constant", "hostile", "few")
     name = pick("dct_chop", "dct_quant", "block_quant", "bounded", "bits", "zfp")
@@ -325,7 +329,7 @@ def random_case(generator):
         spec = f"bounded({pick('abs', 'rel')}={10.0 ** generator.integers(-8, 4):g}"
         spec += some(zero=("near", "exact"), codes=("bits", "bytes")) + ")" + pick("", " | zstd")
     elif name == "bits":
-        dtype = pick("u8", "i32", "i64")
+        dtype = pick(*WIDTHS)
         spec = "bits" + pick("", " | zstd")
     else:
         dtype, kind = pick("f32", "f64"), pick("smooth", "noise", "waves", "relu", "constant")

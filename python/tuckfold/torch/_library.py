@@ -25,6 +25,12 @@ _NAMES = {
     torch.uint8: "u8",
     torch.int32: "i32",
     torch.int64: "i64",
+    torch.uint16: "u16",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+    torch.bool: "bool",
 }
 DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
@@ -66,9 +72,8 @@ def dtype_name(what: str, dtype: torch.dtype) -> str:
     """Our name of a dtype of torch."""
     name = _NAMES.get(dtype)
     if name is None:
-        hint = "; pack the tensor's view(torch.uint8)" if dtype == torch.bool else ""
         known = ", ".join(str(d).removeprefix("torch.") for d in _NAMES)
-        raise ValueError(f"[{what}] dtype must be one of {known}, got {dtype}{hint}")
+        raise ValueError(f"[{what}] dtype must be one of {known}, got {dtype}")
     return name
 
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/dtype.h"
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/strided.h"
@@ -93,6 +94,13 @@ void fill_plane(std::uint64_t plane, std::int64_t rows, std::int64_t cols, float
   }
 }
 
+// Whole numbers of up to 16 bits, and bools, are values of f32 too.
+DType dtype_read(DType stored, ReadAs read_as) {
+  const bool narrow = is_whole(stored) && size_bytes(stored) <= 2;
+  const bool keep = read_as == ReadAs::Stored || (read_as == ReadAs::Default && !narrow);
+  return keep ? stored : DType::F32;
+}
+
 template <class T>
 void put_whole(const std::vector<float>& plane, std::int64_t index, const HugeBuffer& values) {
   T* to = reinterpret_cast<T*>(values.data()) + index * static_cast<std::int64_t>(plane.size());
@@ -130,17 +138,10 @@ HugeBuffer::~HugeBuffer() {
 
 Array load_array(const std::string& path, ReadAs read_as) {
   const NpyFile file(input_path("array", path));
-  const std::optional<DType> native = native_dtype(file.type());
-  if (read_as == ReadAs::Stored && !native) {
-    invalid("[array] '{}' stores {}, which no codec takes; leave out --as to read it as f32", path,
-            to_string(file.type()));
-  }
-  const bool keep =
-      native && (read_as == ReadAs::Stored || (read_as == ReadAs::Default && *native != DType::U8));
   Array array{.name = path,
-              .stored = std::string(to_string(file.type())),
+              .stored = std::string(to_string(file.dtype())),
               .stored_bytes = file.data_bytes(),
-              .dtype = keep ? *native : DType::F32,
+              .dtype = dtype_read(file.dtype(), read_as),
               .shape = file.shape(),
               .values = {}};
   need_values(array);
@@ -153,12 +154,10 @@ Array load_array(const std::string& path, ReadAs read_as) {
 Array make_array(std::string_view text, ReadAs read_as) {
   const std::size_t colon = text.find(':');
   const DType stored = colon == text.npos ? DType::F32 : parse_dtype(text.substr(colon + 1));
-  const bool keep =
-      read_as == ReadAs::Stored || (read_as == ReadAs::Default && stored != DType::U8);
   Array array{.name = fmt::format("synthetic:{}", text),
               .stored = std::string(to_string(stored)),
               .stored_bytes = 0,
-              .dtype = keep ? stored : DType::F32,
+              .dtype = dtype_read(stored, read_as),
               .shape = parse_shape(text.substr(0, colon), text),
               .values = {}};
   const std::int64_t elems = array.shape.elems();
@@ -169,19 +168,22 @@ Array make_array(std::string_view text, ReadAs read_as) {
   const std::int64_t cols = array.shape[rank - 1];
   const std::int64_t rows = rank == 1 ? 1 : array.shape[rank - 2];
   const FlatWriter writer(TensorView(array.values.data(), array.dtype, array.shape));
-  // What is said to be stored in whole numbers has them, 0..255, also when it is handed on as f32.
-  const bool whole = stored == DType::U8 || stored == DType::I32 || stored == DType::I64;
+  // What is said to be stored in whole numbers has them, as many as fit of 0..255, also when it is
+  // handed on as f32.
+  const bool whole = is_whole(stored);
+  const float peak = stored == DType::I8 ? 127.0f : whole && stored != DType::Bool ? 255.0f : 1.0f;
   parallel_for(elems / (rows * cols), thread_count(0), [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> plane(static_cast<std::size_t>(rows * cols));
     for (std::int64_t i = begin; i < end; ++i) {
-      fill_plane(static_cast<std::uint64_t>(i), rows, cols, whole ? 255.0f : 1.0f, plane.data());
+      fill_plane(static_cast<std::uint64_t>(i), rows, cols, peak, plane.data());
       if (whole) {
         for (float& value : plane) value = std::nearbyint(value);
       }
-      if (array.dtype == DType::I32) {
-        put_whole<std::int32_t>(plane, i, array.values);
-      } else if (array.dtype == DType::I64) {
-        put_whole<std::int64_t>(plane, i, array.values);
+      if (must_be_exact(array.dtype)) {
+        with_element(array.dtype, [&](auto element) {
+          using T = decltype(element);
+          if constexpr (std::is_integral_v<T>) put_whole<T>(plane, i, array.values);
+        });
       } else {
         writer.scatter(i * rows * cols, rows * cols, plane.data());
       }

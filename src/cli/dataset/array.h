@@ -36,7 +36,7 @@ class HugeBuffer {
 
 struct Array {
   std::string name;    // the path, or "synthetic:SHAPE"
-  std::string stored;  // the type it came in, as text: numpy has more types than we do
+  std::string stored;  // the dtype it came in, as text
   std::size_t stored_bytes = 0;
   DType dtype = DType::F32;  // the type it is packed in
   Shape shape;
@@ -46,7 +46,7 @@ struct Array {
   ConstTensorView view() const { return {values.data(), dtype, shape}; }
 };
 
-// Default reads the narrow integers as f32, values unchanged, and keeps all other types.
+// Default reads whole numbers of up to 16 bits as f32, values unchanged, and keeps other types.
 enum class ReadAs { Default, F32, Stored };
 
 Array load_array(const std::string& path, ReadAs read_as);

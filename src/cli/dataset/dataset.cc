@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "base/dtype.h"
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "cli/terminal/stdio.h"
@@ -60,8 +61,7 @@ void InputOptions::add_options_to(CLI::App& verb, const char* select) {
       ->type_name("NAME");
   add_names_to(verb, select);
   verb.add_flag("--side-by-side", side_by_side, "Each input is an array, named as its file");
-  verb.add_option("--dtype", dtype, "Of raw inputs: f32, f16, bf16, f64, u8, i32 or i64")
-      ->type_name("T");
+  verb.add_option("--dtype", dtype, "Of raw inputs: " + dtype_names())->type_name("T");
   verb.add_option("--shape", shape, "Of raw inputs: the shape of one sample, as 3x32x32")
       ->type_name("SHAPE");
 }

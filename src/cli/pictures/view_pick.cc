@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/dtype.h"
 #include "base/fail.h"
 #include "cli/quality/quality.h"
 
@@ -67,9 +68,7 @@ std::size_t array_to_show(const std::string& name, const Samples& samples) {
 std::vector<std::string> labels_of(const Samples& samples,
                                    const std::vector<std::int64_t>& numbers) {
   const auto is_label = [](const SourceArray& array) {
-    const bool whole =
-        array.dtype == DType::U8 || array.dtype == DType::I32 || array.dtype == DType::I64;
-    return whole && array.sample.elems() == 1;
+    return is_whole(array.dtype) && array.sample.elems() == 1;
   };
   std::optional<std::size_t> found;
   for (std::size_t a = 0; a < samples.arrays().size(); ++a) {

@@ -13,13 +13,12 @@ constexpr std::int64_t kBlock = 1024;  // values taken at a time, to stay in the
 constexpr std::int64_t kMostSamples = 1 << 16;  // at a time: sums of a label are larger than it
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// i64 values that differ may be one and the same double.
-void whole_distances(const std::int64_t* a, const std::int64_t* b, std::int64_t count,
+template <class T>
+void whole_distances(const void* a, const void* b, std::int64_t at, std::int64_t count,
                      double* out) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto wide = static_cast<std::uint64_t>(a[i]) - static_cast<std::uint64_t>(b[i]);
-    out[i] = static_cast<double>(a[i] >= b[i] ? wide : 0 - wide);
-  }
+  const T* left = static_cast<const T*>(a) + at;
+  const T* right = static_cast<const T*>(b) + at;
+  for (std::int64_t i = 0; i < count; ++i) out[i] = whole_distance(left[i], right[i]);
 }
 
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
@@ -142,7 +141,7 @@ double Sums::psnr_db(double peak) const {
 
 Sums compare_values(DType original_type, const void* original, DType result_type,
                     const void* result, std::int64_t elems) {
-  const bool whole = original_type == DType::I64 && result_type == DType::I64;
+  const bool same_type = original_type == result_type;
   Sums sums;
   double want[kBlock], got[kBlock], apart[kBlock];
   for (std::int64_t at = 0; at < elems; at += kBlock) {
@@ -150,9 +149,10 @@ Sums compare_values(DType original_type, const void* original, DType result_type
     values_at(original_type, original, at, 1, count, want);
     values_at(result_type, result, at, 1, count, got);
     for (std::int64_t i = 0; i < count; ++i) apart[i] = std::abs(want[i] - got[i]);
-    if (whole) {
-      whole_distances(static_cast<const std::int64_t*>(original) + at,
-                      static_cast<const std::int64_t*>(result) + at, count, apart);
+    if (same_type && original_type == DType::I64) {
+      whole_distances<std::int64_t>(original, result, at, count, apart);
+    } else if (same_type && original_type == DType::U64) {
+      whole_distances<std::uint64_t>(original, result, at, count, apart);
     }
     for (std::int64_t i = 0; i < count; ++i) {
       if (!std::isfinite(want[i])) {

@@ -4,42 +4,18 @@
 #include <cmath>
 #include <type_traits>
 
-#include "base/half.h"
+#include "base/dtype.h"
 
 namespace tuckfold::cli {
 namespace {
 
-double as_double(float value) { return value; }
-double as_double(double value) { return value; }
-double as_double(std::uint8_t value) { return value; }
-double as_double(std::int32_t value) { return value; }
-double as_double(std::int64_t value) { return static_cast<double>(value); }
-double as_double(F16 value) { return to_float(value); }
-double as_double(BF16 value) { return to_float(value); }
-
-// i64 values that differ may be one and the same double.
 template <class T>
 double distance(T a, T b) {
-  if constexpr (std::is_same_v<T, std::int64_t>) {
-    const auto wide = static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b);
-    return static_cast<double>(a >= b ? wide : 0 - wide);
+  if constexpr (std::is_integral_v<T> && sizeof(T) == 8) {
+    return whole_distance(a, b);
   } else {
     return std::abs(as_double(a) - as_double(b));
   }
-}
-
-template <class Body>
-auto with_element(DType dtype, Body&& body) {
-  switch (dtype) {
-    case DType::F32: break;
-    case DType::F16: return body(F16{});
-    case DType::BF16: return body(BF16{});
-    case DType::F64: return body(double{});
-    case DType::U8: return body(std::uint8_t{});
-    case DType::I32: return body(std::int32_t{});
-    case DType::I64: return body(std::int64_t{});
-  }
-  return body(float{});
 }
 
 template <class T>

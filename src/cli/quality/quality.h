@@ -16,6 +16,13 @@ struct Quality {
   bool exact() const noexcept { return max_error == 0 && lost == 0; }
 };
 
+// |a - b|, exactly: 64-bit values that differ may be one and the same double.
+template <class T>
+double whole_distance(T a, T b) {
+  const auto wide = static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b);
+  return static_cast<double>(a >= b ? wide : 0 - wide);
+}
+
 // Both row-major. A lost value makes the error infinite and the PSNR NaN; an error where the
 // original is constant makes it minus infinity.
 Quality compare(DType dtype, std::int64_t elems, const void* original, const void* result);

@@ -170,7 +170,7 @@ void add_choose(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(0, 255).description(""));
   verb->add_option("--as", options->read_as,
-                   "What to pack; default: integers as f32, floats as stored")
+                   "What to pack; default: as stored, but f32 for integers of 8 and 16 bits")
       ->type_name("f32|stored")
       ->check(CLI::IsMember({"f32", "stored"}).description(""));
   verb->add_flag("--json", options->json, "Print a JSON object");

@@ -64,6 +64,11 @@ TUCKFOLD_HOST_DEVICE inline Real round_down(double bound) {
   return std::bit_cast<Real>(std::bit_cast<Bits<Real>>(nearest) - 1);
 }
 
+// u8 and u16, the whole numbers that may be lossy.
+TUCKFOLD_HOST_DEVICE constexpr bool has_whole_values(DType dtype) {
+  return dtype == DType::U8 || dtype == DType::U16;
+}
+
 template <class Real>
 struct Grid {
   Real bound;
@@ -78,9 +83,10 @@ TUCKFOLD_HOST_DEVICE inline Grid<Real> grid_of(DType dtype, double bound, bool e
   Grid<Real> grid;
   grid.bound = round_down<Real>(bound);
   grid.exact_zero = exact_zero;
-  if (dtype == DType::U8) {
-    // Whole numbers: 2 * floor(bound) + 1 of them lie within the bound of their middle.
-    const Real whole = static_cast<Real>(static_cast<int>(bound < 255 ? bound : 255));
+  if (has_whole_values(dtype)) {
+    // 2 * floor(bound) + 1 whole numbers lie within the bound of their middle.
+    const int most = dtype == DType::U8 ? 255 : 65535;
+    const Real whole = static_cast<Real>(bound < most ? static_cast<int>(bound) : most);
     grid.exact_zero = exact_zero && whole > 0;
     grid.half = grid.exact_zero ? whole : whole + Real{0.5};
   } else {
@@ -138,10 +144,12 @@ TUCKFOLD_HOST_DEVICE inline Real value_of(std::int32_t code, const Grid<Real>& g
 
 TUCKFOLD_HOST_DEVICE inline float as_bf16(float value) { return to_float(to_bf16(value)); }
 TUCKFOLD_HOST_DEVICE inline float as_f16(float value) { return to_float(to_f16(value)); }
-TUCKFOLD_HOST_DEVICE inline float as_u8(float value) {
-  const float inside = value > 0.0f ? (value < 255.0f ? value : 255.0f) : 0.0f;
+TUCKFOLD_HOST_DEVICE inline float as_whole(float value, float most) {
+  const float inside = value > 0.0f ? (value < most ? value : most) : 0.0f;
   return (inside + 0x1p23f) - 0x1p23f;
 }
+TUCKFOLD_HOST_DEVICE inline float as_u8(float value) { return as_whole(value, 255.0f); }
+TUCKFOLD_HOST_DEVICE inline float as_u16(float value) { return as_whole(value, 65535.0f); }
 
 // Whether `back` may stand for `value`. The difference is exact where it matters: numbers within a
 // factor of two of each other subtract exactly, and others come from a code of at most 1 in

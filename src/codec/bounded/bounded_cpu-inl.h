@@ -25,6 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline float widened(F16 value) { return to_float(value); }
 inline float widened(BF16 value) { return to_float(value); }
 inline float widened(std::uint8_t value) { return static_cast<float>(value); }
+inline float widened(std::uint16_t value) { return static_cast<float>(value); }
 
 template <class Element>
 void widen_elements(const void* bits, std::int64_t count, float* __restrict out) {
@@ -37,6 +38,9 @@ inline BF16 narrowed(float value, BF16) { return to_bf16(value); }
 inline std::uint8_t narrowed(float value, std::uint8_t) {
   return static_cast<std::uint8_t>(static_cast<std::int32_t>(as_u8(value)));
 }
+inline std::uint16_t narrowed(float value, std::uint16_t) {
+  return static_cast<std::uint16_t>(static_cast<std::int32_t>(as_u16(value)));
+}
 
 // The elements themselves where they are numbers of the wanted type, else `buffer`.
 inline const float* as_reals(DType dtype, const void* bits, std::int64_t count, float* buffer) {
@@ -44,6 +48,7 @@ inline const float* as_reals(DType dtype, const void* bits, std::int64_t count, 
     case DType::F16: widen_elements<F16>(bits, count, buffer); return buffer;
     case DType::BF16: widen_elements<BF16>(bits, count, buffer); return buffer;
     case DType::U8: widen_elements<std::uint8_t>(bits, count, buffer); return buffer;
+    case DType::U16: widen_elements<std::uint16_t>(bits, count, buffer); return buffer;
     default: return static_cast<const float*>(bits);
   }
 }
@@ -96,6 +101,7 @@ Real rounded(DType dtype, Real value) {
     if (dtype == DType::F16) return as_f16(value);
     if (dtype == DType::BF16) return as_bf16(value);
     if (dtype == DType::U8) return as_u8(value);
+    if (dtype == DType::U16) return as_u16(value);
   }
   return value;
 }
@@ -122,8 +128,9 @@ HWY_ATTR HWY_INLINE V rounded(DType dtype, D d, V value) {
       const auto fits = hn::Lt(finite, hn::Set(d, 0x1p16f));
       return hn::CopySign(hn::IfThenElse(fits, finite, hn::Set(d, float_of(kInfBits))), value);
     }
-    if (dtype == DType::U8) {
-      const auto most = hn::Set(d, 255.0f), to_integer = hn::Set(d, 0x1p23f);
+    if (has_whole_values(dtype)) {
+      const auto most = hn::Set(d, dtype == DType::U8 ? 255.0f : 65535.0f);
+      const auto to_integer = hn::Set(d, 0x1p23f);
       const auto inside = hn::Min(hn::Max(value, hn::Zero(d)), most);
       return hn::Sub(hn::Add(inside, to_integer), to_integer);
     }
@@ -282,6 +289,7 @@ inline void store_values(DType dtype, const Grid<float>& grid, const std::uint32
     case DType::F16: return store_elements<F16>(grid, codes, count, bits);
     case DType::BF16: return store_elements<BF16>(grid, codes, count, bits);
     case DType::U8: return store_elements<std::uint8_t>(grid, codes, count, bits);
+    case DType::U16: return store_elements<std::uint16_t>(grid, codes, count, bits);
     default: break;
   }
   (stream ? store_f32<true> : store_f32<false>)(grid, codes, count, static_cast<float*>(bits));

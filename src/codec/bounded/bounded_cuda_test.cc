@@ -123,7 +123,7 @@ TEST_F(BoundedCuda, ReluAndImagesInManyBlocksHaveTheCpusBytes) {
 }
 
 TEST_F(BoundedCuda, AnyAlignmentAndTailHasTheCpusBytes) {
-  for (const DType dtype : ref::kLossyDTypes) {
+  for (const DType dtype : ref::kDeviceLossyDTypes) {
     const double scale = dtype == DType::U8 ? 200 : 1;
     const auto value = [&](std::int64_t i) { return scale * relu(i); };
     for (const std::int64_t elems : {1, 15, 1023, 1024, 1025, 2047, 16 * 1024, 16 * 1024 + 1}) {

@@ -62,6 +62,7 @@ inline const void* as_elements(DType dtype, const float* values, std::int64_t co
     case DType::F16: return narrow_elements<F16>(values, count, buffer);
     case DType::BF16: return narrow_elements<BF16>(values, count, buffer);
     case DType::U8: return narrow_elements<std::uint8_t>(values, count, buffer);
+    case DType::U16: return narrow_elements<std::uint16_t>(values, count, buffer);
     default: return values;
   }
 }
@@ -153,7 +154,8 @@ void restore_band(Predictor predictor, const Grid<Real>& grid, const Band& band,
 class Choice {
  public:
   template <class Real>
-  Choice(DType dtype, const Grid<Real>& grid) : smooth_(dtype != DType::U8 && !grid.exact_zero) {}
+  Choice(DType dtype, const Grid<Real>& grid)
+      : smooth_(!has_whole_values(dtype) && !grid.exact_zero) {}
 
   // Values have kSlack more behind them.
   template <class Real>

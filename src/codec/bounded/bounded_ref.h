@@ -29,8 +29,8 @@ inline double as_stored(DType dtype, double bound) {
 
 // Half a step of the grid.
 inline double half_step(DType dtype, double bound, bool exact, int grid) {
-  if (dtype == DType::U8) {
-    const double whole = std::floor(std::min(bound, 255.0));
+  if (dtype == DType::U8 || dtype == DType::U16) {
+    const double whole = std::floor(std::min(bound, dtype == DType::U8 ? 255.0 : 65535.0));
     return exact && whole > 0 ? whole : whole + 0.5;
   }
   constexpr double kShrink[] = {0x1p-16, 0x1p-12, 0x1p-8, 0x1p-5, 0x1p-3, 0x1p-1};
@@ -84,7 +84,7 @@ inline std::vector<double> unpack_bits(DType dtype, std::int64_t elems, bool rel
         if (i % 16 == 15) row += 2 * planes;
       }
       const double half = half_step(dtype, bound, exact, kind);
-      const bool inward = exact && !(dtype == DType::U8 && bound < 1);
+      const bool inward = exact && !((dtype == DType::U8 || dtype == DType::U16) && bound < 1);
       const double steps = 2.0 * code - (inward ? (code > 0) - (code < 0) : 0);
       // One rounding to f32, then that of the dtype.
       alignas(8) std::byte bits[8];
@@ -286,7 +286,7 @@ std::vector<double> unpack_bytes(DType dtype, std::int64_t planes, std::int64_t 
     const auto escapes = payload.take<std::uint32_t>(), runs = payload.take<std::uint32_t>();
     const std::vector<std::int32_t> codes = codes_of(payload, code_width, escapes, places.size());
     const auto half = static_cast<Real>(half_step(dtype, bound, exact, grid));
-    const bool inward = exact && !(dtype == DType::U8 && bound < 1);
+    const bool inward = exact && !((dtype == DType::U8 || dtype == DType::U16) && bound < 1);
     const std::int32_t* code = codes.data();
     std::int32_t first = 0;
     std::size_t at = 0;

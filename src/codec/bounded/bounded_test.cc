@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 
+#include "base/dtype.h"
 #include "base/target.h"
 #include "base/tensor_fixture.h"
 #include "codec/bounded/bounded_ref.h"
@@ -169,7 +170,7 @@ TEST(Bounded, PackedBitsDecodeFromTheDocumentation) {
           for (std::size_t i = 0; i < 1000; ++i)
             values[i] = values[0] + 0.01 * std::sin(0.01 * static_cast<double>(i));
           for (std::size_t i = 1024; i < 2048; i += 3) values[i] = 0;
-          values[2100] = dtype == DType::U8 ? 7 : std::nan("");
+          values[2100] = is_whole(dtype) ? 7 : std::nan("");
           in.fill(values);
           const Packed packed = pack_tensor(spec_text(kind, bound, "bits", exact), in);
           const std::vector<double> expected =
@@ -217,7 +218,7 @@ std::vector<double> mixture(DType dtype, std::int64_t planes, std::int64_t rows,
                             std::int64_t cols) {
   std::vector<double> values;
   std::mt19937 random(11);
-  const double scale = dtype == DType::U8 ? 100 : 1;
+  const double scale = dtype == DType::U8 ? 100 : dtype == DType::U16 ? 20000 : 1;
   for (std::int64_t p = 0; p < planes; ++p) {
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t c = 0; c < cols; ++c) {
@@ -225,7 +226,7 @@ std::vector<double> mixture(DType dtype, std::int64_t planes, std::int64_t rows,
         double value = 1.2 + std::sin(x / 30 + static_cast<double>(p)) * std::cos(y / 20);
         if (p % 3 == 1) value += 0.5 * static_cast<double>(random() % 1000) / 1000;
         if (p % 3 == 2) value = random() % 3 == 0 ? value : 0;
-        if (random() % 997 == 0 && dtype != DType::U8) value = p % 2 == 0 ? std::nan("") : 1e30;
+        if (random() % 997 == 0 && !is_whole(dtype)) value = p % 2 == 0 ? std::nan("") : 1e30;
         values.push_back(value * scale);
       }
     }
@@ -289,7 +290,7 @@ TEST(Bounded, ZerosStayAndNothingElseBecomesZero) {
       std::vector<double> values = ref::pattern(ref::Pattern::Random, dtype, in.elems());
       for (std::size_t i = 0; i < values.size(); ++i) {
         if (i % 3 == 0) values[i] = i % 2 == 0 ? 0.0 : -0.0;
-        if (i % 7 == 0 && dtype != DType::U8) values[i] *= 1e-4;
+        if (i % 7 == 0 && !is_whole(dtype)) values[i] *= 1e-4;
       }
       in.fill(values);
       for (const double bound : {0.01, 0.3, 2.0}) {
@@ -322,14 +323,26 @@ TEST(Bounded, ASpikeCostsOnlyItsNeighbourhood) {
 }
 
 TEST(Bounded, WholeNumbersUseEveryStepTheyCan) {
-  // 2 * floor(abs) + 1 values to a step, for u8; below 1 nothing is lost.
-  Tensor in(DType::U8, {256});
-  std::vector<double> values(256);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
-  in.fill(values);
-  EXPECT_EQ(pack_tensor("bounded(abs=0.9)", in).unpack(in).values(), values);
-  const std::vector<double> back = pack_tensor("bounded(abs=1)", in).unpack(in).values();
-  EXPECT_EQ(std::set(back.begin(), back.end()).size(), 86u);
+  // 2 * floor(abs) + 1 values to a step, for u8 and u16; below 1 nothing is lost.
+  for (const DType dtype : {DType::U8, DType::U16}) {
+    const std::size_t count = dtype == DType::U8 ? 256 : 65536;
+    Tensor in(dtype, {static_cast<std::int64_t>(count)});
+    std::vector<double> values(count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<double>(i);
+    in.fill(values);
+    for (const char* codes : kCodes) {
+      for (const bool exact : {false, true}) {
+        const Packed same = pack_tensor(spec_text("abs", 0.9, codes, exact), in);
+        EXPECT_EQ(same.unpack(in).values(), values);
+        for (const double bound : {1.0, 2.5, 100.0, 254.0}) {
+          keeps_promise(spec_text("abs", bound, codes, exact), in, bound, exact);
+        }
+      }
+      const std::vector<double> back =
+          pack_tensor(spec_text("abs", 1, codes), in).unpack(in).values();
+      EXPECT_EQ(std::set(back.begin(), back.end()).size(), (count + 2) / 3) << to_string(dtype);
+    }
+  }
 }
 
 // A field of waves: the size is part of what the codec promises, from both sides.

@@ -243,7 +243,7 @@ TEST_P(DctQuantBits, EveryDTypeAndOddSides) {
     for (const double rate : kRates) {
       if (rate > 5 * static_cast<int>(size_bytes(dtype))) continue;  // edges would make it grow
       for (const auto& [rows, cols] : {std::pair(64, 64), std::pair(17, 250), std::pair(65, 31)}) {
-        const int kind = dtype == DType::U8 ? static_cast<int>(Kind::Integers) : -1;
+        const int kind = is_whole(dtype) ? static_cast<int>(Kind::Integers) : -1;
         expect_normative(spec_of(rate, 8), blocks_tensor(dtype, {2, rows, cols}, 7, kind));
         if (HasFatalFailure()) return;
       }

@@ -104,7 +104,7 @@ TEST_F(DctQuantCuda, EveryRateAndEveryDc) {
 }
 
 TEST_F(DctQuantCuda, EveryDtypeOfWholeBlocks) {
-  for (const DType dtype : ref::kLossyDTypes) {
+  for (const DType dtype : ref::kDeviceLossyDTypes) {
     for (const double rate : {1.0, 1.375, 2.0, 3.0, 4.0, 6.0, 7.875, 8.0, 8.125}) {
       if (rate > 8 && dtype == DType::U8) continue;  // it would grow
       expect_the_cpu(spec_of(rate), many_kinds(dtype, {3, 16, 88}, 5));

@@ -281,7 +281,7 @@ TEST(DctQuant, OddSidesPackLikeTheTensorWithItsEdgeRepeated) {
 
 TEST(DctQuant, EveryRateTakesEveryDType) {
   for (const DType dtype : ref::kLossyDTypes) {
-    const double scale = dtype == DType::U8 ? 255 : 2;
+    const double scale = dtype == DType::U8 ? 255 : dtype == DType::U16 ? 65535 : 2;
     for (int eighths = 8; eighths <= 128; ++eighths) {
       const CodecSpec spec = CodecSpec::parse(spec_text(eighths / 8.0));
       if (eighths > 8 * 8 * static_cast<int>(size_bytes(dtype))) {

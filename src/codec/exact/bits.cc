@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/dtype.h"
+#include "base/element.h"
 #include "base/fail.h"
 #include "base/stream.h"
 #include "codec/exact/exact_common.h"
@@ -21,11 +23,9 @@ constexpr ParamInfo kParams[] = {
 };
 
 Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
-  if (dtype != DType::U8 && dtype != DType::I32 && dtype != DType::I64) {
-    invalid(
-        "[layout] bits packs the whole numbers of u8, i32 and i64, got {}; use mask or bytes_of, "
-        "or a lossy codec",
-        to_string(dtype));
+  if (!is_whole(dtype)) {
+    invalid("[layout] bits packs whole numbers, got {}; use mask or bytes_of, or a lossy codec",
+            to_string(dtype));
   }
   const int width = given_width(stage);
   if (width > bits_of(dtype)) {
@@ -40,6 +40,12 @@ Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
           .workspace_bytes = kNoteBytes,
           .dtype = DType::U8,
           .shape = {static_cast<std::int64_t>(bytes)}};
+}
+
+// A bound of a Range as the element's bits: those of u64 are ordered as i64 less 2^63.
+std::uint64_t unbiased(DType dtype, std::int64_t bound) {
+  const std::uint64_t bias = dtype == DType::U64 ? std::uint64_t{1} << 63 : 0;
+  return static_cast<std::uint64_t>(bound) ^ bias;
 }
 
 Range range_of_all(const FlatReader& in, int threads) {
@@ -65,8 +71,8 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   if (width != bits_of(in.dtype)) {
     const Range range = range_of_all(reader, run.threads);
     const int needed = needed_width(range);
-    minimum = range.low;
-    if (width != 0 && needed > width) refuse(width, range);
+    minimum = static_cast<std::int64_t>(unbiased(in.dtype, range.low));
+    if (width != 0 && needed > width) refuse(width, in.dtype, range);
     std::memcpy(out.data(), &minimum, kMinimumBytes);
     if (width == 0) {
       width = needed;
@@ -104,9 +110,10 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
 
 }  // namespace
 
-void refuse(int width, const Range& range) {
+void refuse(int width, DType dtype, const Range& range) {
   invalid("[pack] bits(width={}) holds a range of {} values, got {}..{}; use width={} or more",
-          width, std::uint64_t{1} << width, range.low, range.high, needed_width(range));
+          width, std::uint64_t{1} << width, element_text(dtype, unbiased(dtype, range.low)),
+          element_text(dtype, unbiased(dtype, range.high)), needed_width(range));
 }
 
 void check_header(int given_width, std::size_t packed_bytes, const TensorView& out) {

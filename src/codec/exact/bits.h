@@ -33,20 +33,10 @@ TUCKFOLD_HOST_DEVICE inline std::size_t code_bytes(std::int64_t elems, int width
   return count / 8 * bits + (count % 8 * bits + 7) / 8;
 }
 
-// Calls body with a value of the dtype's element type.
-template <class Body>
-void with_whole(DType dtype, Body&& body) {
-  switch (dtype) {
-    case DType::I32: return body(std::int32_t{});
-    case DType::I64: return body(std::int64_t{});
-    default: return body(std::uint8_t{});
-  }
-}
-
 // The kernels, over elements [begin, end); `begin` is a multiple of 8, where codes start at a byte.
 // They never throw. Sums and differences are modulo 2^64, and then of the dtype's size.
 struct Range {
-  std::int64_t low = INT64_MAX, high = INT64_MIN;  // of no values
+  std::int64_t low = INT64_MAX, high = INT64_MIN;  // of no values; u64 values less 2^63
 };
 // The fewest bits that hold the distances from the minimum.
 TUCKFOLD_HOST_DEVICE inline int needed_width(const Range& range) {
@@ -77,7 +67,7 @@ void pack_codes(const PackJob& job, std::int64_t begin, std::int64_t end);
 void unpack_codes(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 
 // Throws what pack says of a range that `width` bits do not hold.
-[[noreturn]] void refuse(int width, const Range& range);
+[[noreturn]] void refuse(int width, DType dtype, const Range& range);
 // Throw CorruptData where packed bytes are too few for what precedes the codes, or where there are
 // not as many as a width that was found takes.
 void check_header(int given_width, std::size_t packed_bytes, const TensorView& out);

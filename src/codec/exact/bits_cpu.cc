@@ -9,6 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/dtype.h"
 #include "codec/blocks/batch_cpu-inl.h"
 #include "codec/blocks/bit_packing_cpu-inl.h"
 #include "codec/exact/bits.h"
@@ -52,21 +53,27 @@ HWY_ATTR void widen_range(const T* values, std::int64_t count, Range& range) {
     least = std::min(least, values[i]);
     most = std::max(most, values[i]);
   }
-  range.low = std::min<std::int64_t>(range.low, least);
-  range.high = std::max<std::int64_t>(range.high, most);
+  const auto ordered = [](T value) {
+    constexpr std::uint64_t kBias = std::is_same_v<T, std::uint64_t> ? std::uint64_t{1} << 63 : 0;
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(value) ^ kBias);
+  };
+  range.low = std::min(range.low, ordered(least));
+  range.high = std::max(range.high, ordered(most));
 }
 
 Range range_of_target(const FlatReader& in, std::int64_t begin, std::int64_t end) {
   Range range;
-  with_whole(in.dtype(), [&](auto element) {
+  with_element(in.dtype(), [&](auto element) {
     using T = decltype(element);
-    if (const void* dense = in.dense(begin, end - begin)) {
-      return widen_range(static_cast<const T*>(dense), end - begin, range);
-    }
-    alignas(64) T gathered[kBatchElems];
-    for (std::int64_t at = begin; at < end; at += kBatchElems) {
-      const std::int64_t count = std::min(kBatchElems, end - at);
-      widen_range(take(in, at, count, gathered), count, range);
+    if constexpr (std::is_integral_v<T>) {
+      if (const void* dense = in.dense(begin, end - begin)) {
+        return widen_range(static_cast<const T*>(dense), end - begin, range);
+      }
+      alignas(64) T gathered[kBatchElems];
+      for (std::int64_t at = begin; at < end; at += kBatchElems) {
+        const std::int64_t count = std::min(kBatchElems, end - at);
+        widen_range(take(in, at, count, gathered), count, range);
+      }
     }
   });
   return range;
@@ -106,8 +113,10 @@ HWY_ATTR void add(const Code* codes, std::int64_t count, std::int64_t minimum, T
 // Calls body with a value of the narrowest type for codes of T's differences.
 template <class T, class Body>
 void with_code(int width, Body&& body) {
-  if constexpr (sizeof(T) >= 4) {
+  if constexpr (sizeof(T) >= 2) {
     if (width > 8 && width <= 16) return body(std::uint16_t{});
+  }
+  if constexpr (sizeof(T) >= 4) {
     if (width > 16 && width <= 32) return body(std::uint32_t{});
   }
   if constexpr (sizeof(T) == 8) {
@@ -135,7 +144,7 @@ void spread_batch(int width, const std::byte* in, std::int64_t count, Code* code
 }
 
 void pack_codes_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
-  with_whole(job.in->dtype(), [&]<class T>(T) {
+  with_word(job.in->dtype(), [&]<class T>(T) {
     with_code<T>(job.width, [&]<class Code>(Code) {
       alignas(64) T gathered[kBatchElems];
       alignas(64) Code codes[kBatchElems];
@@ -155,7 +164,7 @@ void pack_codes_target(const PackJob& job, std::int64_t begin, std::int64_t end)
 }
 
 void unpack_codes_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
-  with_whole(job.out->dtype(), [&]<class T>(T) {
+  with_word(job.out->dtype(), [&]<class T>(T) {
     alignas(64) T values[kBatchElems];
     if (job.width == 0) {
       std::fill_n(values, kBatchElems, static_cast<T>(job.minimum));

@@ -29,6 +29,16 @@ struct Args {
   std::uint64_t* device_result;
 };
 
+// Calls body with a value of the element type, to pick a kernel.
+template <class Body>
+void with_whole(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::I32: return body(std::int32_t{});
+    case DType::I64: return body(std::int64_t{});
+    default: return body(std::uint8_t{});
+  }
+}
+
 template <class T>
 using Word = std::make_unsigned_t<T>;
 // What codes are staged and shifted as.
@@ -252,7 +262,7 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
   cuda::copy(&found, range, sizeof found, run.stream);
   cuda::synchronize(run.stream);
   const int needed = needed_width(found);
-  if (width != 0 && needed > width) refuse(width, found);
+  if (width != 0 && needed > width) refuse(width, in.dtype, found);
   return header_bytes(width, in.dtype, args.view.elems) +
          code_bytes(args.view.elems, width == 0 ? needed : width);
 }

@@ -8,9 +8,17 @@
 
 namespace tuckfold::bits_ref {
 
+// Whether a comes before b, both as the bits of an i64, or of a u64.
+struct Less {
+  bool is_u64 = false;
+  bool operator()(std::int64_t a, std::int64_t b) const {
+    return is_u64 ? static_cast<std::uint64_t>(a) < static_cast<std::uint64_t>(b) : a < b;
+  }
+};
+
 // How many bits the values' distances from their minimum take.
-inline int width_of(const std::vector<std::int64_t>& values) {
-  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+inline int width_of(const std::vector<std::int64_t>& values, Less less = {}) {
+  const auto [low, high] = std::minmax_element(values.begin(), values.end(), less);
   std::uint64_t span = static_cast<std::uint64_t>(*high) - static_cast<std::uint64_t>(*low);
   int width = 0;
   for (; span != 0; span >>= 1) ++width;
@@ -19,8 +27,8 @@ inline int width_of(const std::vector<std::int64_t>& values) {
 
 // Minimum, width where `with_width`, codes.
 inline std::vector<std::byte> pack(const std::vector<std::int64_t>& values, int width,
-                                   bool with_width) {
-  const std::int64_t minimum = *std::min_element(values.begin(), values.end());
+                                   bool with_width, Less less = {}) {
+  const std::int64_t minimum = *std::min_element(values.begin(), values.end(), less);
   std::vector<std::byte> bytes;
   for (int i = 0; i < 8; ++i) {
     bytes.push_back(static_cast<std::byte>(static_cast<std::uint64_t>(minimum) >> (8 * i)));

@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 
+#include "base/dtype.h"
 #include "base/target.h"
 #include "codec/contract_fixture.h"
 #include "codec/exact/bits_ref.h"
@@ -15,7 +16,8 @@ namespace {
 
 constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-constexpr DType kWhole[] = {DType::U8, DType::I32, DType::I64};
+constexpr DType kWhole[] = {DType::U8,  DType::I32, DType::I64, DType::U16,
+                            DType::I16, DType::I8,  DType::U32, DType::U64};
 
 int bits_of(DType dtype) { return static_cast<int>(8 * size_bytes(dtype)); }
 
@@ -58,7 +60,8 @@ std::string error_of(auto&& call, Errc code) {
 std::vector<std::int64_t> values_of(DType dtype, int width, std::size_t count, unsigned seed) {
   std::mt19937_64 random(seed);
   const int room = bits_of(dtype);
-  const std::int64_t lowest = dtype == DType::U8 ? 0 : kLeast >> (64 - room);
+  const bool is_signed = info_of(dtype).kind == DTypeKind::Signed;
+  const std::int64_t lowest = is_signed ? kLeast >> (64 - room) : 0;
   const std::uint64_t span = width == 0 ? 0 : ~std::uint64_t{0} >> (64 - width);
   const std::uint64_t spare = (~std::uint64_t{0} >> (64 - room)) - span;
   const std::uint64_t shift = spare == ~std::uint64_t{0} ? random() : random() % (spare + 1);
@@ -80,17 +83,18 @@ TEST(Bits, BytesAreThoseOfTheDefinitionForEveryWidthAndTarget) {
         // Past a batch of the kernel, and not a multiple of 8.
         for (const std::size_t count : {std::size_t{2}, std::size_t{75}, std::size_t{1024 + 93}}) {
           const auto values = values_of(dtype, width, count, static_cast<unsigned>(width));
-          ASSERT_EQ(bits_ref::width_of(values), width);
+          const bits_ref::Less less{dtype == DType::U64};
+          ASSERT_EQ(bits_ref::width_of(values, less), width);
           const ref::Tensor in = tensor_of(dtype, values);
           const auto elems = static_cast<std::int64_t>(count);
           const std::vector<std::byte> bytes = packed("bits", in);
-          ASSERT_EQ(bytes, bits_ref::pack(values, width, true)) << target << ' ' << width;
+          ASSERT_EQ(bytes, bits_ref::pack(values, width, true, less)) << target << ' ' << width;
           ASSERT_EQ(unpacked("bits", bytes, dtype, elems), in.bytes()) << target << ' ' << width;
           const std::string text = fmt::format("bits(width={})", width);
           if (width == 0 || !ref::suits(CodecSpec::parse(text), dtype, in.shape())) continue;
           const std::vector<std::byte> fixed = packed(text, in);
-          ASSERT_EQ(fixed,
-                    width == bits_of(dtype) ? in.bytes() : bits_ref::pack(values, width, false));
+          ASSERT_EQ(fixed, width == bits_of(dtype) ? in.bytes()
+                                                   : bits_ref::pack(values, width, false, less));
           ASSERT_EQ(unpacked(text, fixed, dtype, elems), in.bytes()) << target << ' ' << width;
         }
       }
@@ -107,6 +111,28 @@ TEST(Bits, TheWholeRangeOfI64FitsIn64Bits) {
   EXPECT_EQ(unpacked("bits", bytes, DType::I64, 5), in.bytes());
   EXPECT_EQ(packed("bits(width=64)", in), in.bytes());
   EXPECT_EQ(unpacked("bits(width=64)", in.bytes(), DType::I64, 5), in.bytes());
+}
+
+TEST(Bits, U64IsOrderedWithoutASign) {
+  const ref::Tensor in = tensor_of(DType::U64, {kLeast + 3, kMost - 1, -1});
+  const std::vector<std::byte> bytes = packed("bits", in);  // 2^63 + 3, 2^63 - 2, 2^64 - 1
+  EXPECT_EQ(unpacked("bits", bytes, DType::U64, 3), in.bytes());
+  EXPECT_EQ(bytes[8], std::byte{64});
+  const std::string text = error_of([&] { packed("bits(width=2)", in); }, Errc::InvalidArgument);
+  EXPECT_NE(text.find("got 9223372036854775806..18446744073709551615"), text.npos) << text;
+  const ref::Tensor near = tensor_of(DType::U64, {kLeast, kMost});
+  EXPECT_EQ(packed("bits", near)[8], std::byte{1});
+  EXPECT_EQ(unpacked("bits(width=1)", packed("bits(width=1)", near), DType::U64, 2), near.bytes());
+}
+
+TEST(Bits, ABoolTakesOneBit) {
+  const ref::Tensor in = tensor_of(DType::Bool, {1, 0, 0, 1, 1, 0, 1, 1, 1, 0});
+  EXPECT_EQ(packed("bits(width=1)", in).size(), 8 + 2u);
+  EXPECT_EQ(unpacked("bits(width=1)", packed("bits(width=1)", in), DType::Bool, 10), in.bytes());
+  std::vector<std::byte> damaged = packed("bits(width=1)", in);
+  damaged[0] = std::byte{1};  // the minimum, so that values are 1 and 2
+  EXPECT_EQ(unpacked("bits(width=1)", damaged, DType::Bool, 10),
+            std::vector<std::byte>(10, std::byte{1}));
 }
 
 TEST(Bits, EqualValuesTakeNoBitsAtAll) {
@@ -157,8 +183,7 @@ TEST(Bits, AWidthPastTheDtypeIsRefusedInChainsToo) {
 TEST(Bits, FloatsAreRefusedWithWhatWouldTakeThem) {
   EXPECT_EQ(
       error_of([] { layout(CodecSpec::parse("bits"), DType::F32, {8}); }, Errc::InvalidArgument),
-      "[layout] bits packs the whole numbers of u8, i32 and i64, got f32; use mask or "
-      "bytes_of, or a lossy codec");
+      "[layout] bits packs whole numbers, got f32; use mask or bytes_of, or a lossy codec");
 }
 
 TEST(Bits, AWidthByteThatDoesNotFitIsCorruptData) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/dtype.h"
 #include "base/fail.h"
 #include "base/fp_env.h"
 #include "base/stream.h"
@@ -38,7 +39,7 @@ Rule rule_of(const Stage& stage) {
 }
 
 Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
-  if (dtype == DType::U8 || dtype == DType::I32 || dtype == DType::I64) {
+  if (is_whole(dtype)) {
     invalid("[layout] bytes_of packs f32, f16, bf16 and f64, got {}; use bits", to_string(dtype));
   }
   const FpEnv env;

@@ -66,7 +66,7 @@ std::uint64_t fetch(const DeviceBytes& number) {
 
 TEST_F(ExactCuda, MasksOfEveryDTypeAndSize) {
   const CodecSpec spec = CodecSpec::parse("mask(scale=2)");
-  for (const DType dtype : kDTypes) {
+  for (const DType dtype : ref::kDeviceDTypes) {
     for (const std::int64_t elems : kSizes) {
       for (const std::int64_t past : {0, 1}) {
         ASSERT_EQ(difference_from_cpu(spec, values_of(spec, dtype, elems), past), "");

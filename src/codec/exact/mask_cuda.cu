@@ -202,6 +202,6 @@ void unpack_pair_cuda(const Pair& pair, std::span<const std::byte> packed, const
   });
 }
 
-const CudaCodec kCuda = {.pack = pack_cuda, .unpack = unpack_cuda};
+const CudaCodec kCuda = {.pack = pack_cuda, .unpack = unpack_cuda, .every_dtype = true};
 
 }  // namespace tuckfold::mask

@@ -84,6 +84,7 @@ TEST(Mask, TheFirstOtherValueIsNamedWhateverTheThreads) {
 
 TEST(Mask, EveryPlaceOfAnOtherValueIsFound) {
   for (const DType dtype : kDTypes) {
+    if (dtype == DType::Bool) continue;  // it has no other
     for (const std::int64_t count : {1, 70, 1100}) {
       for (std::int64_t at = 0; at < count; at += 23) {
         std::vector<double> values(static_cast<std::size_t>(count), 0.0);

@@ -51,6 +51,6 @@ void unpack_cuda(const Stage&, std::span<const std::byte> packed, const TensorVi
   copy_all<false>(View::of(out), const_cast<std::byte*>(packed.data()), run.stream);
 }
 
-const CudaCodec kCuda = {.pack = pack_cuda, .unpack = unpack_cuda};
+const CudaCodec kCuda = {.pack = pack_cuda, .unpack = unpack_cuda, .every_dtype = true};
 
 }  // namespace tuckfold::raw
