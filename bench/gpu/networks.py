@@ -140,7 +140,8 @@ def packing_hooks(
 
     def hooks() -> torch.autograd.graph.saved_tensors_hooks:
         kept = {p.untyped_storage()._cdata for p in model.parameters()}
-        seen: dict[tuple, tuple[StorageWeakRef, PackedStorage]] = {}
+        # Weak, so that backward frees what it has used.
+        seen: dict[tuple, tuple[StorageWeakRef, weakref.ref[PackedStorage]]] = {}
 
         def pack(x: Tensor) -> Tensor | Saved:
             storage = x.untyped_storage()
@@ -149,11 +150,12 @@ def packing_hooks(
             if storage._cdata in kept or x.nbytes * 8 < storage.nbytes():
                 return x
             key = (storage._cdata, x.dtype, x._version)
-            found = seen.get(key)
-            if found is None or found[0].expired():
-                found = (StorageWeakRef(storage), PackedStorage(x, spec, next(seeds)))
-                seen[key] = found
-            return Saved(found[1], tuple(x.shape), x.stride(), x.storage_offset())
+            original, packed = seen.get(key, (None, None))
+            known = packed() if packed and original and not original.expired() else None
+            if known is None:
+                known = PackedStorage(x, spec, next(seeds))
+                seen[key] = (StorageWeakRef(storage), weakref.ref(known))
+            return Saved(known, tuple(x.shape), x.stride(), x.storage_offset())
 
         def unpack(saved: Tensor | Saved) -> Tensor:
             return saved.tensor() if isinstance(saved, Saved) else saved

@@ -83,6 +83,60 @@ __global__ void __launch_bounds__(kBitThreads)
   cuda::store_bits(a.bits, a.view.elems, tile, mine);
 }
 
+// The halves of a word that are the half repeated in `all`, as bits 0 and 16.
+__device__ TUCKFOLD_INLINE std::uint32_t equal_halves(std::uint32_t word, std::uint32_t all) {
+  const std::uint32_t x = word ^ all;
+  const std::uint32_t differ = (((x & 0x7fff7fffu) + 0x7fff7fffu) | x) & 0x80008000u;
+  return (differ ^ 0x80008000u) >> 15;
+}
+
+// A dense tensor of 16-bit values: vectors of eight side by side, a byte each.
+constexpr int kHalfSteps = 8, kHalfTile = kWarp * 8 * kHalfSteps;
+
+__global__ void __launch_bounds__(kBitThreads)
+    pack_halves_kernel(const __grid_constant__ Args<std::uint16_t> a) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t begin = cuda::bit_warp() * kHalfTile;
+  const auto* from = reinterpret_cast<const std::uint16_t*>(a.view.data) + begin;
+  const std::uint32_t set = a.set * 0x00010001u, clear = a.clear * 0x00010001u;
+  cuda::wait_for_previous_kernel();
+  if (begin + kHalfTile <= a.view.elems) {
+    uint4 raw[kHalfSteps];
+#pragma unroll
+    for (int j = 0; j < kHalfSteps; ++j) {
+      raw[j] = reinterpret_cast<const uint4*>(from)[j * kWarp + lane];
+    }
+    cuda::allow_next_kernel();
+#pragma unroll
+    for (int j = 0; j < kHalfSteps; ++j) {
+      const std::uint32_t words[4] = {raw[j].x, raw[j].y, raw[j].z, raw[j].w};
+      std::uint32_t sets = 0, clears = 0;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        sets |= equal_halves(words[i], set) << 2 * i;
+        clears |= equal_halves(words[i], clear) << 2 * i;
+      }
+      const std::uint32_t known = sets | clears;
+      const std::int64_t vector = begin / 8 + j * kWarp + lane;
+      a.bits[vector] = static_cast<unsigned char>(sets | sets >> 15);
+      if (known != 0x00550055u) {
+        const std::uint32_t unknown = ~(known | known >> 15) & 0xffu;
+        refuse(a.refusals, vector * 8 + __ffs(static_cast<int>(unknown)) - 1);
+      }
+    }
+    return;
+  }
+  for (std::int64_t at = 8 * lane; begin + at < a.view.elems; at += 8 * kWarp) {
+    std::uint32_t bits = 0;
+    for (int i = 0; i < 8 && begin + at + i < a.view.elems; ++i) {
+      const std::uint16_t x = from[at + i];
+      bits |= (x == a.set ? 1u : 0u) << i;
+      if (x != a.set && x != a.clear) refuse(a.refusals, begin + at + i);
+    }
+    a.bits[(begin + at) / 8] = static_cast<unsigned char>(bits);
+  }
+}
+
 // ---- unpack -------------------------------------------------------------------------------------
 
 template <class T>
@@ -157,6 +211,13 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
     const cuda::Grid grid = cuda::bit_grid(view.elems);
     if constexpr (sizeof(T) == 1) {
       if (view.dense(16)) return cuda::launch(pack_bytes_kernel, grid, run.stream, args);
+    }
+    if constexpr (sizeof(T) == 2) {
+      const std::int64_t warps = cuda::blocks_for(view.elems, kHalfTile);
+      const cuda::Grid halves{.blocks = cuda::blocks_for(warps, cuda::kBitWarps),
+                              .threads = kBitThreads,
+                              .early = true};
+      if (view.dense(16)) return cuda::launch(pack_halves_kernel, halves, run.stream, args);
     }
     view.dense() ? cuda::launch(pack_kernel<T, true>, grid, run.stream, args)
                  : cuda::launch(pack_kernel<T, false>, grid, run.stream, args);

@@ -1,4 +1,4 @@
-// pool_index on CUDA: a block takes 2048 indices side by side, codes cross threads in shared
+// pool_index on CUDA: a block takes 2048 indices, pairs side by side; codes cross threads in shared
 // memory, and eight of a thread leave as whole bytes.
 #include "base/cuda/divide.cuh"
 #include "base/cuda/runtime.h"
@@ -12,7 +12,7 @@ using cuda::Divider;
 using cuda::Refusals;
 using cuda::View;
 
-constexpr int kThreads = 256, kEach = 8, kTile = kThreads * kEach;
+constexpr int kThreads = 256, kEach = 8, kTile = kThreads * kEach, kPairs = kEach / 2;
 
 struct Args {
   View view;
@@ -20,39 +20,65 @@ struct Args {
   Refusals refusals;
   Outputs outputs;
   std::int64_t width;
-  Divider by_inner, by_cols, by_rows, by_width;
+  Divider by_inner, by_cols, by_rows, by_width, by_kernel;
   int kernel, stride, padding, bits;
-  bool narrow;  // whether 31 bits number all outputs
+  bool narrow;  // whether 31 bits hold all outputs and all indices
 };
 
-__device__ TUCKFOLD_INLINE Window window_of(const Args& a, std::int64_t output) {
-  if (!a.narrow) {
-    const std::int64_t place = output / a.outputs.inner;
-    return window_at(place / a.outputs.cols % a.outputs.rows, place % a.outputs.cols, a.stride,
-                     a.padding);
-  }
+// Where a window begins, in 32 bits; for narrow tensors.
+struct Corner {
+  int y, x;
+};
+__device__ TUCKFOLD_INLINE Corner corner_of(const Args& a, std::int64_t output) {
   const auto cols = static_cast<std::uint32_t>(a.outputs.cols);
   const auto rows = static_cast<std::uint32_t>(a.outputs.rows);
   const std::uint32_t place = a.by_inner.quotient(static_cast<std::uint32_t>(output));
   const std::uint32_t strip = a.by_cols.quotient(place);
   const std::uint32_t row = strip - a.by_rows.quotient(strip) * rows;
-  return window_at(row, place - strip * cols, a.stride, a.padding);
+  return {static_cast<int>(row) * a.stride - a.padding,
+          static_cast<int>(place - strip * cols) * a.stride - a.padding};
 }
 
-// code_of by a faster division where the index is small.
+__device__ TUCKFOLD_INLINE Window window_of(const Args& a, std::int64_t output) {
+  const std::int64_t place = output / a.outputs.inner;
+  return window_at(place / a.outputs.cols % a.outputs.rows, place % a.outputs.cols, a.stride,
+                   a.padding);
+}
+
+// code_of, with 32 bits and no division where that will do.
 __device__ TUCKFOLD_INLINE int code_at(const Args& a, std::int64_t index, std::int64_t output) {
-  const Window window = window_of(a, output);
-  if (static_cast<std::uint64_t>(index) >> 31 != 0) {
-    return code_of(index, a.width, window, a.kernel);
-  }
+  if (!a.narrow) return code_of(index, a.width, window_of(a, output), a.kernel);
+  if (static_cast<std::uint64_t>(index) >> 31 != 0) return -1;
+  const Corner corner = corner_of(a, output);
   const auto small = static_cast<std::uint32_t>(index);
   const std::uint32_t y = a.by_width.quotient(small);
-  const auto dy = static_cast<std::uint32_t>(y - window.y);
-  const auto dx =
-      static_cast<std::uint32_t>(small - y * static_cast<std::uint32_t>(a.width) - window.x);
+  const std::uint32_t x = small - y * static_cast<std::uint32_t>(a.width);
+  const std::uint32_t dy = y - static_cast<std::uint32_t>(corner.y);
+  const std::uint32_t dx = x - static_cast<std::uint32_t>(corner.x);
   const auto kernel = static_cast<std::uint32_t>(a.kernel);
   return dy < kernel && dx < kernel ? static_cast<int>(dy * kernel + dx) : -1;
 }
+
+// index_of, likewise.
+__device__ TUCKFOLD_INLINE std::int64_t index_at(const Args& a, std::uint32_t code,
+                                                 std::int64_t output) {
+  if (!a.narrow) {
+    return index_of(static_cast<int>(code), a.width, window_of(a, output), a.kernel);
+  }
+  const Corner corner = corner_of(a, output);
+  const auto kernel = static_cast<std::uint32_t>(a.kernel);
+  code = min(code, kernel * kernel - 1);
+  const std::uint32_t dy = a.by_kernel.quotient(code);
+  const int y = max(corner.y + static_cast<int>(dy), 0);
+  const int x = max(corner.x + static_cast<int>(code - dy * kernel), 0);
+  return y * static_cast<int>(a.width) + min(x, static_cast<int>(a.width) - 1);
+}
+
+// Two neighbours that are read or written at once.
+template <class T>
+struct alignas(2 * sizeof(T)) Two {
+  T first, second;
+};
 
 template <class T, bool kDense>
 __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ Args a) {
@@ -61,23 +87,32 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kTile;
   const T* data = reinterpret_cast<const T*>(a.view.data);
   cuda::wait_for_previous_kernel();
-  T indices[kEach];
+  Two<T> pairs[kPairs];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    const std::int64_t at = begin + i * kThreads + thread;
-    const std::int64_t output = at < a.view.elems ? at : a.view.elems - 1;
-    indices[i] = data[kDense ? output : a.view.offset(output)];
+  for (int i = 0; i < kPairs; ++i) {
+    const std::int64_t at = begin + 2 * (i * kThreads + thread);
+    if (kDense && at + 1 < a.view.elems) {
+      pairs[i] = *reinterpret_cast<const Two<T>*>(data + at);
+    } else {
+      const std::int64_t last = a.view.elems - 1;
+      const std::int64_t first = at < last ? at : last, second = at + 1 < last ? at + 1 : last;
+      pairs[i] = {data[a.view.offset(first)], data[a.view.offset(second)]};
+    }
   }
   cuda::allow_next_kernel();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    const std::int64_t at = begin + i * kThreads + thread;
-    int code = 0;
-    if (at < a.view.elems) {
-      code = code_at(a, indices[i], at);
-      if (code < 0) refuse(a.refusals, at);
-    }
-    staged[i * kThreads + thread] = static_cast<unsigned char>(code);
+  for (int i = 0; i < kPairs; ++i) {
+    const int place = 2 * (i * kThreads + thread);
+    const std::int64_t at = begin + place;
+    const auto code = [&](T index, std::int64_t output) -> std::uint32_t {
+      if (output >= a.view.elems) return 0;
+      const int found = code_at(a, index, output);
+      if (found >= 0) return static_cast<std::uint32_t>(found);
+      refuse(a.refusals, output);
+      return 0;
+    };
+    const std::uint32_t both = code(pairs[i].first, at) | code(pairs[i].second, at + 1) << 8;
+    *reinterpret_cast<std::uint16_t*>(staged + place) = static_cast<std::uint16_t>(both);
   }
   __syncthreads();
   const uint2 words = reinterpret_cast<const uint2*>(staged)[thread];
@@ -105,32 +140,47 @@ __global__ void __launch_bounds__(kThreads) unpack_kernel(const __grid_constant_
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kTile;
   T* data = reinterpret_cast<T*>(a.view.data);
   cuda::wait_for_previous_kernel();
-  std::uint32_t codes[kEach];
+  std::uint32_t codes[kPairs];  // of two outputs
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    const std::int64_t output = begin + i * kThreads + threadIdx.x;
+  for (int i = 0; i < kPairs; ++i) {
+    const std::int64_t output = begin + 2 * (i * kThreads + threadIdx.x);
     codes[i] = 0;
     if (output >= a.view.elems) continue;
     const unsigned char* from = a.codes + output / 8 * a.bits;
     const int bit = static_cast<int>(output % 8) * a.bits;
-    std::uint32_t both = __ldg(from + bit / 8);
-    if (bit % 8 + a.bits > 8) both |= static_cast<std::uint32_t>(__ldg(from + bit / 8 + 1)) << 8;
-    codes[i] = both >> bit % 8 & ((1u << a.bits) - 1u);
+    const int bits = output + 1 < a.view.elems ? 2 * a.bits : a.bits;
+    codes[i] = __ldg(from + bit / 8);
+    if (bit % 8 + bits > 8) codes[i] |= static_cast<std::uint32_t>(__ldg(from + bit / 8 + 1)) << 8;
+    if (bit % 8 + bits > 16) {
+      codes[i] |= static_cast<std::uint32_t>(__ldg(from + bit / 8 + 2)) << 16;
+    }
+    codes[i] >>= bit % 8;
   }
   cuda::allow_next_kernel();
+  const std::uint32_t mask = (1u << a.bits) - 1u;
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    const std::int64_t output = begin + i * kThreads + threadIdx.x;
+  for (int i = 0; i < kPairs; ++i) {
+    const std::int64_t output = begin + 2 * (i * kThreads + threadIdx.x);
     if (output >= a.view.elems) continue;
-    const std::int64_t index =
-        index_of(static_cast<int>(codes[i]), a.width, window_of(a, output), a.kernel);
-    __stcs(data + (kDense ? output : a.view.offset(output)), static_cast<T>(index));
+    const auto first = static_cast<T>(index_at(a, codes[i] & mask, output));
+    if (output + 1 == a.view.elems) {
+      data[a.view.offset(output)] = first;
+      continue;
+    }
+    const auto second = static_cast<T>(index_at(a, codes[i] >> a.bits & mask, output + 1));
+    if (kDense) {
+      *reinterpret_cast<Two<T>*>(data + output) = {first, second};
+    } else {
+      data[a.view.offset(output)] = first;
+      data[a.view.offset(output + 1)] = second;
+    }
   }
 }
 
 Args args_of(const Params& p, const View& view, const Shape& shape, const std::byte* codes,
              const Refusals& refusals) {
   const Outputs outputs = Outputs::of(p, shape);
+  const bool small = outputs.rows * p.stride + p.kernel <= INT32_MAX / p.width;
   const auto by = [](std::int64_t divisor) { return Divider(static_cast<std::uint32_t>(divisor)); };
   return {.view = view,
           .codes = reinterpret_cast<unsigned char*>(const_cast<std::byte*>(codes)),
@@ -141,11 +191,12 @@ Args args_of(const Params& p, const View& view, const Shape& shape, const std::b
           .by_cols = by(outputs.cols),
           .by_rows = by(outputs.rows),
           .by_width = by(p.width),
+          .by_kernel = by(p.kernel),
           .kernel = p.kernel,
           .stride = p.stride,
           .padding = p.padding,
           .bits = p.bits(),
-          .narrow = view.elems >> 31 == 0};
+          .narrow = view.elems >> 31 == 0 && small};
 }
 
 // Calls launch(kernel for the tensor).
@@ -153,7 +204,7 @@ template <template <class T, bool kDense> class Kernel>
 void launch(const Args& args, void* stream) {
   const cuda::Grid grid{
       .blocks = cuda::blocks_for(args.view.elems, kTile), .threads = kThreads, .early = true};
-  const bool dense = args.view.dense();
+  const bool dense = args.view.dense(2 * size_bytes(args.view.dtype));
   const auto run = [&](auto kernel) { cuda::launch(kernel, grid, stream, args); };
   if (args.view.dtype == DType::I32) {
     dense ? run(Kernel<std::int32_t, true>::kernel) : run(Kernel<std::int32_t, false>::kernel);
