@@ -31,7 +31,8 @@ LOSSY = ["dct_chop(keep=3)", "dct_chop(keep=4, coef=bf16)", "dct_chop(keep=3, sh
          "dct_chop(block=4, keep=2)", "dct_quant(rate=4)", "dct_quant(rate=2.5, clamp=zero)",
          "block_quant(bits=4)", "block_quant(bits=8, group=64)",
          "block_quant(bits=2, round=stochastic)", "dct_chop(keep=4) | block_quant(bits=8)"]  # fmt: skip
-EXACT = ["raw", "bits(width=8)", "mask", "positive", "bytes_of(scale=1/255)"]
+EXACT = ["raw", "bits(width=8)", "mask", "positive", "bytes_of(scale=1/255)",
+         "pool_index(stride=1, width=1000)"]  # fmt: skip
 VARYING = ["bounded(abs=0.05)", "bounded(rel=0.001)", "bits"]
 
 
@@ -119,6 +120,10 @@ def make(spec: str, dtype: str = "f32", shape: tuple[int, ...] = (2, 24, 32)) ->
     for bits, smooth ones with some noise for the others."""
     count = torch.Size(shape).numel()
     whole = torch.arange(count).reshape(shape)
+    if spec.startswith("pool_index"):
+        rows, columns = shape[-2:]
+        index = 1000 * torch.arange(rows).unsqueeze(1) + torch.arange(columns)
+        return index.expand(shape).contiguous().to(DTYPES[dtype])
     if spec.startswith(("mask", "positive")):
         return (whole % 3 % 2).to(DTYPES[dtype])
     if spec.startswith("bytes_of"):

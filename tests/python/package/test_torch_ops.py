@@ -15,7 +15,8 @@ from tuckfold.torch._library import DTYPES, dtype_name  # noqa: E402
 
 LOSSY = ["dct_chop(keep=3)", "dct_chop(keep=3, shape=triangle)", "dct_quant(rate=4)",
          "block_quant(bits=4)", "dct_chop(keep=3) | block_quant(bits=8)", "zfp(rate=8)"]  # fmt: skip
-EXACT = ["raw", "bits(width=8)", "mask", "positive", "bytes_of(scale=1/255)"]
+EXACT = ["raw", "bits(width=8)", "mask", "positive", "bytes_of(scale=1/255)",
+         "pool_index(stride=1, width=1000)"]  # fmt: skip
 VARYING = ["bounded(abs=0.05)", "bounded(abs=0.05) | zstd", "zstd", "bits", "zfp(accuracy=0.05)"]
 FLOATS = ["f32", "f16", "bf16", "f64"]
 
@@ -23,6 +24,10 @@ FLOATS = ["f32", "f16", "bf16", "f64"]
 def make(spec: str, dtype: str, shape: tuple[int, ...] = (2, 24, 32)) -> torch.Tensor:
     """Values that the codec takes: two for mask, k/255 for bytes_of, small whole numbers for bits."""
     whole = torch.arange(np.prod(shape)).reshape(shape)
+    if spec.startswith("pool_index"):
+        rows, columns = shape[-2:]
+        index = 1000 * torch.arange(rows).unsqueeze(1) + torch.arange(columns)
+        return index.expand(shape).contiguous().to(DTYPES[dtype])
     if spec.startswith(("mask", "positive")):
         whole = whole % 2
     elif spec.startswith("bytes_of"):
