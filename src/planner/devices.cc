@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/fail.h"
 #include "base/io/bytes.h"
@@ -92,6 +93,7 @@ class Reader {
     for (const auto& [key, field] : all.members()) {
       field.only(Names{"value", "source", "at", "note"});
       const auto note = field.find("note");
+      if (field.at("value").number() == 0) field.at("value").wrong("a number above 0");
       device_.numbers[key] = {field.at("value").number(), origin(field), note ? note->text() : ""};
     }
   }
@@ -150,6 +152,11 @@ class Reader {
                                 .out_bytes_per_s = value("out_gbps") * 1e9,
                                 .flops = value("tflops") * 1e12});
     }
+    for (const HostCallModel::Setting& one : model.settings) {
+      if (one.t0_s + one.in_bytes_per_s + one.out_bytes_per_s + one.flops == 0) {
+        field.at("settings").wrong("settings of which each takes time");
+      }
+    }
     if (model.settings.empty()) field.at("settings").wrong("a list of settings");
     const auto flag = field.find("uncompressed");
     model.uncompressed = flag && flag->flag();
@@ -180,7 +187,12 @@ class Reader {
     if (result.gbps_low == 0) field.at("gbps").wrong("above 0");
     if (const auto shape = field.find("shape")) result.shape = shape->shape();
     if (const auto keep = field.find("keep")) {
-      for (const Field& one : keep->items()) result.keep.push_back(static_cast<int>(one.number()));
+      for (const Field& one : keep->items()) {
+        const double value = one.number();
+        if (value < 1 || value > 16 || value != std::floor(value))
+          one.wrong("a whole number, 1 to 16");
+        result.keep.push_back(static_cast<int>(value));
+      }
     }
     return result;
   }

@@ -173,7 +173,7 @@ TEST(Devices, TheFiveFiguresOfTheIpuAreWithinFivePercent) {
   }
 }
 
-// What a source states lies within what is predicted for its shape, or over the paper's five
+// What a source states is within what is predicted for its shape, or over the paper's five
 // resolutions where it names none.
 TEST(Devices, IntervalsMeetWhatIsStated) {
   for (const DeviceInfo& one : all_devices()) {
@@ -285,9 +285,24 @@ TEST(Devices, AWrongFieldIsNamed) {
   EXPECT_EQ(why(R"("name": "toy", )", ""), "[device] toy.json: the field name is missing");
   EXPECT_EQ(why(R"("value": 1000)", R"("value": -1)"),
             "[device] toy.json: numbers.on_chip_bytes.value must be a number, 0 or above, got -1");
+  EXPECT_EQ(why(R"("value": 1000)", R"("value": 0)"),
+            "[device] toy.json: numbers.on_chip_bytes.value must be a number above 0, got 0");
+  EXPECT_EQ(
+      why(R"("limits")",
+          R"("host_call": {"settings": [{"t0_ms": 0}], "error": 0, "points": "p", "source": "me", "at": "1"}, "limits")")
+          .find("host_call.settings must be settings of which each takes time"),
+      19u);
   EXPECT_EQ(
       why(R"("value": 1000)", R"("value": "big")"),
       "[device] toy.json: numbers.on_chip_bytes.value must be a number, 0 or above, got \"big\"");
+  for (const char* keep : {"0", "2.5", "1e300"}) {
+    const std::string stated =
+        R"("stated": [{"text": "t", "direction": "pack", "gbps": 1, "keep": [)" +
+        std::string(keep) + R"(], "source": "me", "at": "1"}], "limits")";
+    EXPECT_EQ(why(R"("limits")", stated),
+              "[device] toy.json: stated[0].keep[0] must be a whole number, 1 to 16, got " +
+                  std::string(keep));
+  }
   EXPECT_EQ(why("on_chip_bytes", "on_chip_byte"),
             "[device] toy.json: unknown field numbers.on_chip_byte; did you mean 'on_chip_bytes'?");
   EXPECT_EQ(why(R"("source": "me", "at": "page 2")", R"("at": "page 2")"),

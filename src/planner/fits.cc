@@ -37,7 +37,7 @@ std::string type_fault(const DeviceInfo& device, const Graph& graph) {
         std::find(device.dtypes.begin(), device.dtypes.end(), value.dtype) != device.dtypes.end()) {
       continue;
     }
-    return fmt::format("{} is none of its types, {} ({})", to_string(value.dtype),
+    return fmt::format("the codec needs {}, and its types are {} ({})", to_string(value.dtype),
                        types_text(device), source_text(device.dtypes_from));
   }
   return "";

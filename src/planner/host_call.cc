@@ -59,7 +59,7 @@ HostCallTime host_call_time(const DeviceInfo& device, const CodecSpec& spec, DTy
     most = std::max(most, seconds);
   }
   HostCallTime time{
-      .seconds = std::sqrt(least * most),
+      .seconds = std::sqrt(least) * std::sqrt(most),
       .low = least * (1 - model.error),
       .high = most * (1 + model.error),
       .how = fmt::format("{} ({}, {})", model.points, model.from.source, model.from.at)};

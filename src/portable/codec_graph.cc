@@ -22,6 +22,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kReasons 
     {"raw", "it changes nothing, so there is nothing to write"},
 }};
 
+// With kMaxTileSide, so that counts of operations and bytes stay far below 2^63.
+constexpr std::int64_t kMaxValues = std::int64_t{1} << 40;
+
 [[noreturn]] void refuse(const Stage& stage, std::string_view why) {
   fail(Errc::Unsupported, "[portable] {} cannot be written in plain operators: {}",
        stage.codec->name, why);
@@ -58,7 +61,7 @@ void check(const CodecSpec& spec, DType dtype, bool packs) {
     if (is(stage, "dct_quant") && packs) {
       refuse(stage,
              "packing searches the widths of each block and joins codes of many widths, which "
-             "takes shifts of bits; use --only unpack for the way back");
+             "takes shifts of bits; use --only unpack to export its decoder");
     }
   }
   const bool chain =
@@ -77,6 +80,10 @@ void check(const CodecSpec& spec, DType dtype, bool packs) {
 Shape checked(const CodecSpec& spec, DType dtype, const Shape& shape, bool packs) {
   check(spec, dtype, packs);
   if (shape.elems() == 0) invalid("[portable] the shape {} has no values", to_string(shape));
+  if (shape.elems() > kMaxValues) {
+    invalid("[portable] a tensor must have at most 2^40 values, got {}; use a smaller batch",
+            to_string(shape));
+  }
   static_cast<void>(layout(spec, dtype, shape));  // throws where the tensor does not fit
   return shape;
 }
@@ -107,7 +114,7 @@ Graph unpack_graph(const CodecSpec& spec, DType dtype, const Shape& shape) {
   checked(spec, dtype, shape, false);
   Graph graph("Unpack");
   const Stage &first = spec.stages().front(), &last = spec.stages().back();
-  const Layout middle = row_of(first).layout(first, dtype, shape);  // what lies between two stages
+  const Layout middle = row_of(first).layout(first, dtype, shape);  // the tensor between two stages
   const Shape coded = is(first, "block_quant") ? shape : middle.shape;
   Id value;
   if (is(last, "block_quant")) {

@@ -1,5 +1,5 @@
 // Codecs as graphs of plain operators: dct_chop, block_quant(bits=8), chains of the two, and the
-// way back of dct_quant.
+// decoder of dct_quant.
 //
 //   const Graph pack = pack_graph(spec, DType::F32, {100, 3, 256, 256});
 //

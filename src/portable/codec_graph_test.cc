@@ -130,6 +130,10 @@ TEST(CodecGraph, TensorsThatDoNotFitAreInvalid) {
   EXPECT_EQ(refusal("dct_chop(keep=4, serialize=3)", DType::F32, {4, 64, 64}),
             "2: [layout] serialize=3 must divide the 8 x 8 blocks of 4x64x64");
   EXPECT_EQ(refusal("dct_chop(keep=4)", DType::F32, {5}).substr(0, 2), "2:");
+  EXPECT_EQ(refusal("dct_chop(keep=4)", DType::F32, {std::int64_t{1} << 30, 64, 64}).substr(0, 40),
+            "2: [portable] a tensor must have at most");
+  EXPECT_EQ(refusal("dct_chop(keep=4)", DType::F32, {1, 64, 32768}),
+            "2: [portable] a tile's sides must be at most 16384, got 32768; raise serialize");
   EXPECT_EQ(refusal("dct_chop(keep=8)", DType::F16, {4, 64, 64}).substr(0, 2), "2:");  // would grow
 }
 

@@ -3,6 +3,7 @@
 // both padding and cropping are linear.
 #include <vector>
 
+#include "base/fail.h"
 #include "codec/dct_chop/dct_chop.h"
 #include "portable/codec_graph.h"
 
@@ -10,6 +11,8 @@ namespace tuckfold::portable {
 namespace {
 
 using dct_chop::Params;
+
+constexpr std::int64_t kMaxTileSide = std::int64_t{1} << 14;  // a matrix of 1 GiB
 
 struct Geometry {
   Params params;
@@ -79,6 +82,10 @@ struct Side {
 Side side_of(Graph& graph, const char* name, const Params& p, std::int64_t length,
              std::int64_t blocks, const Matrix& block, Edge edge) {
   const std::int64_t each = blocks / p.serialize, rest = length - (blocks - 1) * p.block;
+  if (each * p.block > kMaxTileSide) {
+    invalid("[portable] a tile's sides must be at most {}, got {}; raise serialize", kMaxTileSide,
+            each * p.block);
+  }
   const auto matrix = [&](std::string_view called, std::int64_t copies, Matrix last) {
     const Shape shape{copies * block.rows + last.rows, copies * block.cols + last.cols};
     return graph.constant(called, shape,

@@ -1,4 +1,4 @@
-// The way back of dct_quant in plain operators, without shifts: bits of bytes by floors of halves,
+// The decoder of dct_quant in plain operators, without shifts: bits of bytes by floors of halves,
 // fields by products with powers of two, and places of codes by sums of widths. All numbers are
 // whole and small enough to be exact in f32. Names and tables are those of dct_quant_block.h, which
 // defines the bits.
@@ -47,7 +47,7 @@ class Decoder {
   // [N, K] for the four codes of a tile.
   Id expand(Id tiles) { return graph_.reshape("of_tiles", tiles, {n_, form_.tiles, 1}); }
 
-  // Rows of 0 and 1, lowest bit first; zeros behind them, for places past the end.
+  // Rows of 0 and 1, lowest bit first; zeros after them, for places past the end.
   Id bits_of_bytes(Id bytes) {
     graph_.note("Bits of the bytes: the floor of b / 2^i, less twice that of b / 2^(i+1).");
     std::vector<float> low, high;

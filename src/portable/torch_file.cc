@@ -197,7 +197,7 @@ bool has(const Graph& graph, auto&& test) {
 
 constexpr const char* kBlockDiagonal = R"_(
 def block_diagonal(copies: int, block: list, last: list | None = None) -> torch.Tensor:
-    """`copies` of a block along the diagonal, and a last one behind them; zeros elsewhere."""
+    """`copies` of a block along the diagonal, and a last one after them; zeros elsewhere."""
     blocks = [torch.tensor(block)] * copies
     return torch.block_diag(*blocks, *([] if last is None else [torch.tensor(last)]))
 

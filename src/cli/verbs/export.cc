@@ -29,14 +29,14 @@ constexpr const char* kFooter =
 model for each, so that -o codec.onnx writes codec.pack.onnx and codec.unpack.onnx, and with --only one
 model goes to the file that is named. What is packed by either is what this library packs, to rounding.
 
-The codecs are dct_chop, block_quant(bits=8) and dct_chop(..) | block_quant(bits=8); of dct_quant the
-way back (--only unpack). For an SDK, and where --device is given, the operators, types and sizes are
-checked against the device's file first.
+The codecs are dct_chop, block_quant(bits=8) and dct_chop(..) | block_quant(bits=8); of dct_quant only
+the decoder (--only unpack). For an SDK, and where --device is given, the operators, types and sizes
+are checked against the device's file first. No vendor's SDK was run with these files.
 
 Examples:
   tuckfold export codec "dct_chop(keep=4)" --shape 100,3,256,256 --target torch -o codec.py
   tuckfold export codec "dct_chop(keep=4)" --shape 100,3,256,256 --target onnx -o codec.onnx
-  tuckfold export codec "dct_chop(keep=4, serialize=2)" --shape 100,3,512,512 --target samba -o codec.py
+  tuckfold export codec "dct_chop(keep=4, serialize=2)" --shape 100,3,512,512 --target samba -o rdu.py
   tuckfold export codec "dct_quant(rate=4)" --shape 8,3,64,64 --only unpack --target onnx -o unpack.onnx)_";
 
 struct Options {

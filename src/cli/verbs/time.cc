@@ -79,7 +79,16 @@ void print_object(const DeviceInfo& device, const PortableCodec& codec,
                   {"low", time.low},
                   {"high", std::isinf(time.high) ? Json() : Json(time.high)}};
   }
+  json["model"] = model_text(device);
   json["how"] = rows.front().time.how;
+  json["stated"] = Json::array();
+  for (const Statement& said : device.stated) {
+    json["stated"].push_back({{"text", said.text},
+                              {"direction", said.direction},
+                              {"gbps", {said.gbps_low, said.gbps_high}},
+                              {"source", said.from.source},
+                              {"at", said.from.at}});
+  }
   print_out(print_json(Json::array({json})));
 }
 

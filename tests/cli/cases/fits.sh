@@ -4,8 +4,11 @@ try "dct_chop(keep=4)" --shape 100,3,512,512 --device sn30
 try "dct_chop(keep=4, serialize=2)" --shape 100,3,512,512 --device sn30
 try "dct_chop(keep=4, serialize=2)" --shape 100,3,512,512 --device ipu-bow
 try "dct_chop(keep=4)" --shape 1001,3,64,64 --device groqchip
+try "dct_chop(keep=4)" --shape 4000,3,32,32 --device groqchip
 try "dct_chop(keep=4)" --shape 100,3,64,64 --dtype bf16 --device cs2
+try "dct_chop(keep=4) | block_quant(bits=8)" --shape 4,3,64,64 --device cs2
 try "dct_chop(keep=4)" --shape 100,3,512,512 --device sn30 --json
 try "dct_chop(keep=4)" --shape 100,3,64,64 --device sn3
+try "dct_chop(keep=4)" --shape 100,3,64,64 --device groqhcip
 try "dct_chop(keep=4)" --shape 100,3,64,64
 try "bounded(abs=0.1)" --shape 100,3,64,64 --device sn30
