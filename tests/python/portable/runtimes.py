@@ -29,8 +29,11 @@ class Torch:
         self.module = load(folder / "codec.py")
 
     def __call__(self, direction: str, *inputs: np.ndarray) -> list[np.ndarray]:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # tensors are small, and waiting for a busy machine's cores is not
         with torch.no_grad():
             outputs = getattr(self.module, direction)()(*map(to_torch, inputs))
+        torch.set_num_threads(threads)
         return [to_numpy(one) for one in (outputs if isinstance(outputs, tuple) else (outputs,))]
 
 

@@ -91,6 +91,26 @@ def test_types_agree(kind: type, dtype: str, coef: str, tmp_path: Path) -> None:
         assert_near(back, want, np.abs(packed.astype(np.float32)).max())
 
 
+@pytest.mark.parametrize("kind", [Torch, Onnx])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_narrow_types_agree_for_every_keep_shape_and_serialize(
+    kind: type, dtype: str, tmp_path: Path
+) -> None:
+    tensor = (2, 32, 64)
+    x = images(tensor).astype(NUMPY[dtype])
+    for keep in KEEPS:
+        for shape in "square", "triangle":
+            for serialize in 1, 2, 4:
+                spec = f"dct_chop(keep={keep}, shape={shape}, serialize={serialize}, coef={dtype})"
+                ours, packed = kind(spec, tensor, tmp_path, dtype), pack(x, spec)
+                largest = np.abs(packed.astype(np.float32)).max()
+                (theirs,) = ours("Pack", x)
+                assert theirs.dtype == packed.dtype and theirs.shape == packed.shape
+                assert_near(theirs, packed, largest)
+                (back,) = ours("Unpack", packed)
+                assert_near(back, unpack(packed, spec, dtype, tensor), largest)
+
+
 def assert_near(ours: np.ndarray, want: np.ndarray, largest: float) -> None:
     """Within a step of the type, since a tie may go either way, and two ulps of the largest f32."""
     step = ml_dtypes.finfo(want.dtype).eps * np.abs(want.astype(np.float64)) * 1.0001

@@ -1,4 +1,4 @@
-"""The way back of dct_quant in plain operators gives the library's values."""
+"""The decoder of dct_quant in plain operators gives the library's values."""
 
 from __future__ import annotations
 

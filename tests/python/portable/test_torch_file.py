@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support import export, images, load
+from support import export, images, load, pack
 
 torch = pytest.importorskip("torch")
 
@@ -63,6 +63,17 @@ def test_files_compile_without_a_break(spec: str, tmp_path: Path) -> None:
     file = load(tmp_path / "compiled.py")
     for module in file.MODULES.values():
         round_trip(file, module, "cpu")
+
+
+def test_the_decoder_of_dct_quant_compiles_without_a_break(tmp_path: Path) -> None:
+    spec, shape = "dct_quant(rate=2)", (2, 16, 24)
+    export(spec, shape, "torch", tmp_path / "decoder.py", "--only", "unpack")
+    module = load(tmp_path / "decoder.py").Unpack()
+    packed = torch.from_numpy(pack(images(shape), spec))
+    torch.compiler.reset()
+    with torch.no_grad():
+        compiled = torch.compile(module, fullgraph=True, backend=BACKEND)(packed)
+        torch.testing.assert_close(compiled, module(packed))
 
 
 def test_the_default_compiler_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
