@@ -211,13 +211,14 @@ def times(device: dict, tool: Tool) -> list[str]:
     return lines
 
 
-CACHE: dict[tuple[str, int], dict | None] = {}
+CACHE: dict[tuple[str, int, int], dict | None] = {}
 
 
-def predicted(name: str, n: int, tool: Tool) -> dict | None:
-    if (name, n) not in CACHE:
-        CACHE[name, n] = tool.ask("time", f"dct_chop(keep={KEEP})", (100, 3, n, n), name)
-    return CACHE[name, n]
+def predicted(name: str, n: int, tool: Tool, keep: int = KEEP) -> dict | None:
+    if (name, n, keep) not in CACHE:
+        answer = tool.ask("time", f"dct_chop(keep={keep})", (100, 3, n, n), name)
+        CACHE[name, n, keep] = answer
+    return CACHE[name, n, keep]
 
 
 def span(time: dict) -> str:
@@ -227,86 +228,105 @@ def span(time: dict) -> str:
 
 # ---- the figure: a panel for each device, time over resolution, what is predicted and what is stated
 
-WIDTH, HEIGHT, LEFT, TOP, COLUMNS = 300, 200, 46, 26, 3
-LOW, HIGH = -1.3, 3.4  # decades of milliseconds
+WIDTH, HEIGHT, LEFT, TOP, COLUMNS = 288, 200, 58, 26, 3
+ROW, HEAD_HEIGHT = HEIGHT + TOP + 34, 46
+LOW, HIGH = -3.0, 3.4  # decades of milliseconds
 COLORS = {"pack": "#b5541c", "unpack": "#1f6f8b"}
 
 
+def text(x: float, y: float, words: str, anchor: str = "start", more: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{words}</text>'
+
+
+def point(x: float, y: float, color: str) -> str:
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.4" fill="{color}" stroke="white"/>'
+
+
+def hollow(x: float, top: float, bottom: float, color: str) -> str:
+    return (f'<rect x="{x - 2:.1f}" y="{top - 1.5:.1f}" width="4" height="{bottom - top + 3:.1f}" '
+            f'fill="white" stroke="{color}"/>')  # fmt: skip
+
+
+def cross(x: float, y: float) -> str:
+    return text(x, y, "×", "middle", ' font-size="15" fill="#a00"')
+
+
 def figure(devices: dict[str, dict], tool: Tool) -> str:
-    rows = math.ceil(len(devices) / COLUMNS)
-    height = rows * (HEIGHT + TOP + 24) + 46
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{COLUMNS * (WIDTH + LEFT)}" height="{height}" '
+    width, rows = COLUMNS * (WIDTH + LEFT) + 12, math.ceil(len(devices) / COLUMNS)
+    title = f"One call from the host, dct_chop(keep={KEEP}) of 100×3×n×n f32, in ms"
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{rows * ROW + HEAD_HEIGHT}" '
              'font-family="sans-serif" font-size="11">', '<rect width="100%" height="100%" fill="white"/>',
-             f'<text x="{LEFT}" y="18" font-size="13">One call from the host, dct_chop(keep={KEEP}) of 100×3×n×n f32: predicted (line, band) '
-             'beside stated (bars)</text>']  # fmt: skip
-    for index, color in enumerate(COLORS.items()):
-        x = LEFT + 90 * index
-        parts.append(
-            f'<rect x="{x}" y="25" width="14" height="8" fill="{color[1]}"/><text x="{x + 19}" y="33">{color[0]}</text>'
-        )
-    parts.append(
-        f'<text x="{LEFT + 190}" y="33">× does not fit; a dotted line is a bound from below</text>'
-    )
+             text(LEFT, 18, title, more=' font-size="13"')]  # fmt: skip
+    x = LEFT
+    for direction, color in COLORS.items():
+        parts += [f'<rect x="{x}" y="28" width="14" height="8" fill="{color}"/>', text(x + 19, 36, direction)]  # fmt: skip
+        x += 70
+    parts += [f'<line x1="{x}" x2="{x + 20}" y1="32" y2="32" stroke="#444" stroke-width="1.6"/>',
+              f'<rect x="{x}" y="27" width="20" height="10" fill="#444" opacity="0.2"/>',
+              text(x + 25, 36, "predicted, with its interval"),
+              f'<line x1="{x + 200}" x2="{x + 220}" y1="32" y2="32" stroke="#444" stroke-width="1.6" stroke-dasharray="2 4"/>',
+              text(x + 225, 36, "bound from below"),
+              point(x + 345, 32, "#444"), text(x + 353, 36, "stated of this n"),
+              hollow(x + 470, 29, 35, "#444"), text(x + 478, 36, "stated of all n together"),
+              cross(x + 640, 37), text(x + 649, 36, "does not fit")]  # fmt: skip
     for number, device in enumerate(devices.values()):
         x0 = LEFT + number % COLUMNS * (WIDTH + LEFT)
-        y0 = 46 + TOP + number // COLUMNS * (HEIGHT + TOP + 24)
+        y0 = HEAD_HEIGHT + TOP + number // COLUMNS * ROW
         parts += panel(device, x0, y0, tool)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def panel(device: dict, x0: float, y0: float, tool: Tool) -> list[str]:
     def x(n: float) -> float:
-        return x0 + 14 + (math.log2(n) - 5) / 4 * (WIDTH - 40)
+        return x0 + 18 + (math.log2(n) - 5) / 4 * (WIDTH - 72)
 
     def y(ms: float) -> float:
-        decade = min(max(math.log10(ms), LOW), HIGH)
-        return y0 + HEIGHT * (1 - (decade - LOW) / (HIGH - LOW))
+        return y0 + HEIGHT * (1 - (math.log10(ms) - LOW) / (HIGH - LOW))
 
-    parts = [f'<rect x="{x0}" y="{y0}" width="{WIDTH - 12}" height="{HEIGHT}" fill="none" stroke="#999"/>',
-             f'<text x="{x0}" y="{y0 - 6}" font-weight="bold">{device["name"]}</text>']  # fmt: skip
-    for n in SIDES:
-        parts.append(
-            f'<text x="{x(n):.1f}" y="{y0 + HEIGHT + 13}" text-anchor="middle" fill="#555">{n}</text>'
-        )
-    for decade in range(-1, 4):
+    name, grey = device["name"], ' fill="#555"'
+    parts = [text(x0, y0 - 6, name, more=' font-weight="bold"')]
+    for decade in range(math.ceil(LOW), math.floor(HIGH) + 1):
         at = y(10.0**decade)
         parts.append(
-            f'<line x1="{x0}" x2="{x0 + WIDTH - 12}" y1="{at:.1f}" y2="{at:.1f}" stroke="#eee"/>'
+            f'<line x1="{x0}" x2="{x0 + WIDTH}" y1="{at:.1f}" y2="{at:.1f}" stroke="#eee"/>'
         )
-        parts.append(
-            f'<text x="{x0 - 4}" y="{at + 4:.1f}" text-anchor="end" fill="#555">{10.0**decade:g}</text>'
-        )
-    for offset, (direction, color) in enumerate(COLORS.items()):
-        points, band, missing, bound = [], [], [], False
-        for n in SIDES:
-            answer = predicted(device["name"], n, tool)
-            if answer is None:
-                missing.append(n)
-                continue
-            time = answer[direction]
-            bound = bound or time["high"] is None
-            points.append((x(n), y(1e3 * time["seconds"])))
-            band.append((x(n), y(1e3 * time["low"]), y(1e3 * (time["high"] or time["seconds"]))))
-        outline = [(at, low) for at, low, _ in band] + [
-            (at, high) for at, _, high in reversed(band)
-        ]
-        parts.append(f'<polygon points="{coordinates(outline)}" fill="{color}" opacity="0.2"/>')
+        parts.append(text(x0 - 4, at + 4, f"{10.0**decade:g}", "end", grey))
+    parts += [text(x(n), y0 + HEIGHT + 13, f"n = {n}" if n == SIDES[0] else str(n), "middle", grey)
+              for n in SIDES]  # fmt: skip
+    parts.append(f'<rect x="{x0}" y="{y0}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#999"/>')  # fmt: skip
+    answers = {n: predicted(name, n, tool) for n in SIDES}
+    parts += [cross(x(n), y0 + 22) for n, answer in answers.items() if answer is None]
+    answers = {n: answer for n, answer in answers.items() if answer is not None}
+    for direction, color in COLORS.items():
+        calls = {n: answer[direction] for n, answer in answers.items()}
+        bound = any(call["high"] is None for call in calls.values())
+        if not bound:
+            outline = [(x(n), y(1e3 * call["low"])) for n, call in calls.items()]
+            outline += [(x(n), y(1e3 * call["high"])) for n, call in reversed(calls.items())]
+            parts.append(f'<polygon points="{coordinates(outline)}" fill="{color}" opacity="0.2"/>')
+        line = coordinates([(x(n), y(1e3 * call["seconds"])) for n, call in calls.items()])
         dotted = ' stroke-dasharray="2 4"' if bound else ""
         parts.append(
-            f'<polyline points="{coordinates(points)}" fill="none" stroke="{color}" stroke-width="1.6"{dotted}/>'
+            f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="1.6"{dotted}/>'
         )
-        for n in missing:
-            parts.append(
-                f'<text x="{x(n):.1f}" y="{y0 + 22}" text-anchor="middle" font-size="15" fill="#a00">×</text>'
-            )
-        for n, low, high in stated(device, direction):
-            if n in missing:
+    for offset, (direction, color) in zip((-3, 3), COLORS.items(), strict=True):
+        for entry in device.get("stated", []):
+            if entry["direction"] not in (direction, "both"):
                 continue
-            at = x(n) + 5 * offset - 2.5
-            top, bottom = y(high), y(low)
-            parts.append(
-                f'<rect x="{at - 2:.1f}" y="{top - 1.5:.1f}" width="4" height="{bottom - top + 3:.1f}" fill="{color}"/>'
-            )
+            keep = KEEP if KEEP in entry.get("keep", [KEEP]) else entry["keep"][0]
+            if "shape" in entry:
+                n = entry["shape"][-1]
+                low, high = stated_ms(entry, n)
+                at, middle = x(n) + offset, y(math.sqrt(low * high))
+                if keep != KEEP:  # its prediction is not on the line
+                    guess = y(1e3 * predicted(name, n, tool, keep)[direction]["seconds"])
+                    parts += [f'<line x1="{at - 6:.1f}" x2="{at + 6:.1f}" y1="{guess:.1f}" y2="{guess:.1f}" stroke="{color}" stroke-width="1.6"/>',
+                              text(at + 8, middle + 4, f"keep {keep}", more=grey)]  # fmt: skip
+                parts.append(point(at, middle, color))
+            else:
+                for n in answers:
+                    low, high = stated_ms(entry, n)
+                    parts.append(hollow(x(n) + offset, y(high), y(low), color))
     return parts
 
 
@@ -314,17 +334,11 @@ def coordinates(points: list[tuple[float, float]]) -> str:
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
 
 
-def stated(device: dict, direction: str) -> list[tuple[int, float, float]]:
-    """Resolution, and the least and the most milliseconds that follow from a stated throughput."""
-    found = []
-    for entry in device.get("stated", []):
-        if entry["direction"] not in (direction, "both") or KEEP not in entry.get("keep", [KEEP]):
-            continue
-        gbps = entry["gbps"] if isinstance(entry["gbps"], list) else [entry["gbps"]] * 2
-        for n in [entry["shape"][-1]] if "shape" in entry else SIDES:
-            megabytes = 100 * 3 * n * n * 4 / 1e6
-            found.append((n, megabytes / gbps[1], megabytes / gbps[0]))
-    return found
+def stated_ms(entry: dict, n: int) -> tuple[float, float]:
+    """The least and the most milliseconds that follow from a stated throughput."""
+    gbps = entry["gbps"] if isinstance(entry["gbps"], list) else [entry["gbps"]] * 2
+    megabytes = 100 * 3 * n * n * 4 / 1e6
+    return megabytes / gbps[1], megabytes / gbps[0]
 
 
 def page(devices: dict[str, dict], tool: Tool) -> str:
@@ -338,9 +352,13 @@ def page(devices: dict[str, dict], tool: Tool) -> str:
         }
     )
     own = OWN.format(numbers=", ".join(numbers), operators=", ".join(operators))
-    drawn = ("## Times\n\n![Predicted and stated times](images/devices.svg)\n\n"
-             "Bars follow from stated throughputs, at the resolutions that the paper measured; where a source speaks of all of them, "
-             "at each. Calls are timed with their transfers, so these are figures of links more than of codecs.\n")  # fmt: skip
+    drawn = (
+        "## Times\n\n![Predicted and stated times](images/devices.svg)\n\n"
+        "Lines are what `tuckfold time` predicts. A dot follows from a throughput that a source states, or that we measured, at this "
+        "resolution; its keep is written beside it where it is another, with a dash at what is predicted for that. A hollow bar "
+        "follows from a throughput that a source gives for all resolutions together, drawn at each: it says little of the smallest, where "
+        "the fixed cost of a call counts most. Calls are timed with their transfers, so these are times of links more than of codecs.\n"
+    )
     sections = [section(device, tool) for device in devices.values()]
     return "\n".join(
         [
