@@ -58,6 +58,7 @@ struct HostCallModel {
   bool uncompressed = false;  // bytes count as they are unpacked, in both directions
   double error = 0;           // largest relative error against its points
   std::string points;         // what it was fitted to
+  std::string note;           // what was timed, where that is not all of a call
   Origin from;
 };
 

@@ -163,6 +163,7 @@ class Reader {
     model.error = field.at("error").number();
     if (model.error >= 1) field.at("error").wrong("below 1");
     model.points = field.at("points").text();
+    if (const auto note = field.find("note")) model.note = note->text();
     model.from = origin(field);
     return model;
   }

@@ -58,11 +58,11 @@ HostCallTime host_call_time(const DeviceInfo& device, const CodecSpec& spec, DTy
     least = std::min(least, seconds);
     most = std::max(most, seconds);
   }
-  HostCallTime time{
-      .seconds = std::sqrt(least) * std::sqrt(most),
-      .low = least * (1 - model.error),
-      .high = most * (1 + model.error),
-      .how = fmt::format("{} ({}, {})", model.points, model.from.source, model.from.at)};
+  HostCallTime time{.seconds = std::sqrt(least) * std::sqrt(most),
+                    .low = least * (1 - model.error),
+                    .high = most * (1 + model.error),
+                    .how = fmt::format("{} ({}, {}){}{}", model.points, model.from.source,
+                                       model.from.at, model.note.empty() ? "" : "; ", model.note)};
   const Stage& first = spec.stages().front();
   if (first.codec->name != "dct_chop") return time;
   if (first["serialize"] > 1 && device.serialize) {
