@@ -11,13 +11,14 @@ namespace tuckfold::portable {
 namespace {
 
 // Why a codec stays out, for those that do.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kReasons = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kReasons = {{
     {"bounded", "its size depends on the values, and accelerators fix all sizes when they compile"},
     {"zstd", "its size depends on the values, and accelerators fix all sizes when they compile"},
     {"zfp", "it codes bit planes, which takes shifts of bits"},
     {"bits", "it packs codes side by side in bytes, which takes shifts of bits"},
     {"mask", "it packs bits side by side in bytes, which takes shifts of bits"},
     {"positive", "it packs bits side by side in bytes, which takes shifts of bits"},
+    {"pool_index", "it packs codes side by side in bytes, which takes shifts of bits"},
     {"bytes_of", "it refuses values that are no multiples, and a graph refuses nothing"},
     {"raw", "it changes nothing, so there is nothing to write"},
 }};
