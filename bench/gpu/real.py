@@ -32,6 +32,7 @@ TENSORS = {
     "gpt mlp 1024x3072": (32, 1024, 3072),
 }
 QUICK = ("resnet 64x56x56", "resnet 256x56x56", "resnet 2048x7x7", "vit mlp 197x1536")
+QUICK_PLANES = ("resnet 64x56x56", "resnet 1024x14x14", "vit 197x384")
 GROUPS = [
     *(
         f"block_quant(bits={bits}{more})"
@@ -232,8 +233,7 @@ def real(bench: Bench) -> None:
 def real_planes(bench: Bench) -> None:
     """Codecs of planes, and of values within a bound, on the same tensors in logical order."""
     before = len(bench.record.rows)
-    names = QUICK if bench.quick else tuple(TENSORS)
-    for name in names:
+    for name in QUICK_PLANES if bench.quick else tuple(TENSORS):
         for dtype in (torch.float32, torch.bfloat16):
             for x in formats(activations(bench, TENSORS[name], dtype)):
                 inputs = copies(x)

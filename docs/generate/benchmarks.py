@@ -23,6 +23,7 @@ class Results:
         self.name = name
         record = json.loads((ROOT / f"bench/results/{name}.json").read_text())
         self.figures, self.machine = record["figures"], record["machine"]
+        self.rows: list[dict] = record["rows"]
         self.link = f"[{name}.json](../bench/results/{name}.json)"
 
     def values(self, figure: str, key: str = "value", **where: object) -> list[float]:
@@ -191,6 +192,64 @@ def gpu_table() -> str:
     return text + f"\n{gpu.link}, `./dev bench gpu`\n\n"
 
 
+def least_and_mean(rows: list[dict], way: str, **where: object) -> str:
+    """Of a copy of the same bytes, plain calls and graphs, whichever is slower."""
+    found = [
+        row["of_same_copy"]
+        for row in rows
+        if row["way"] == way
+        and "of_same_copy" in row
+        and all(row.get(k) == v for k, v in where.items())
+    ]
+    return f"{min(found):.2f} ({sum(found) / len(found):.2f})" if found else "–"
+
+
+def real_tables() -> str:
+    real = Results("gpu_real")
+    text = "### Tensors that networks save\n\nActivations of ResNet-50, ViT and GPT, 50 MB to 1 GB, through the operators of `tuckfold.torch`, over a copy of as many bytes: the least\ncell, and in brackets the mean. `block_quant` packs in storage order, so rows and channels_last are alike.\n\n"
+    groups = [row for row in real.rows if row["kernel"] == "real"]
+    exact = [row for row in real.rows if row["kernel"] == "real exact"]
+    planes = [row for row in real.rows if row["kernel"] == "real planes"]
+    kinds = [(dtype, way) for dtype in ("float32", "bfloat16") for way in ("pack", "unpack")]
+    head = [
+        "",
+        *(f"{ {'float32': 'f32', 'bfloat16': 'bf16'}[dtype] } {way}" for dtype, way in kinds),
+    ]
+    lines = [
+        [f"`{spec}`", *(least_and_mean(groups, w, codec=spec, dtype=d) for d, w in kinds)]
+        for spec in dict.fromkeys(row["codec"] for row in groups)
+    ]
+    lines += [
+        [f"`{spec}`", *(least_and_mean(exact, w, codec=spec, dtype=d) for d, w in kinds)]
+        for spec in ("positive",)
+    ]
+    text += table(head, lines) + "\n"
+    if planes:
+        text += "Codecs of planes pack in logical order. channels_last and sides that are no multiples of 8 are still slow:\n\n"
+        lines = [
+            [
+                f"`{spec}`, {memory}".replace("|", "\\|"),
+                *(least_and_mean(planes, w, codec=spec, dtype=d, data=memory) for d, w in kinds),
+            ]
+            for spec in dict.fromkeys(row["codec"] for row in planes)
+            for memory in ("rows", "channels_last")
+        ]
+        text += table(head, lines) + "\n"
+    steps = [row for row in real.rows if row["kernel"] == "real step"]
+    text += "A training step whose saved activations over 64 KB are packed in 4 bits by hooks, bf16 autocast, SGD with momentum:\n\n"
+    text += table(
+        ["", "ms", "peak GiB"],
+        [
+            [f"{row['shape']}, {row['data']}", f"{row['ms']:.1f}", f"{row['peak_gib']:.2f}"]
+            for row in steps
+        ],
+    )
+    return (
+        text
+        + f"\n{real.link}, `./dev bench gpu --only real,real_planes,real_exact,real_many,real_step`\n\n"
+    )
+
+
 def files_table() -> str:
     files = Results("files")
     rows = [
@@ -224,7 +283,7 @@ def files_table() -> str:
 
 def page() -> str:
     head = '# How fast is it, and beside what?\n\nEvery table here is made from a file of `bench/results`, which holds the machine, the commit and the command.\nA file also says which of its figures fall short of what we want (`"pass": false`).\n\n'
-    return head + cpu_tables() + gpu_table() + files_table()
+    return head + cpu_tables() + gpu_table() + real_tables() + files_table()
 
 
 def readme_table() -> str:
