@@ -13,7 +13,7 @@ One text names a codec everywhere; ``tuckfold.list_codecs()`` lists what there i
 has the same as operators of PyTorch. Importing ``tuckfold`` loads neither torch nor numpy.
 """
 
-from tuckfold._codec import Layout, MatmulForm, layout, matmul_form, pack, unpack
+from tuckfold._codec import Layout, MatmulForm, layout, matmul_form, pack, takes, unpack
 from tuckfold._errors import CorruptDataError
 from tuckfold._library import (
     cpu_target,
@@ -44,6 +44,7 @@ __all__ = [
     "matmul_form",
     "pack",
     "set_num_threads",
+    "takes",
     "unpack",
     "version",
 ]

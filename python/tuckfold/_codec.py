@@ -94,11 +94,31 @@ def layout(spec: str | CodecSpec, dtype: Any, shape: Sequence[int]) -> Layout:
     >>> tuckfold.layout("dct_chop(keep=4)", "f32", (64, 3, 256, 256))
     Layout(max_bytes=12582912, fixed=True, workspace_bytes=0, dtype='f32', shape=(64, 3, 128, 128))
     """
-    if not (isinstance(dtype, str) and dtype in lib.DTYPES):
-        from tuckfold._arrays import dtype_name
+    return plan_of(text_of(spec), _dtype("layout", dtype), _lengths("layout", shape)).layout
 
-        dtype = dtype_name("layout", dtype)
-    return plan_of(text_of(spec), dtype, _lengths("layout", shape)).layout
+
+def takes(spec: str | CodecSpec, dtype: Any, shape: Sequence[int]) -> bool:
+    """Whether the codec packs tensors of that dtype and shape: whether :func:`layout` has an answer.
+
+    Args: as for :func:`layout`.
+
+    >>> tuckfold.takes("dct_quant(rate=4)", "f32", (64, 56, 56)), tuckfold.takes("bits", "f32", (64,))
+    (True, False)
+    """
+    text, name, lengths = str(spec_of(spec)), _dtype("takes", dtype), _lengths("takes", shape)
+    try:
+        plan_of(text, name, lengths)
+    except ValueError:
+        return False
+    return True
+
+
+def _dtype(where: str, dtype: Any) -> str:
+    if isinstance(dtype, str) and dtype in lib.DTYPES:
+        return dtype
+    from tuckfold._arrays import dtype_name
+
+    return dtype_name(where, dtype)
 
 
 def pack(array: Any, spec: str | CodecSpec, *, dtype: Any = None, seed: int = 0) -> np.ndarray:

@@ -15,7 +15,15 @@ in place, release the GIL, and run on torch's threads (``torch.set_num_threads``
 current stream, where ``CodecInfo.cuda`` says so.
 """
 
-from tuckfold.torch._functions import layout, pack, pack_checked, pack_many, unpack, unpack_many
+from tuckfold.torch._functions import (
+    layout,
+    pack,
+    pack_checked,
+    pack_many,
+    takes,
+    unpack,
+    unpack_many,
+)
 from tuckfold.torch._module import Codec
 from tuckfold.torch._packed import Packed
 
@@ -26,6 +34,7 @@ __all__ = [
     "pack",
     "pack_checked",
     "pack_many",
+    "takes",
     "unpack",
     "unpack_many",
 ]

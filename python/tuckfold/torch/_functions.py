@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+import tuckfold
 from tuckfold._codec import Layout, check_dtype_is_known
 from tuckfold._spec import CodecSpec, text_of
 from tuckfold.torch import _library as ops
@@ -40,6 +41,17 @@ def layout(spec: str | CodecSpec, dtype: torch.dtype, shape: Sequence[int]) -> L
     8448
     """
     return ops.layout_of("layout", text_of(spec), dtype, shape)
+
+
+def takes(spec: str | CodecSpec, dtype: torch.dtype, shape: Sequence[int]) -> bool:
+    """What :func:`tuckfold.takes` says, for a dtype of torch; no codec takes complex numbers or 8-bit floats.
+
+    >>> tuckfold.torch.takes("dct_quant(rate=4)", torch.bfloat16, (1024,))
+    False
+    """
+    if dtype not in ops.DTYPES.values():
+        return False
+    return tuckfold.takes(spec, ops.dtype_name("takes", dtype), shape)
 
 
 def pack(x: Tensor, spec: str | CodecSpec, *, seed: int | Tensor = 0) -> Tensor:

@@ -109,3 +109,19 @@ def test_specs_join_and_format() -> None:
     ):
         with pytest.raises(TypeError):
             wrong()
+
+
+def test_takes_is_whether_layout_has_an_answer() -> None:
+    for spec in ("dct_quant(rate=4)", "bits", "pool_index(width=8)", "bounded(abs=0.1)", "raw"):
+        for dtype in ("f32", "bf16", "u8", "i64", "bool"):
+            for shape in ((), (0,), (7,), (16, 24), (3, 1, 2)):
+                try:
+                    tuckfold.layout(spec, dtype, shape)
+                    expected = True
+                except ValueError:
+                    expected = False
+                assert tuckfold.takes(spec, dtype, shape) is expected
+    with pytest.raises(ValueError, match="unknown codec"):
+        tuckfold.takes("nonsense", "f32", (3,))
+    with pytest.raises(ValueError, match="dtype"):
+        tuckfold.takes("raw", "f33", (3,))
