@@ -22,13 +22,13 @@
 namespace tuckfold {
 
 // Where a number stands: a key of Device::sources, and a page, table or section of that source.
-struct Origin {
+struct Citation {
   std::string source, at;
 };
 
 struct DeviceNumber {
   double value = 0;
-  Origin from;
+  Citation from;
   std::string note;
 };
 
@@ -44,7 +44,7 @@ struct DeviceLimit {
   double value;
   Shape sample;
   std::string text;  // what is limited, as in "one PMU holds 0.5 MiB"
-  Origin from;
+  Citation from;
 };
 
 // t = t0 + in/B_in + out/B_out + flops/F, as seen from the host. Several settings are the ends of
@@ -59,7 +59,7 @@ struct HostCallModel {
   double error = 0;           // largest relative error against its points
   std::string points;         // what it was fitted to
   std::string note;           // what was timed, where that is not all of a call
-  Origin from;
+  Citation from;
 };
 
 // A sentence of a source about speed: GB/s of uncompressed data, from the least to the most.
@@ -69,7 +69,7 @@ struct Statement {
   double gbps_low = 0, gbps_high = 0;
   Shape shape;            // of the tensor, where it says; batch first
   std::vector<int> keep;  // of what it speaks; empty: of all
-  Origin from;
+  Citation from;
 };
 
 struct DeviceInfo {
@@ -77,11 +77,11 @@ struct DeviceInfo {
   std::map<std::string, std::string> sources;
   std::map<std::string, DeviceNumber> numbers;  // "on_chip_bytes", "peak_f32_flops" … in SI units
   std::vector<DType> dtypes;
-  Origin dtypes_from;
-  std::map<std::string, Origin> operators;  // that it has, by the names of docs/devices.md
+  Citation dtypes_from;
+  std::map<std::string, Citation> operators;  // that it has, by the names of docs/devices.md
   struct Missing {
     std::string text;
-    Origin from;
+    Citation from;
   };
   std::map<std::string, Missing> missing;  // operators that a source says it lacks
   std::vector<DeviceLimit> limits;
@@ -89,7 +89,7 @@ struct DeviceInfo {
   struct Slower {
     double low = 1, high = 1;  // factors
     double t0_s = 0, s_per_value = 0;
-    Origin from;
+    Citation from;
   };
   std::optional<Slower> serialize, triangle;  // what these cost
   std::vector<Statement> stated;

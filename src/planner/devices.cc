@@ -82,8 +82,8 @@ class Reader {
     return field ? field->items() : std::vector<Field>();
   }
 
-  Origin origin(const Field& field) const {
-    Origin from{field.at("source").text(), field.at("at").text()};
+  Citation origin(const Field& field) const {
+    Citation from{field.at("source").text(), field.at("at").text()};
     if (!device_.sources.contains(from.source)) field.at("source").wrong("a key of `sources`");
     return from;
   }

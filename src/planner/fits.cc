@@ -14,7 +14,9 @@ using portable::Count;
 using portable::Graph;
 using portable::Op;
 
-std::string source_text(const Origin& from) { return fmt::format("{}, {}", from.source, from.at); }
+std::string source_text(const Citation& from) {
+  return fmt::format("{}, {}", from.source, from.at);
+}
 
 std::string bytes_text(double bytes) {
   if (bytes >= 1e12) return fmt::format("{:.3g} TB", bytes / 1e12);
