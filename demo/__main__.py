@@ -150,7 +150,7 @@ def evaluate(tool: Tool, images: ImageSet, file: Path, keep: int, scratch: Path)
     png = scratch / "eval.png"
     for index, original in enumerate(originals):
         args = ["eval", str(file), "--codec", square(keep), "--index", str(index)]
-        (row,) = json.loads(tool.run(*args, "--png", str(png), "--json"))
+        (row,) = json.loads(tool.run(*args, "--png", str(png), "--force", "--json"))
         result, error = tiles(png, original)
         results.append(result)
         errors.append(error)

@@ -73,12 +73,23 @@ enum class WriteMode : unsigned char {
   Append,  // behind the samples of a file, which stays as it is until the new ones are whole
 };
 
+// What the samples of a file come from, as numbers that differ where that differs. PATH.partial keeps
+// them, and Resume refuses others: a file must not have samples of two versions of its inputs.
+struct Origin {
+  std::uint64_t samples = 0;  // that the inputs have, for this file or others
+  std::uint64_t first = 0;    // of this file's
+  std::uint64_t values = 0;   // a digest of values, of all or some samples
+  std::uint64_t files = 0;    // a digest of the inputs' sizes and times of change
+  friend bool operator==(const Origin& a, const Origin& b) = default;
+};
+
 struct WriteOptions {
   WriteMode mode = WriteMode::Create;
   int threads = 0;         // 0: every core
   std::string metadata{};  // a JSON object; empty: {}, or what the file has
   std::uint64_t seed = 0;  // for stochastic rounding; chunks derive their own from it
   bool sync = true;        // wait until the disk has it: a file survives a loss of power
+  Origin origin{};         // for Resume, which compares it, as it does arrays, metadata and seed
 };
 
 class TUCKFOLD_API FileWriter {
@@ -127,12 +138,32 @@ struct ChunkInfo {
   std::uint64_t frame_bytes = 0;
 };
 
+// The frame of a chunk where it is mapped, for as long as this lives, even past its reader.
+struct ChunkBytes {
+  std::span<const std::byte> frame;
+  std::shared_ptr<const void> owner;
+};
+
+// Bytes of a file that follow what is read of it: an append that was stopped, or one that was
+// finished and whose end was damaged or cut off since. Samples may be missing.
+struct TrailingData {
+  std::string path;
+  std::uint64_t bytes = 0;
+  bool trailer_broken = false;  // a trailer is among them: the append was finished
+};
+
+struct ReadOptions {
+  bool strict = false;  // CorruptData where samples may be missing, as trailing_data() says
+};
+
 // A file, mapped into memory; any number of threads may read at once. The file must not shrink
-// while it is open.
+// while it is open: the system then raises SIGBUS at the access, which ends a program that does not
+// handle it. The command line says which file it was and exits with 5.
 class TUCKFOLD_API FileReader {
  public:
-  // A .tuck file, or a manifest of several (write_manifest), which are read as one.
-  explicit FileReader(const std::string& path);
+  // A .tuck file, or a manifest of several (write_manifest), which are read as one. Of these some
+  // are mapped at a time, so that there may be any number.
+  explicit FileReader(const std::string& path, const ReadOptions& options = {});
   ~FileReader();
   FileReader(FileReader&&) noexcept;
   FileReader& operator=(FileReader&&) noexcept;
@@ -143,8 +174,10 @@ class TUCKFOLD_API FileReader {
   std::int64_t samples() const;
   const std::string& metadata() const;  // a JSON object
   std::uint64_t file_bytes() const;
-  // Bytes after the last whole state of the file: an append that was stopped.
-  std::uint64_t trailing_bytes() const;
+  // Files, this one or its shards, of which the last bytes are not read. Where there are any,
+  // samples may be missing.
+  std::span<const TrailingData> trailing_data() const;
+  std::uint64_t trailing_bytes() const;  // of all of them
 
   // Samples first .. first + count to `out`, of the array's dtype and shape with the sample axis in
   // front. Each chunk's checksum is looked at once per reader.
@@ -153,9 +186,11 @@ class TUCKFOLD_API FileReader {
   // One sample, to a tensor of the array's shape, on this thread alone.
   void read_one(std::size_t array, std::int64_t sample, const TensorView& out) const;
 
-  // The chunks of an array in order, and the frame of one as it lies in the file, checked.
+  // The chunks of an array in order, the codec of one, which differs where shards do, and its
+  // frame, checked.
   std::span<const ChunkInfo> chunks(std::size_t array) const;
-  std::span<const std::byte> chunk_bytes(std::size_t array, std::size_t chunk) const;
+  const CodecSpec& chunk_codec(std::size_t array, std::size_t chunk) const;
+  ChunkBytes chunk_bytes(std::size_t array, std::size_t chunk) const;
 
  private:
   struct Impl;
@@ -178,9 +213,8 @@ struct BrokenChunk {
 struct VerifyReport {
   std::int64_t samples = 0, chunks = 0;
   std::vector<BrokenChunk> broken;
-  std::uint64_t trailing_bytes = 0;  // as FileReader has it: of an append that was stopped, unless
-  bool trailer_broken = false;       // a trailer among them shows that it was finished
-  bool schema_broken = false;        // at the start; the index has another, which is read
+  std::vector<TrailingData> trailing_data;  // as FileReader has it
+  bool schema_broken = false;               // at the start; the index has another, which is read
 };
 
 // Is told of bytes that were looked at or written since the last time, on one thread at a time;
@@ -195,17 +229,22 @@ struct RepairReport {
   std::int64_t samples = 0;          // that the repaired file has
   std::vector<SampleRange> dropped;  // in the numbers of the broken one
   bool by_index = true;              // false: an index was lost, and every record was looked for
+  // Of a manifest: shards that are other files than it lists, and were taken as they are; and why
+  // others could not be read at all.
+  std::vector<std::string> not_listed{}, unreadable{};
 };
 
 // Copies what is whole to a new file. Where a chunk is broken all arrays lose its samples, so that
-// they stay in step; nothing is packed again. Chunks are first looked at, then copied.
+// they stay in step; nothing is packed again. Chunks are first looked at, then copied. Of a
+// manifest every shard is repaired: the result is a manifest, too.
 TUCKFOLD_API RepairReport repair(const std::string& from, const std::string& to,
                                  const Progress& progress = {});
 
 // "train-00003-of-00042.tuck" for ("train", 3, 42).
 TUCKFOLD_API std::string shard_name(std::string_view name, int shard, int shards);
 // Writes a JSON manifest beside its shards, files of the same folder with equal arrays; they are
-// read in the given order. Its metadata is that of the first.
+// read in the given order. Its metadata is that of the first. It lists each as it is now, by size
+// and checksum: one that is replaced later is CorruptData, and what is appended to one is not read.
 TUCKFOLD_API void write_manifest(const std::string& path, std::span<const std::string> shards);
 
 }  // namespace tuckfold

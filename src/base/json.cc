@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 
 #include "base/fail.h"
 #include "base/text_scan.h"
@@ -17,6 +19,10 @@ class Parser {
   explicit Parser(std::string_view text) : text_(text) {}
 
   Json document() {
+    if (const std::size_t bad = find_bad_utf8(text_); bad != text_.npos) {
+      invalid("[json] the text must be UTF-8, and byte {} ({:#04x}) is not", bad,
+              static_cast<unsigned char>(text_[bad]));
+    }
     Json value = this->value(0);
     skip_space();
     if (at_ < text_.size()) wrong("nothing more");
@@ -109,6 +115,7 @@ class Parser {
   }
 
   void number() {
+    const std::size_t begin = at_;
     if (text_[at_] == '-') ++at_;
     if (at_ < text_.size() && text_[at_] == '0') {
       ++at_;
@@ -123,6 +130,12 @@ class Parser {
       ++at_;
       if (at_ < text_.size() && (text_[at_] == '+' || text_[at_] == '-')) ++at_;
       digits();
+    }
+    // Others read numbers as doubles, and refuse a text with one that is infinite then.
+    const std::string copy(text_.substr(begin, at_ - begin));
+    if (std::isinf(std::strtod(copy.c_str(), nullptr))) {
+      at_ = begin;
+      wrong("a number below 1.8e308");
     }
   }
 

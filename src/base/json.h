@@ -18,8 +18,8 @@ struct Json {
   static constexpr std::size_t kMaxBytes = 100'000'000;  // as safetensors has it for headers
   static constexpr std::size_t kMaxValues = std::size_t{1} << 20;
 
-  // Throws InvalidArgument, saying where: for what is no JSON, an object with a key twice, half of
-  // a surrogate pair, and what passes a limit. Bytes of strings that are no UTF-8 stay as they are.
+  // Throws InvalidArgument, saying where: for what is no JSON or no UTF-8, an object with a key
+  // twice, half of a surrogate pair, a number that no double holds, and what passes a limit.
   static Json parse(std::string_view text);
 
   // The member of an object, or null.

@@ -57,6 +57,26 @@ std::string with_caret(std::string_view text, std::size_t at, std::size_t length
          std::string(std::clamp<std::size_t>(length, 1, room), '^');
 }
 
+std::size_t find_bad_utf8(std::string_view text) {
+  const auto byte = [&](std::size_t at) {
+    return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const unsigned first = byte(at);
+    const std::size_t more = first < 0x80 ? 0 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+    if ((first >= 0x80 && first < 0xc2) || first > 0xf4) return at;
+    // The second byte decides on overlong forms, surrogates and what is beyond Unicode.
+    const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    const unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    if (more > 0 && (byte(at + 1) < low || byte(at + 1) > high)) return at;
+    for (std::size_t i = 2; i <= more; ++i) {
+      if ((byte(at + i) & 0xc0) != 0x80) return at;
+    }
+    at += more + 1;
+  }
+  return text.npos;
+}
+
 std::string quoted(std::string_view word) {
   constexpr std::size_t kMost = 40;
   return "'" + printable(word.substr(0, kMost)) + (word.size() > kMost ? "…'" : "'");

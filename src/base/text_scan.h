@@ -19,6 +19,10 @@ std::string with_caret(std::string_view text, std::size_t at, std::size_t length
 // A Unicode code point as UTF-8, behind what is there.
 void append_utf8(std::string& out, std::uint32_t point);
 
+// Where the text stops being UTF-8: the first byte of what is none, or npos. Overlong forms and
+// surrogates are none.
+std::size_t find_bad_utf8(std::string_view text);
+
 // `word` between quotes, shortened and made printable, for messages.
 std::string quoted(std::string_view word);
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/io/bytes.h"
+#include "cli/terminal/bus_error.h"
 #include "cli/terminal/help_format.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/table.h"
@@ -33,7 +35,7 @@ output, 70 a bug, 130 stopped by Ctrl-C.)_";
 
 int run(int argc, char** argv) {
   CLI::App app("Tuckfold folds tensors small.", "tuckfold");
-  app.set_version_flag("--version", "tuckfold " + version());
+  app.set_version_flag("-V,--version", "tuckfold " + version());
   app.footer(kExamples);
   app.require_subcommand(1);
   add_pack(app);
@@ -56,6 +58,7 @@ int run(int argc, char** argv) {
   add_doctor(app);
   add_completion(app);
   add_man(app);
+  add_help(app);
 
   app.get_formatter()->label("SUBCOMMAND", "VERB");
   std::vector<std::string> names;
@@ -95,6 +98,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using tuckfold::Errc;
+  tuckfold::cli::install_bus_error_handler();
+  tuckfold::Bytes::remember_mapped(true);  // none of them may be written over
   try {
     return tuckfold::cli::run(argc, argv);
   } catch (const tuckfold::Error& error) {

@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/json.h"
+#include "base/text_scan.h"
 #include "codec/registry.h"
 #include "container/resume.h"
 
@@ -56,6 +57,10 @@ void check_arrays(std::vector<ArrayInfo>& arrays) {
   std::set<std::string_view> names;
   for (const ArrayInfo& array : arrays) {
     if (array.name.empty()) invalid("[write] an array needs a name, got an empty one");
+    if (find_bad_utf8(array.name) != std::string::npos) {
+      invalid("[write] the name of an array must be UTF-8, got {}; give another (--rename)",
+              tuckfold::quoted(array.name));
+    }
     if (!names.insert(array.name).second) {
       invalid("[write] names of arrays must differ, got '{}' twice", array.name);
     }

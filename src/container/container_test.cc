@@ -205,9 +205,9 @@ TEST(Container, SamplesTooFewForTheCodecAreStoredAsTheyAre) {
   writer.finish();
   const FileReader reader(folder / "a.tuck");
   ASSERT_EQ(reader.chunks(0).size(), 2u);
-  EXPECT_EQ(read_frame_header(reader.chunk_bytes(0, 0)).codec,
+  EXPECT_EQ(read_frame_header(reader.chunk_bytes(0, 0).frame).codec,
             CodecSpec::parse("dct_chop(keep=8)"));
-  EXPECT_EQ(read_frame_header(reader.chunk_bytes(0, 1)).codec, CodecSpec::parse("raw"));
+  EXPECT_EQ(read_frame_header(reader.chunk_bytes(0, 1).frame).codec, CodecSpec::parse("raw"));
   std::vector<float> last(16);
   reader.read(0, 8, 2, TensorView(last.data(), DType::F32, {2, 8}));
   EXPECT_TRUE(std::equal(last.begin(), last.end(), rows.begin() + 64));

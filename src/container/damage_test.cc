@@ -204,7 +204,8 @@ TEST(DamageReport, VerifyNamesTheChunkAndRepairDropsItsSamplesFromAllArrays) {
   std::string bytes = read_file(folder / "a.tuck");
   {
     const FileReader reader(folder / "a.tuck");
-    const std::span<const std::byte> frame = reader.chunk_bytes(0, 2);  // planes 4 and 5
+    const ChunkBytes chunk = reader.chunk_bytes(0, 2);  // planes 4 and 5
+    const std::span<const std::byte> frame = chunk.frame;
     const std::string text(reinterpret_cast<const char*>(frame.data()), frame.size());
     bytes[bytes.find(text) + text.size() - 1] ^= 1;
   }

@@ -11,7 +11,7 @@
 namespace tuckfold {
 namespace {
 
-constexpr std::string_view kFileMagic = "TuckFile", kRecordMagic = "TkRc";
+constexpr std::string_view kFileMagic = "TuckFile", kRecordMagic = "TkRc", kBegunMagic = "TkOr";
 constexpr std::uint32_t kVersion = 1;
 
 constexpr std::size_t kKindAt = 4, kPayloadBytesAt = 8, kHeadCrcAt = 16, kPayloadCrcAt = 20,
@@ -38,6 +38,31 @@ std::vector<std::byte> file_start() {
   store_text(bytes.data(), kFileMagic);
   store(bytes.data() + 8, kVersion);
   return bytes;
+}
+
+void put_begun(std::span<std::byte> start, const Begun& begun) {
+  std::byte* at = start.data() + kBegunAt;
+  const Origin& origin = begun.origin;
+  for (const std::uint64_t field :
+       {origin.samples, origin.first, origin.values, origin.files, begun.seed}) {
+    store(at, field);
+    at += sizeof field;
+  }
+  store_text(at, kBegunMagic);
+  store(at + 4, crc32c(start.subspan(kBegunAt, kBegunBytes - 4)));
+}
+
+std::optional<Begun> get_begun(ByteSpan file) {
+  if (file.size() < kFirstRecordAt) return {};
+  const std::byte* at = file.data() + kBegunAt;
+  if (!begins_with(file.subspan(kBegunAt + 40), kBegunMagic) ||
+      load<std::uint32_t>(at + 44) != crc32c(file.subspan(kBegunAt, kBegunBytes - 4))) {
+    return {};
+  }
+  const auto field = [&](int i) { return load<std::uint64_t>(at + 8 * i); };
+  return Begun{
+      .origin = {.samples = field(0), .first = field(1), .values = field(2), .files = field(3)},
+      .seed = field(4)};
 }
 
 void check_start(ByteSpan file, const std::string& path) {

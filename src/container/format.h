@@ -24,6 +24,19 @@ bool passes_ratio(DType dtype, const Shape& shape, std::size_t frame_bytes);
 // ---- start --------------------------------------------------------------------------------------
 
 std::vector<std::byte> file_start();  // up to the first record
+
+// What PATH.partial has in its start while it is written, and a whole file has not: what its samples
+// come from, so that nobody goes on with samples of something else.
+struct Begun {
+  Origin origin;
+  std::uint64_t seed = 0;
+};
+void put_begun(std::span<std::byte> start, const Begun& begun);
+// Makes the start that of a whole file.
+inline constexpr std::size_t kBegunAt = 16, kBegunBytes = 48;
+// Nothing where the start has none, or one that is not whole.
+std::optional<Begun> get_begun(ByteSpan file);
+
 // Throws CorruptData or Unsupported where `file` does not begin as a .tuck file that can be read.
 void check_start(ByteSpan file, const std::string& path);
 
@@ -96,6 +109,7 @@ struct Entry {
   std::uint64_t offset;         // of the record
   std::uint64_t payload_bytes;  // of the record
   std::uint32_t skip;           // rows of the frame before these samples
+  std::uint32_t crc;            // of the chunk's packed bytes: so an index knows what it lists
 };
 
 struct Index {
@@ -104,6 +118,7 @@ struct Index {
   std::uint64_t next_number = 0;  // for the chunks of an append
   std::vector<Entry> entries;
   std::uint64_t end = 0;  // of the file's valid part
+  std::uint32_t crc = 0;  // of the index record's payload
 };
 
 // The index record and the trailer behind it, for the end of a file at `offset`.
@@ -117,6 +132,8 @@ struct Trailer {
 };
 // The last valid trailer; nothing where there is none.
 std::optional<Trailer> find_trailer(ByteSpan file);
+// The checksum of the index whose trailer ends at `end`; nothing where no state of the file does.
+std::optional<std::uint32_t> index_crc(ByteSpan file, std::uint64_t end);
 // Whether these 64 bytes end as a trailer does, and have another checksum.
 bool is_damaged_trailer(ByteSpan bytes);
 

@@ -23,6 +23,11 @@ struct RawFrame {
   bool packed_is_whole() const noexcept;
 };
 
+// The checksum of the packed bytes of a frame that is whole.
+inline std::uint32_t packed_crc_of(ByteSpan frame) noexcept {
+  return load<std::uint32_t>(frame.data() + 24);
+}
+
 // Throws CorruptData or Unsupported.
 RawFrame read_raw_frame(ByteSpan bytes);
 

@@ -54,6 +54,7 @@ std::vector<std::byte> index_record(const Index& index, std::uint64_t offset) {
     store(at + 16, entry.offset);
     store(at + 24, entry.payload_bytes);
     store(at + 32, entry.skip);
+    store(at + 36, entry.crc);
     at += kEntryBytes;
   }
   store_text(at, schema);
@@ -67,7 +68,8 @@ Entry get_entry(const std::byte* at) {
           .first = load<std::uint64_t>(at + 8),
           .offset = load<std::uint64_t>(at + 16),
           .payload_bytes = load<std::uint64_t>(at + 24),
-          .skip = load<std::uint32_t>(at + 32)};
+          .skip = load<std::uint32_t>(at + 32),
+          .crc = load<std::uint32_t>(at + 36)};
 }
 
 // The entries of an array cover its samples in order; records lie before the index.
@@ -120,6 +122,15 @@ std::optional<Trailer> find_trailer(ByteSpan file) {
   return {};
 }
 
+std::optional<std::uint32_t> index_crc(ByteSpan file, std::uint64_t end) {
+  if (end > file.size() || end <= kFirstRecordAt || end % kTrailerBytes != 0) return {};
+  const std::optional<Trailer> trailer = trailer_before(file, end);
+  if (!trailer) return {};
+  const std::optional<Record> record = record_at(file.first(end), trailer->index_offset);
+  if (!record || !record->is(RecordKind::Index)) return {};
+  return record->payload_crc;
+}
+
 Index read_index(ByteSpan file, const std::string& path) {
   check_start(file, path);
   const std::optional<Trailer> trailer = find_trailer(file);
@@ -147,7 +158,8 @@ Index read_index(ByteSpan file, const std::string& path) {
   if (payload.size() < kIndexHeadBytes) corrupt();
   Index index{.samples = load<std::uint64_t>(payload.data()),
               .next_number = load<std::uint64_t>(payload.data() + 8),
-              .end = trailer->end};
+              .end = trailer->end,
+              .crc = record->payload_crc};
   const auto count = load<std::uint64_t>(payload.data() + 16);
   const auto schema_bytes = load<std::uint64_t>(payload.data() + 24);
   std::size_t left = payload.size() - kIndexHeadBytes;

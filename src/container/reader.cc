@@ -12,7 +12,9 @@
 #include "base/strided.h"
 #include "codec/registry.h"
 #include "container/frame.h"
+#include "container/shard_files.h"
 #include "container/shards.h"
+#include "container/trailing_data.h"
 
 namespace tuckfold {
 namespace {
@@ -24,6 +26,7 @@ const CodecSpec& raw_spec() {
 
 // A chunk that was found whole.
 struct Found {
+  std::shared_ptr<const MappedFile> file;
   const CodecSpec* spec;
   std::int64_t rows;
   ByteSpan frame, packed;
@@ -34,6 +37,7 @@ struct Column {
   std::vector<ChunkInfo> chunks;
   struct Place {
     std::uint32_t shard;
+    std::uint32_t crc;  // of the packed bytes
     std::uint64_t offset;
   };
   std::vector<Place> places;
@@ -42,64 +46,69 @@ struct Column {
 };
 constexpr std::uint32_t kIsRaw = 1u << 31;
 
-struct Shard {
-  MappedFile file;
-  Index index;
-};
-
 }  // namespace
 
 struct FileReader::Impl {
-  std::vector<Shard> shards;
+  ShardFiles files;
+  std::vector<std::shared_ptr<const Schema>> schemas;  // of each file; mostly one for all
   std::vector<Column> columns;
+  std::vector<TrailingData> trailing;
+  std::uint64_t file_bytes = 0;
   std::int64_t samples = 0;
 
-  const Schema& schema() const { return shards[0].index.schema; }
+  const Schema& schema() const { return *schemas.front(); }
 
-  void add_shard(MappedFile file) {
-    Index index = read_index(file.bytes(), file.path());
-    shards.push_back({std::move(file), std::move(index)});
-    const Shard& shard = shards.back();
-    check_same_arrays(schema(), shard.index.schema, shard.file.path());
+  void add_schema(Schema schema, const std::string& path) {
+    if (!schemas.empty() && schemas.back()->arrays == schema.arrays) {
+      return schemas.push_back(schemas.back());
+    }
+    schemas.push_back(std::make_shared<const Schema>(std::move(schema)));
+    check_same_arrays(this->schema(), *schemas.back(), path);
+  }
+
+  void add_file(const std::shared_ptr<const MappedFile>& file, Index index) {
+    const auto number = static_cast<std::uint32_t>(schemas.size());
+    add_schema(std::move(index.schema), file->path());
     columns.resize(schema().arrays.size());
-    if (shards.size() == 1) {  // mostly the only one, and its arrays have about as many chunks
+    if (number == 0) {  // mostly the only one, and its arrays have about as many chunks
       for (Column& column : columns) {
-        column.chunks.reserve(shard.index.entries.size() / columns.size());
-        column.places.reserve(shard.index.entries.size() / columns.size());
+        column.chunks.reserve(index.entries.size() / columns.size());
+        column.places.reserve(index.entries.size() / columns.size());
       }
     }
-    for (const Entry& entry : shard.index.entries) {
+    for (const Entry& entry : index.entries) {
       Column& column = columns[entry.array];
       column.chunks.push_back({.first = samples + static_cast<std::int64_t>(entry.first),
                                .samples = entry.samples,
                                .skip = entry.skip,
                                .frame_bytes = entry.payload_bytes - kChunkHeadBytes});
-      column.places.push_back(
-          {.shard = static_cast<std::uint32_t>(shards.size() - 1), .offset = entry.offset});
+      column.places.push_back({.shard = number, .crc = entry.crc, .offset = entry.offset});
     }
-    samples += static_cast<std::int64_t>(shard.index.samples);
-    shards.back().index.entries = std::vector<Entry>();  // columns have them
-    shard.file.drop_pages();
+    samples += static_cast<std::int64_t>(index.samples);
+    file_bytes += file->bytes().size();
+    if (const std::uint64_t bytes = file->bytes().size() - index.end; bytes > 0) {
+      trailing.push_back({.path = file->path(),
+                          .bytes = bytes,
+                          .trailer_broken = has_broken_trailer(file->bytes(), index.end)});
+    }
+    file->drop_pages();
+    files.add(file, index.end, index.crc);
   }
 
-  void open(const std::string& path) {
-    MappedFile file(path);
-    if (begins_with(file.bytes(), "{")) {
-      for (const ManifestShard& part : read_manifest(file.bytes(), path)) {
-        const std::int64_t before = samples;
-        add_shard(MappedFile(part.path));
-        if (samples - before != part.samples) {
-          fail(Errc::CorruptData,
-               "[open] '{}' has {} samples, its manifest '{}' says {}; write "
-               "the manifest again",
-               part.path, samples - before, path, part.samples);
-        }
+  void open(const std::shared_ptr<const MappedFile>& file, const ReadOptions& options) {
+    if (is_manifest(file->bytes())) {
+      for (const ManifestShard& shard : read_manifest(file->bytes(), file->path())) {
+        const auto part = std::make_shared<const MappedFile>(shard.path);
+        add_file(part, read_shard_index(part->bytes(), shard, file->path()));
       }
     } else {
-      add_shard(std::move(file));
+      add_file(file, read_index(file->bytes(), file->path()));
     }
     for (Column& column : columns) {
       column.seen = std::make_unique<std::atomic<std::uint32_t>[]>(column.chunks.size());
+    }
+    if (options.strict && !trailing.empty()) {
+      fail(Errc::CorruptData, "[open] {}", to_string(trailing.front()));
     }
   }
 
@@ -110,48 +119,58 @@ struct FileReader::Impl {
     return schema().arrays[number];
   }
 
+  void check_chunk_number(std::size_t number, std::size_t chunk) const {
+    array("read", number);
+    if (chunk >= columns[number].chunks.size()) {
+      invalid("[read] there are {} chunks, got number {}", columns[number].chunks.size(), chunk);
+    }
+  }
+
   Found find_chunk(std::size_t number, std::size_t chunk) const {
     const Column& column = columns[number];
     const Column::Place& place = column.places[chunk];
-    const Shard& shard = shards[place.shard];
-    const ByteSpan payload = shard.file.bytes().subspan(
+    std::shared_ptr<const MappedFile> file = files.get(place.shard);
+    const ByteSpan payload = file->bytes().subspan(
         place.offset + kRecordHeadBytes, kChunkHeadBytes + column.chunks[chunk].frame_bytes);
     const ByteSpan frame = payload.subspan(kChunkHeadBytes);
-    shard.file.note_read(payload.size());
+    file->note_read(payload.size());
     std::atomic<std::uint32_t>& seen = column.seen[chunk];
     std::uint32_t state = seen.load(std::memory_order_relaxed);
     if (state == 0) {
-      state = look_at(shard, number, place, column.chunks[chunk]);
+      state = look_at(*file, number, chunk);
       seen.store(state, std::memory_order_relaxed);
     }
     const std::size_t header = state & ~kIsRaw;
     const auto packed_bytes = load<std::uint64_t>(frame.data() + 16);
-    return {.spec = state & kIsRaw ? &raw_spec() : &shard.index.schema.arrays[number].codec,
+    return {.file = std::move(file),
+            .spec = state & kIsRaw ? &raw_spec() : &schemas[place.shard]->arrays[number].codec,
             .rows = get_chunk_head(payload.data()).samples,
             .frame = frame,
             .packed = frame.subspan(header, packed_bytes)};
   }
 
   // Everything about a chunk; returns what `seen` says of it.
-  static std::uint32_t look_at(const Shard& shard, std::size_t number, const Column::Place& place,
-                               const ChunkInfo& info) {
+  std::uint32_t look_at(const MappedFile& file, std::size_t number, std::size_t chunk) const {
+    const Column::Place& place = columns[number].places[chunk];
+    const ChunkInfo& info = columns[number].chunks[chunk];
     try {
-      const std::optional<Record> record = record_at(shard.file.bytes(), place.offset);
+      const std::optional<Record> record = record_at(file.bytes(), place.offset);
       if (!record || record->payload.size() != kChunkHeadBytes + info.frame_bytes) {
         fail(Errc::CorruptData, "no whole record lies there");
       }
-      const CheckedChunk chunk = check_chunk(*record, shard.index.schema);
-      if (chunk.head.array != number || info.skip + info.samples > chunk.head.samples) {
+      const CheckedChunk found = check_chunk(*record, *schemas[place.shard]);
+      if (found.head.array != number || info.skip + info.samples > found.head.samples ||
+          packed_crc_of(found.frame) != place.crc) {
         fail(Errc::CorruptData, "the index says otherwise of it");
       }
-      const auto header = static_cast<std::uint32_t>(chunk.packed.data() - chunk.frame.data());
-      return header | (chunk.raw ? kIsRaw : 0);
+      const auto header = static_cast<std::uint32_t>(found.packed.data() - found.frame.data());
+      return header | (found.raw ? kIsRaw : 0);
     } catch (const Error& error) {
       fail(error.code(),
            "[read] '{}': the chunk of '{}' with samples {} to {} is broken: {}; `tuckfold repair` "
            "keeps the rest",
-           shard.file.path(), shard.index.schema.arrays[number].name, info.first,
-           info.first + info.samples - 1, error.what());
+           file.path(), schema().arrays[number].name, info.first, info.first + info.samples - 1,
+           error.what());
     }
   }
 
@@ -190,10 +209,23 @@ struct FileReader::Impl {
   }
 };
 
-FileReader::FileReader(const std::string& path) {
-  auto impl = std::make_unique<Impl>();
-  impl->open(path);
-  impl_ = std::move(impl);
+FileReader::FileReader(const std::string& path, const ReadOptions& options) {
+  // A dataset that is replaced while it is opened loses shards that its old manifest lists.
+  constexpr int kAttempts = 4;
+  for (int attempt = 1;; ++attempt) {
+    const auto file = std::make_shared<const MappedFile>(path);
+    auto impl = std::make_unique<Impl>();
+    try {
+      impl->open(file, options);
+      impl_ = std::move(impl);
+      return;
+    } catch (const Error&) {
+      if (attempt == kAttempts || !is_manifest(file->bytes()) ||
+          std::ranges::equal(MappedFile(path).bytes(), file->bytes())) {
+        throw;
+      }
+    }
+  }
 }
 FileReader::~FileReader() = default;
 FileReader::FileReader(FileReader&&) noexcept = default;
@@ -203,15 +235,12 @@ std::span<const ArrayInfo> FileReader::arrays() const { return impl_->schema().a
 std::int64_t FileReader::samples() const { return impl_->samples; }
 const std::string& FileReader::metadata() const { return impl_->schema().metadata; }
 
-std::uint64_t FileReader::file_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const Shard& shard : impl_->shards) bytes += shard.file.bytes().size();
-  return bytes;
-}
+std::uint64_t FileReader::file_bytes() const { return impl_->file_bytes; }
+std::span<const TrailingData> FileReader::trailing_data() const { return impl_->trailing; }
 
 std::uint64_t FileReader::trailing_bytes() const {
   std::uint64_t bytes = 0;
-  for (const Shard& shard : impl_->shards) bytes += shard.file.bytes().size() - shard.index.end;
+  for (const TrailingData& trailing : impl_->trailing) bytes += trailing.bytes;
   return bytes;
 }
 
@@ -287,13 +316,15 @@ std::span<const ChunkInfo> FileReader::chunks(std::size_t array) const {
   return impl_->columns[array].chunks;
 }
 
-std::span<const std::byte> FileReader::chunk_bytes(std::size_t array, std::size_t chunk) const {
-  impl_->array("read", array);
-  if (chunk >= impl_->columns[array].chunks.size()) {
-    invalid("[read] there are {} chunks, got number {}", impl_->columns[array].chunks.size(),
-            chunk);
-  }
-  return impl_->find_chunk(array, chunk).frame;
+const CodecSpec& FileReader::chunk_codec(std::size_t array, std::size_t chunk) const {
+  impl_->check_chunk_number(array, chunk);
+  return impl_->schemas[impl_->columns[array].places[chunk].shard]->arrays[array].codec;
+}
+
+ChunkBytes FileReader::chunk_bytes(std::size_t array, std::size_t chunk) const {
+  impl_->check_chunk_number(array, chunk);
+  Found found = impl_->find_chunk(array, chunk);
+  return {.frame = found.frame, .owner = std::move(found.file)};
 }
 
 }  // namespace tuckfold

@@ -1,7 +1,6 @@
 // verify looks at every chunk; repair copies the whole ones, with an index of the samples that
 // every array still has.
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <utility>
@@ -9,7 +8,11 @@
 #include "base/fail.h"
 #include "base/in_order.h"
 #include "base/io/file.h"
+#include "base/io/new_file.h"
 #include "container/format.h"
+#include "container/frame.h"
+#include "container/sharded.h"
+#include "container/shards.h"
 #include "container/trailing_data.h"
 
 namespace tuckfold {
@@ -56,7 +59,7 @@ Found by_index(ByteSpan file, const std::string& path, const Progress& progress)
     const std::optional<CheckedChunk> chunk = whole_chunk(record, found.schema);
     if (progress) progress(entry.payload_bytes);
     if (!chunk || record->payload.size() != entry.payload_bytes ||
-        chunk->head.array != entry.array ||
+        chunk->head.array != entry.array || packed_crc_of(chunk->frame) != entry.crc ||
         std::uint64_t{entry.skip} + entry.samples > chunk->head.samples) {
       continue;
     }
@@ -142,24 +145,9 @@ std::vector<Range> both(const std::vector<Range>& a, const std::vector<Piece>& b
   return result;
 }
 
-// A file that nobody could go on with, removed unless it is kept.
-class Unfinished {
- public:
-  explicit Unfinished(std::string path) : path_(std::move(path)) {}
-  Unfinished(const Unfinished&) = delete;
-  Unfinished& operator=(const Unfinished&) = delete;
-  ~Unfinished() {
-    if (!path_.empty()) std::remove(path_.c_str());
-  }
-  void keep() { path_.clear(); }
-
- private:
-  std::string path_;
-};
-
 // Copies the records of samples that stay, and indexes these anew.
 Index copy_kept(const std::vector<std::vector<Piece>>& arrays, const std::vector<Range>& kept,
-                OutFile& out, const Progress& progress) {
+                NewFile& out, const Progress& progress) {
   Index index;
   for (const Range& range : kept) index.samples += range.end - range.first;
   std::map<std::uint64_t, std::uint64_t> copied;  // offsets of records, before and now
@@ -182,7 +170,8 @@ Index copy_kept(const std::vector<std::vector<Piece>>& arrays, const std::vector
              .first = first,
              .offset = place->second,
              .payload_bytes = piece.record.payload.size(),
-             .skip = piece.skip + static_cast<std::uint32_t>(from - piece.range.first)});
+             .skip = piece.skip + static_cast<std::uint32_t>(from - piece.range.first),
+             .crc = packed_crc_of(piece.record.payload.subspan(kChunkHeadBytes))});
         first += to - from;
       }
     }
@@ -194,10 +183,9 @@ Index copy_kept(const std::vector<std::vector<Piece>>& arrays, const std::vector
 
 VerifyReport verify(const std::string& path, int threads, const Progress& progress) {
   const FileReader reader(path);
-  VerifyReport report{.samples = reader.samples(), .trailing_bytes = reader.trailing_bytes()};
-  for (const TrailingData& trailing : find_trailing_data(path)) {
-    report.trailer_broken = report.trailer_broken || trailing.trailer_broken;
-  }
+  VerifyReport report{
+      .samples = reader.samples(),
+      .trailing_data = {reader.trailing_data().begin(), reader.trailing_data().end()}};
   report.schema_broken = has_broken_schema(path);
   const int workers = thread_count(threads);
   for (std::size_t array = 0; array < reader.arrays().size(); ++array) {
@@ -237,26 +225,27 @@ VerifyReport verify(const std::string& path, int threads, const Progress& progre
   return report;
 }
 
-RepairReport repair(const std::string& from, const std::string& to, const Progress& progress) {
-  const MappedFile file(from, "repair");
-  const Found found = [&] {
-    const std::optional<Trailer> trailer = find_trailer(file.bytes());
-    if (trailer && has_broken_trailer(file.bytes(), trailer->end)) {
-      return by_records(file.bytes(), from, progress);
-    }
+namespace {
+
+// What is whole of a file: by its index or, where that is lost or bytes follow it, record by record.
+Found find_whole(ByteSpan file, const std::string& path, const Progress& progress) {
+  const std::optional<Trailer> trailer = find_trailer(file);
+  if (trailer && trailer->end == file.size()) {
     try {
-      return by_index(file.bytes(), from, progress);
+      return by_index(file, path, progress);
     } catch (const Error& error) {
       if (error.code() != Errc::CorruptData) throw;
-      return by_records(file.bytes(), from, progress);
     }
-  }();
+  }
+  return by_records(file, path, progress);
+}
+
+RepairReport write_found(const Found& found, const std::string& to, const Progress& progress) {
   const std::vector<std::vector<Piece>> arrays = by_array(found);
   std::vector<Range> kept = {{0, found.samples}};
   for (const std::vector<Piece>& pieces : arrays) kept = both(kept, pieces);
 
-  OutFile out(to + ".partial", OutFile::Open::Truncate);
-  Unfinished unfinished(to + ".partial");
+  NewFile out("repair", to);
   out.write(file_start());
   const std::string schema = schema_text(found.schema);
   out.write(make_record(RecordKind::Schema, std::as_bytes(std::span(schema)), out.size()));
@@ -266,12 +255,9 @@ RepairReport repair(const std::string& from, const std::string& to, const Progre
   const Ending ending = make_ending(index, out.size());
   out.write(ending.index);
   out.write(ending.trailer);
-  out.sync();
-  out.rename_to(to, true);
-  unfinished.keep();
+  out.finish();
 
   RepairReport report{.samples = static_cast<std::int64_t>(index.samples),
-                      .dropped = {},
                       .by_index = found.by_index};
   std::uint64_t at = 0;
   kept.push_back({found.samples, found.samples});
@@ -283,6 +269,50 @@ RepairReport repair(const std::string& from, const std::string& to, const Progre
     at = range.end;
   }
   return report;
+}
+
+// Shard by shard, to as many as have something left. One that is missing or cannot be read at all
+// loses its samples.
+RepairReport repair_shards(const std::vector<ManifestShard>& shards, const std::string& to,
+                           const Progress& progress) {
+  ShardedOutput output({.path = to, .shards = static_cast<int>(shards.size()), .replace = true});
+  RepairReport all;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const ManifestShard& shard = shards[i];
+    std::optional<MappedFile> file;
+    std::optional<Found> found;
+    try {
+      file.emplace(shard.path, "repair");
+      const bool listed = index_crc(file->bytes(), shard.bytes) == shard.index_crc;
+      found = find_whole(listed ? file->bytes().first(shard.bytes) : file->bytes(), shard.path,
+                         progress);
+      if (!listed) all.not_listed.push_back(shard.path);
+    } catch (const Error& error) {
+      if (error.code() != Errc::CorruptData && error.code() != Errc::Io) throw;
+      all.unreadable.push_back(error.what());
+    }
+    RepairReport report{.dropped = {{.first = 0, .samples = shard.samples}}};
+    if (found) report = write_found(*found, output.paths()[i], progress);
+    all.samples += report.samples;
+    all.by_index = all.by_index && report.by_index;
+    for (const SampleRange& range : report.dropped) {
+      all.dropped.push_back({.first = first + range.first, .samples = range.samples});
+    }
+    first += shard.samples;
+  }
+  output.finish();
+  return all;
+}
+
+}  // namespace
+
+RepairReport repair(const std::string& from, const std::string& to, const Progress& progress) {
+  const MappedFile file(from, "repair");
+  if (is_manifest(file.bytes())) {
+    return repair_shards(read_manifest(file.bytes(), from), to, progress);
+  }
+  return write_found(find_whole(file.bytes(), from, progress), to, progress);
 }
 
 }  // namespace tuckfold

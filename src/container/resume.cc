@@ -1,12 +1,12 @@
 // Reads an unfinished file record by record up to the first that is not whole.
 #include "container/resume.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 
 #include "base/fail.h"
 #include "base/io/file.h"
+#include "container/frame.h"
+#include "container/shards.h"
 
 namespace tuckfold {
 namespace {
@@ -22,44 +22,90 @@ std::optional<CheckedChunk> whole_chunk(const std::optional<Record>& record, con
 
 }  // namespace
 
-bool file_exists(const std::string& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0;
+std::string difference(const Schema& then, const Schema& now) {
+  const auto changed = [](std::string_view what, const auto& before, const auto& after) {
+    return fmt::format("{}: {} then, {} now", what, before, after);
+  };
+  const auto names = [](const Schema& schema) {
+    std::vector<std::string> all;
+    for (const ArrayInfo& array : schema.arrays) all.push_back(array.name);
+    return fmt::format("{}", fmt::join(all, ", "));
+  };
+  if (names(then) != names(now)) return changed("the arrays", names(then), names(now));
+  for (std::size_t i = 0; i < now.arrays.size(); ++i) {
+    const ArrayInfo &a = then.arrays[i], &b = now.arrays[i];
+    const auto of = [&](std::string_view what) {
+      return fmt::format("the {} of '{}'", what, a.name);
+    };
+    if (a.dtype != b.dtype) return changed(of("dtype"), to_string(a.dtype), to_string(b.dtype));
+    if (a.shape != b.shape) return changed(of("shape"), to_string(a.shape), to_string(b.shape));
+    if (a.codec != b.codec) return changed(of("codec"), a.codec.print(), b.codec.print());
+    if (a.samples_per_chunk != b.samples_per_chunk) {
+      return changed(of("samples per chunk"), a.samples_per_chunk, b.samples_per_chunk);
+    }
+  }
+  return "the metadata";
 }
 
-Kept find_kept(const std::string& path, const Schema& schema) {
-  const MappedFile file(path, "resume");
-  std::optional<Record> record = record_at(file.bytes(), kFirstRecordAt);
-  if (!record || !record->is(RecordKind::Schema) || !record->is_whole()) return {};
-  check_start(file.bytes(), path);
-  if (text_of(record->payload) != schema_text(schema)) {
-    invalid(
-        "[resume] '{}' was begun with other arrays, chunks or metadata; give the same, or "
-        "remove it",
-        path);
+std::string difference(const Begun& then, const Begun& now) {
+  const Origin &a = then.origin, &b = now.origin;
+  if (a.samples != b.samples) {
+    return fmt::format("the inputs: {} samples then, {} now", a.samples, b.samples);
   }
+  if (a.first != b.first) {
+    return fmt::format("the shards: from sample {} then, {} now", a.first, b.first);
+  }
+  if (a.values != b.values) return "the values of the inputs";
+  if (a.files != b.files) return "the size or time of change of an input file";
+  if (then.seed != now.seed) {
+    return fmt::format("the seed: {} then, {} now", then.seed, now.seed);
+  }
+  return "";
+}
+
+Kept find_kept(const std::string& path, const Schema& schema, const Begun& begun) {
+  const MappedFile file(path, "resume");
+  const auto differs = [&](std::string_view what) {
+    invalid(
+        "[resume] '{}' was begun with something else. What differs is {}; give the same, or remove "
+        "the file to start over",
+        path, what);
+  };
+  if (is_manifest(file.bytes())) differs("the shards: some then, none now");
+  // A file that has its trailer, and not yet its name, has lost what it was begun with.
+  const std::optional<Begun> then = get_begun(file.bytes());
+  std::optional<Record> record = record_at(file.bytes(), kFirstRecordAt);
+  if (!then || !record || !record->is(RecordKind::Schema) || !record->is_whole()) return {};
+  check_start(file.bytes(), path);
+  const std::string_view text = text_of(record->payload);
+  if (text != schema_text(schema)) differs(difference(parse_schema(text, path), schema));
+  if (const std::string what = difference(*then, begun); !what.empty()) differs(what);
   // Records lie in the order of their last samples: where all arrays have come equally far, what
   // lies before is what a writer has at that sample.
   Kept kept{.entries = {}, .samples = 0, .end = record->end()};
-  std::vector<Entry> entries;
+  std::size_t kept_entries = 0;
   std::vector<std::uint64_t> samples(schema.arrays.size());
   record = record_at(file.bytes(), record->end());
   while (const std::optional<CheckedChunk> chunk = whole_chunk(record, schema)) {
     const ChunkHead& head = chunk->head;
     if (head.number != samples[head.array] || record->end() > file.bytes().size()) break;
-    entries.push_back({.array = head.array,
-                       .samples = head.samples,
-                       .first = head.number,
-                       .offset = record->offset,
-                       .payload_bytes = record->payload.size(),
-                       .skip = 0});
+    kept.entries.push_back({.array = head.array,
+                            .samples = head.samples,
+                            .first = head.number,
+                            .offset = record->offset,
+                            .payload_bytes = record->payload.size(),
+                            .skip = 0,
+                            .crc = packed_crc_of(chunk->frame)});
     samples[head.array] += head.samples;
     if (std::all_of(samples.begin(), samples.end(),
                     [&](std::uint64_t count) { return count == samples[0]; })) {
-      kept = {.entries = entries, .samples = samples[0], .end = record->end()};
+      kept.samples = samples[0];
+      kept.end = record->end();
+      kept_entries = kept.entries.size();
     }
     record = record_at(file.bytes(), record->end());
   }
+  kept.entries.resize(kept_entries);
   return kept;
 }
 

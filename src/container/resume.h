@@ -14,14 +14,18 @@ void check_arrays(std::vector<ArrayInfo>& arrays);
 // Throws InvalidArgument where this is no JSON object.
 void check_metadata(const std::string& json);
 
-bool file_exists(const std::string& path);
-
 struct Kept {
   std::vector<Entry> entries;
   std::uint64_t samples = 0;
   std::uint64_t end = 0;  // of their records; 0: start over
 };
-// Throws InvalidArgument where the file was begun with another schema.
-Kept find_kept(const std::string& path, const Schema& schema);
+// Throws InvalidArgument, naming what differs, where the file was begun with another schema, from
+// something else, or as part of a dataset of shards.
+Kept find_kept(const std::string& path, const Schema& schema, const Begun& begun);
+
+// What differs, as "the codec of 'image': raw then, zstd now": between schemas that do differ, and
+// between what writers began from, where it is empty if nothing does.
+std::string difference(const Schema& then, const Schema& now);
+std::string difference(const Begun& then, const Begun& now);
 
 }  // namespace tuckfold

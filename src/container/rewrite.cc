@@ -2,6 +2,7 @@
 #include "container/rewrite.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/fail.h"
 #include "codec/registry.h"
@@ -41,25 +42,41 @@ bool is_exact(const CodecSpec& spec) {
   return std::ranges::all_of(spec.stages(), [](const Stage& stage) { return row_of(stage).exact; });
 }
 
-Rewrite::Rewrite(std::span<const FileReader> files, std::vector<RewriteArray> arrays)
+namespace {
+
+// Whether codec and chunks of an array are to stay as the first file has them.
+bool stays(const RewriteArray& array, const FileReader& file) {
+  const ArrayInfo& old = file.arrays()[array.from];
+  return array.info.codec == old.codec && (array.info.samples_per_chunk == 0 ||
+                                           array.info.samples_per_chunk == old.samples_per_chunk);
+}
+
+}  // namespace
+
+Rewrite::Rewrite(std::span<const FileReader> files, std::vector<RewriteArray> arrays,
+                 const std::optional<SampleRange>& range)
     : files_(files) {
   for (const FileReader& file : files) {
-    starts_.push_back(samples_);
-    samples_ += file.samples();
+    starts_.push_back(end_);
+    end_ += file.samples();
   }
-  starts_.push_back(samples_);
+  starts_.push_back(end_);
+  if (range) {
+    first_ = range->first;
+    end_ = range->first + range->samples;
+  }
   std::vector<ArrayInfo> infos;
   std::vector<bool> as_before;
   for (const RewriteArray& array : arrays) {
-    const ArrayInfo& old = files.front().arrays()[array.from];
     ArrayInfo& info = infos.emplace_back(array.info);
-    as_before.push_back(
-        info.codec == old.codec &&
-        (info.samples_per_chunk == 0 || info.samples_per_chunk == old.samples_per_chunk));
-    if (info.samples_per_chunk == 0) info.samples_per_chunk = old.samples_per_chunk;
+    as_before.push_back(stays(array, files.front()));
+    if (info.samples_per_chunk == 0) {
+      info.samples_per_chunk = files.front().arrays()[array.from].samples_per_chunk;
+    }
     for (std::size_t f = 0; f < files.size() && as_before.back(); ++f) {
-      info.samples_per_chunk =
-          std::max(info.samples_per_chunk, files[f].arrays()[array.from].samples_per_chunk);
+      for (const ChunkInfo& chunk : files[f].chunks(array.from)) {
+        info.samples_per_chunk = std::max(info.samples_per_chunk, chunk.samples);
+      }
     }
   }
   check_arrays(infos);
@@ -72,35 +89,55 @@ Rewrite::Rewrite(std::span<const FileReader> files, std::vector<RewriteArray> ar
   });
 }
 
+template <class Visit>
+bool Rewrite::for_chunks(std::uint32_t number, std::int64_t first, std::int64_t samples,
+                         const Visit& visit) const {
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    const std::int64_t from = std::max(first, starts_[f]) - starts_[f];
+    const std::int64_t to = std::min(first + samples, starts_[f + 1]) - starts_[f];
+    if (from >= to) continue;
+    const auto [begin, end] = chunks_in(files_[f].chunks(arrays_[number].from), from, to - from);
+    for (std::size_t c = begin; c < end; ++c) {
+      if (!visit(f, c)) return false;
+    }
+  }
+  return true;
+}
+
 void Rewrite::add(std::uint32_t number, How how, std::int64_t first, std::int64_t samples) {
   RewrittenArray& array = arrays_[number];
   ++(how == How::Pack ? array.packs_again : array.copied);
   new_chunks_.push_back({number, how, first, samples});
-  if (how != How::Pack || is_exact(array.info.codec)) return;
-  for (std::size_t f = 0; f < files_.size() && !array.lossy_before; ++f) {
-    const CodecSpec& before = files_[f].arrays()[array.from].codec;
-    const bool touched = starts_[f] < first + samples && starts_[f + 1] > first;
-    if (touched && !is_exact(before)) array.lossy_before = before;
-  }
+  if (how != How::Pack || array.lossy_before || is_exact(array.info.codec)) return;
+  for_chunks(number, first, samples, [&](std::size_t f, std::size_t c) {
+    const CodecSpec& before = files_[f].chunk_codec(array.from, c);
+    if (!is_exact(before)) array.lossy_before = before;
+    return !array.lossy_before;
+  });
 }
 
-// Chunk by chunk as they lie; those of a file with another codec are packed.
+// Chunk by chunk as they lie; those of a file with another codec are packed. Where the range cuts
+// one, its rows are: an exact codec loses nothing by packing them, others keep what they can.
 void Rewrite::plan_as_before(std::uint32_t number) {
   const RewrittenArray& array = arrays_[number];
-  for (std::uint32_t f = 0; f < files_.size(); ++f) {
-    const bool same = files_[f].arrays()[array.from].codec == array.info.codec;
-    const std::span<const ChunkInfo> chunks = files_[f].chunks(array.from);
-    for (std::size_t c = 0; c < chunks.size(); ++c) {
-      add(number, same ? How::Copy : How::Pack, starts_[f] + chunks[c].first, chunks[c].samples);
+  for_chunks(number, first_, end_ - first_, [&](std::size_t f, std::size_t c) {
+    const ChunkInfo& chunk = files_[f].chunks(array.from)[c];
+    const std::int64_t from = std::max(first_, starts_[f] + chunk.first);
+    const std::int64_t to = std::min(end_, starts_[f] + chunk.first + chunk.samples);
+    How how = files_[f].chunk_codec(array.from, c) == array.info.codec ? How::Copy : How::Pack;
+    if (how == How::Copy && to - from < chunk.samples) {
+      how = is_exact(array.info.codec) ? How::Pack : How::Slice;
     }
-  }
+    add(number, how, from, to - from);
+    return true;
+  });
 }
 
 // Full chunks from the first sample on.
 void Rewrite::plan_anew(std::uint32_t number) {
   const std::int64_t full = arrays_[number].info.samples_per_chunk;
-  for (std::int64_t first = 0; first < samples_; first += full) {
-    const std::int64_t samples = std::min(full, samples_ - first);
+  for (std::int64_t first = first_; first < end_; first += full) {
+    const std::int64_t samples = std::min(full, end_ - first);
     add(number, how_to_slice(number, first, samples), first, samples);
   }
 }
@@ -109,22 +146,51 @@ void Rewrite::plan_anew(std::uint32_t number) {
 Rewrite::How Rewrite::how_to_slice(std::uint32_t number, std::int64_t first,
                                    std::int64_t samples) const {
   const RewrittenArray& array = arrays_[number];
-  if (!rows_independent(array.info.codec, with_samples(samples, array.info.shape)))
-    return How::Pack;
-  for (std::size_t f = 0; f < files_.size(); ++f) {
-    const bool touched = starts_[f] < first + samples && starts_[f + 1] > first;
-    if (!touched) continue;
-    if (files_[f].arrays()[array.from].codec != array.info.codec) return How::Pack;
-    const std::int64_t from = std::max(first - starts_[f], std::int64_t{0});
-    const std::int64_t to = std::min(first + samples, starts_[f + 1]) - starts_[f];
-    const std::span<const ChunkInfo> chunks = files_[f].chunks(array.from);
-    const auto [begin, end] = chunks_in(chunks, from, to - from);
-    for (std::size_t c = begin; c < end; ++c) {
-      const Shape shape = with_samples(chunks[c].samples, array.info.shape);
-      if (!rows_independent(array.info.codec, shape)) return How::Pack;
+  const auto independent = [&](std::int64_t rows) {
+    return rows_independent(array.info.codec, with_samples(rows, array.info.shape));
+  };
+  if (!independent(samples)) return How::Pack;
+  const bool all = for_chunks(number, first, samples, [&](std::size_t f, std::size_t c) {
+    return files_[f].chunk_codec(array.from, c) == array.info.codec &&
+           independent(files_[f].chunks(array.from)[c].samples);
+  });
+  return all ? How::Slice : How::Pack;
+}
+
+std::vector<SampleRange> cut_evenly(std::span<const FileReader> files,
+                                    std::span<const RewriteArray> arrays, int ranges) {
+  std::int64_t samples = 0;
+  std::optional<std::vector<std::int64_t>> borders;  // of all arrays so far that stay
+  for (const FileReader& file : files) samples += file.samples();
+  for (const RewriteArray& array : arrays) {
+    if (!stays(array, files.front())) continue;
+    std::vector<std::int64_t> own, both;
+    std::int64_t start = 0;
+    for (const FileReader& file : files) {
+      for (const ChunkInfo& chunk : file.chunks(array.from)) own.push_back(start + chunk.first);
+      start += file.samples();
     }
+    if (borders) std::ranges::set_intersection(*borders, own, std::back_inserter(both));
+    borders = borders ? std::move(both) : std::move(own);
   }
-  return How::Slice;
+  std::vector<SampleRange> cut;
+  std::int64_t first = 0;
+  for (int i = 1; i <= ranges; ++i) {
+    // None is empty, as long as there are samples for all.
+    const std::int64_t least = std::min(first + 1, samples);
+    const std::int64_t most = std::max(least, samples - (ranges - i));
+    std::int64_t end = std::clamp(samples * i / ranges, least, most);
+    if (borders && i < ranges) {
+      const auto after = std::ranges::lower_bound(*borders, end);
+      const std::int64_t above = after == borders->end() ? samples : *after;
+      const std::int64_t below = after == borders->begin() ? 0 : *(after - 1);
+      const std::int64_t nearest = above - end < end - below ? above : below;
+      if (nearest >= least && nearest <= most) end = nearest;
+    }
+    cut.push_back({first, end - first});
+    first = end;
+  }
+  return cut;
 }
 
 }  // namespace tuckfold

@@ -50,14 +50,16 @@ bool is_exact(const CodecSpec& spec);
 
 class Rewrite {
  public:
-  // The files, none of them a manifest, agree in names, dtypes and shapes; they must live on.
-  // Throws InvalidArgument where an array cannot be written as it shall be.
-  Rewrite(std::span<const FileReader> files, std::vector<RewriteArray> arrays);
+  // The files or manifests agree in names, dtypes and shapes; they must live on. Of their samples, all
+  // or a range are written. Throws InvalidArgument where an array cannot be written as it shall be.
+  Rewrite(std::span<const FileReader> files, std::vector<RewriteArray> arrays,
+          const std::optional<SampleRange>& range = {});
 
   std::span<const RewrittenArray> arrays() const noexcept { return arrays_; }
-  std::int64_t samples() const noexcept { return samples_; }
-  // The file has its name when it is whole. On an Error nothing is left.
-  void write(const std::string& path, const RewriteOptions& options = {}) const;
+  std::int64_t samples() const noexcept { return end_ - first_; }
+  // The file has its name when it is whole; "-" is standard output. On an Error nothing is left.
+  // Returns its bytes.
+  std::uint64_t write(const std::string& path, const RewriteOptions& options = {}) const;
 
  private:
   enum class How : unsigned char {
@@ -77,12 +79,21 @@ class Rewrite {
   void plan_anew(std::uint32_t number);
   void add(std::uint32_t number, How how, std::int64_t first, std::int64_t samples);
   How how_to_slice(std::uint32_t number, std::int64_t first, std::int64_t samples) const;
+  // visit(file, chunk) for the chunks of an array that have samples of a range, while it is true.
+  template <class Visit>
+  bool for_chunks(std::uint32_t number, std::int64_t first, std::int64_t samples,
+                  const Visit& visit) const;
 
   std::span<const FileReader> files_;
   std::vector<std::int64_t> starts_;  // of the files' samples, and the end
-  std::int64_t samples_ = 0;
+  std::int64_t first_ = 0, end_ = 0;  // of those that are written
   std::vector<RewrittenArray> arrays_;
   std::vector<NewChunk> new_chunks_;  // in the order of their last samples
 };
+
+// All samples in so many ranges of about the same size. They meet where chunks of all arrays that
+// stay as they are do, so that these can be copied; elsewhere only if there are no such places.
+std::vector<SampleRange> cut_evenly(std::span<const FileReader> files,
+                                    std::span<const RewriteArray> arrays, int ranges);
 
 }  // namespace tuckfold

@@ -56,7 +56,7 @@ TEST(Rewrite, MergedFilesKeepTheirChunksByteForByte) {
     std::size_t chunk = 0;
     for (const FileReader& file : files) {
       for (std::size_t c = 0; c < file.chunks(a).size(); ++c) {
-        EXPECT_TRUE(equal_bytes(made.chunk_bytes(a, chunk++), file.chunk_bytes(a, c)));
+        EXPECT_TRUE(equal_bytes(made.chunk_bytes(a, chunk++).frame, file.chunk_bytes(a, c).frame));
       }
     }
     EXPECT_EQ(made.chunks(a).size(), chunk);
@@ -69,6 +69,49 @@ TEST(Rewrite, OneFileAsItWasIsTheSameFile) {
   const std::vector<FileReader> files = open({folder / "a.tuck"});
   Rewrite(files, all_of(files[0])).write(folder / "b.tuck", kQuick);
   EXPECT_EQ(ref::read_file(folder / "a.tuck"), ref::read_file(folder / "b.tuck"));
+}
+
+TEST(Rewrite, AnyRangeOfSamplesIsWritten) {
+  const TempFolder folder;
+  write_two(folder);
+  const std::vector<FileReader> files = open({folder / "a.tuck", folder / "b.tuck"});
+  for (std::int64_t first = 0; first <= 11; ++first) {
+    for (std::int64_t count = 0; first + count <= 11; ++count) {
+      const Rewrite rewrite(files, all_of(files[0]), SampleRange{first, count});
+      EXPECT_EQ(rewrite.samples(), count);
+      EXPECT_GT(rewrite.write(folder / "c.tuck", kQuick), 0u);
+      std::vector<std::int64_t> numbers;
+      for (std::int64_t i = 0; i < count; ++i) numbers.push_back(first + i);
+      EXPECT_TRUE(ref::holds(FileReader(folder / "c.tuck"), numbers)) << first << " " << count;
+    }
+  }
+}
+
+TEST(Rewrite, ManifestsAreFilesAsOthersAre) {
+  const TempFolder folder;
+  write_two(folder);
+  const std::vector<std::string> shards = {folder / "a.tuck", folder / "b.tuck"};
+  write_manifest(folder / "m.tuck", shards);
+  const std::vector<FileReader> files = open(shards), manifest = open({folder / "m.tuck"});
+  Rewrite(files, all_of(files[0])).write(folder / "one.tuck", kQuick);
+  Rewrite(manifest, all_of(manifest[0])).write(folder / "two.tuck", kQuick);
+  EXPECT_EQ(ref::read_file(folder / "one.tuck"), ref::read_file(folder / "two.tuck"));
+}
+
+TEST(Rewrite, CutsMeetWhereChunksDo) {
+  const TempFolder folder;
+  ref::write_small(folder / "a.tuck", 40, 40);  // chunks of 2, 4 and 4
+  const std::vector<FileReader> files = open({folder / "a.tuck"});
+  for (int ranges = 1; ranges <= 40; ++ranges) {
+    std::int64_t at = 0;
+    for (const SampleRange& range : cut_evenly(files, all_of(files[0]), ranges)) {
+      EXPECT_EQ(range.first, at);
+      EXPECT_GT(range.samples, 0);
+      EXPECT_TRUE(ranges > 10 || range.first % 4 == 0) << ranges;
+      at += range.samples;
+    }
+    EXPECT_EQ(at, 40);
+  }
 }
 
 TEST(Rewrite, SamplesThatPackAloneArePutTogetherAnewWithoutLoss) {
@@ -130,7 +173,8 @@ TEST(Rewrite, WhatARepairLeftOfAChunkIsKeptAsItIs) {
   ref::write_small(folder / "a.tuck", 8, 8);
   std::string bytes = ref::read_file(folder / "a.tuck");
   const FileReader whole(folder / "a.tuck");
-  const std::span<const std::byte> second = whole.chunk_bytes(0, 1);
+  const ChunkBytes held = whole.chunk_bytes(0, 1);
+  const std::span<const std::byte> second = held.frame;
   const std::string text(reinterpret_cast<const char*>(second.data()), second.size());
   bytes[bytes.find(text) + text.size() - 1] ^= 1;
   ref::write_file(folder / "broken.tuck", bytes);

@@ -1,11 +1,9 @@
 // Rewrite::write: chunks are made side by side, and written in order.
-#include <unistd.h>
-
 #include <algorithm>
 #include <exception>
 
 #include "base/fail.h"
-#include "base/io/file.h"
+#include "base/io/new_file.h"
 #include "base/parallel.h"
 #include "codec/registry.h"
 #include "container/frame.h"
@@ -23,7 +21,7 @@ constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;  // as FileWriter has it: chu
 
 class Rewrite::Work {
  public:
-  Work(const Rewrite& plan, const RewriteOptions& options, OutFile& out)
+  Work(const Rewrite& plan, const RewriteOptions& options, NewFile& out)
       : plan_(plan), options_(options), threads_(thread_count(options.threads)), out_(out) {}
 
   void run() {
@@ -45,13 +43,10 @@ class Rewrite::Work {
       begin = end;
       if (options_.progress) options_.progress(bytes);
     }
-    index_.samples = index_.next_number = static_cast<std::uint64_t>(plan_.samples_);
+    index_.samples = index_.next_number = static_cast<std::uint64_t>(plan_.samples());
     const Ending ending = make_ending(index_, out_.size());
     out_.write(ending.index);
-    // A trailer must never be on the disk before what it speaks of.
-    if (options_.sync) out_.sync();
     out_.write(ending.trailer);
-    if (options_.sync) out_.sync();
   }
 
  private:
@@ -123,7 +118,7 @@ class Rewrite::Work {
     put_chunk_head(record.data() + kRecordHeadBytes,
                    {.array = chunk.array,
                     .samples = static_cast<std::uint32_t>(chunk.samples),
-                    .number = static_cast<std::uint64_t>(chunk.first)});
+                    .number = static_cast<std::uint64_t>(chunk.first - plan_.first_)});
     return record;
   }
 
@@ -181,7 +176,8 @@ class Rewrite::Work {
       auto c = static_cast<std::size_t>(
           std::ranges::upper_bound(chunks, from, {}, &ChunkInfo::first) - chunks.begin() - 1);
       for (; c < chunks.size() && chunks[c].first < to; ++c) {
-        const ByteSpan frame = file.chunk_bytes(array.from, c);
+        const ChunkBytes held = file.chunk_bytes(array.from, c);
+        const ByteSpan frame = held.frame;
         const RawFrame raw = read_raw_frame(frame);
         const bool whole = chunks[c].first == from && raw.shape[0] == chunk.samples &&
                            chunks[c].samples == chunk.samples;
@@ -215,10 +211,11 @@ class Rewrite::Work {
     put_record_head(record, RecordKind::Chunk, out_.size());
     index_.entries.push_back({.array = chunk.array,
                               .samples = static_cast<std::uint32_t>(chunk.samples),
-                              .first = static_cast<std::uint64_t>(chunk.first),
+                              .first = static_cast<std::uint64_t>(chunk.first - plan_.first_),
                               .offset = out_.size(),
                               .payload_bytes = record.size() - kRecordHeadBytes,
-                              .skip = 0});
+                              .skip = 0,
+                              .crc = packed_crc_of(std::span(record).subspan(kHeads))});
     record.resize(round_up(record.size(), kRecordAlign));
     out_.write(record);
     record = {};
@@ -227,21 +224,16 @@ class Rewrite::Work {
   const Rewrite& plan_;
   const RewriteOptions& options_;
   int threads_;
-  OutFile& out_;
+  NewFile& out_;
   Index index_;
 };
 
-void Rewrite::write(const std::string& path, const RewriteOptions& options) const {
+std::uint64_t Rewrite::write(const std::string& path, const RewriteOptions& options) const {
   check_metadata(options.metadata);
-  const std::string partial = path + ".partial";
-  OutFile out(partial, OutFile::Open::Truncate);
-  try {
-    Work(*this, options, out).run();
-    out.rename_to(path, options.sync);
-  } catch (...) {
-    ::unlink(partial.c_str());
-    throw;
-  }
+  NewFile out("write", path);
+  Work(*this, options, out).run();
+  out.finish(options.sync);
+  return out.size();
 }
 
 }  // namespace tuckfold

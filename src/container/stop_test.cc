@@ -8,6 +8,7 @@
 #include <random>
 
 #include "container/dataset_fixture.h"
+#include "container/format.h"
 #include "tuckfold/container.h"
 
 namespace tuckfold {
@@ -34,9 +35,11 @@ TEST(Stopped, ResumingFromAnyPrefixGivesTheSameBytes) {
   const std::string path = folder / "a.tuck";
   write_small(path, 14, 14);
   const std::string whole = read_file(path);
+  std::string partial = whole;  // as a writer has it before it writes the trailer
+  put_begun(std::as_writable_bytes(std::span(partial)), {.seed = kQuick.seed});
   for (std::size_t size = 0; size <= whole.size(); size += size % 64 < 56 ? 19 : 5) {
     std::filesystem::remove(path);
-    write_file(path + ".partial", whole.substr(0, size));
+    write_file(path + ".partial", partial.substr(0, size));
     write_small(path, 14, 5, quick(WriteMode::Resume));
     ASSERT_TRUE(read_file(path) == whole) << size;
   }
@@ -66,6 +69,59 @@ TEST(Stopped, ResumingNeedsTheSameSchema) {
             Errc::InvalidArgument);
   write_small(folder / "a.tuck", 3, 3, quick(WriteMode::Resume));
   EXPECT_TRUE(holds(FileReader(folder / "a.tuck"), numbers_to(3)));
+}
+
+TEST(Stopped, ResumingNamesWhatDiffers) {
+  const TempFolder folder;
+  const std::string path = folder / "a.tuck";
+  WriteOptions options = kQuick;
+  options.seed = 3;
+  options.origin = {.samples = 100, .first = 10, .values = 5, .files = 6};
+  {
+    FileWriter writer(path, ref::small_arrays(), options);
+    writer.write(Batch(0, 8).views());
+  }
+  options.mode = WriteMode::Resume;
+  const auto refusal = [&](const WriteOptions& now, std::vector<ArrayInfo> arrays) -> std::string {
+    try {
+      FileWriter(path, std::move(arrays), now);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::InvalidArgument);
+      return error.what();
+    }
+    return "";
+  };
+  const auto with = [&](auto change) {
+    WriteOptions now = options;
+    change(now);
+    return refusal(now, ref::small_arrays());
+  };
+  const auto has = [](const std::string& text, std::string_view part) {
+    return text.find(part) != text.npos;
+  };
+  EXPECT_TRUE(has(with([](auto& now) { now.origin.samples = 99; }), "100 samples then, 99 now"));
+  EXPECT_TRUE(has(with([](auto& now) { now.origin.first = 0; }), "shards"));
+  EXPECT_TRUE(has(with([](auto& now) { now.origin.values = 1; }), "the values of the inputs"));
+  EXPECT_TRUE(has(with([](auto& now) { now.origin.files = 1; }), "input file"));
+  EXPECT_TRUE(has(with([](auto& now) { now.seed = 4; }), "the seed: 3 then, 4 now"));
+  EXPECT_TRUE(has(with([](auto& now) { now.metadata = R"({"a": 1})"; }), "the metadata"));
+  std::vector<ArrayInfo> arrays = ref::small_arrays();
+  arrays[0].codec = CodecSpec::parse("raw");
+  EXPECT_TRUE(has(refusal(options, arrays), "the codec of"));
+  arrays = ref::small_arrays();
+  arrays.pop_back();
+  EXPECT_TRUE(has(refusal(options, arrays), "the arrays"));
+  EXPECT_EQ(FileWriter(path, ref::small_arrays(), options).samples(), 8);
+}
+
+TEST(Stopped, AFileWithItsTrailerAndNotItsNameIsWrittenAgain) {
+  const TempFolder folder;
+  const std::string path = folder / "a.tuck";
+  write_small(path, 14, 14);
+  const std::string whole = read_file(path);
+  std::filesystem::rename(path, path + ".partial");
+  FileWriter writer(path, ref::small_arrays(), quick(WriteMode::Resume));
+  EXPECT_EQ(writer.samples(), 0);
 }
 
 TEST(Stopped, UnfinishedFilesSayWhatToDo) {

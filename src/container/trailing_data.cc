@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/fail.h"
 #include "base/io/file.h"
 #include "container/format.h"
 #include "container/shards.h"
@@ -35,17 +36,15 @@ bool has_broken_trailer(ByteSpan file, std::uint64_t end) {
   return false;
 }
 
-std::vector<TrailingData> find_trailing_data(const std::string& path) {
-  std::vector<TrailingData> found;
-  for (const std::string& part : files_of(path)) {
-    const MappedFile shard(part);
-    const std::optional<Trailer> trailer = find_trailer(shard.bytes());
-    if (!trailer || trailer->end == shard.bytes().size()) continue;
-    found.push_back({.path = part,
-                     .bytes = shard.bytes().size() - trailer->end,
-                     .trailer_broken = has_broken_trailer(shard.bytes(), trailer->end)});
-  }
-  return found;
+std::string to_string(const TrailingData& trailing) {
+  return fmt::format(
+      "samples of '{}' may be missing: {}, so that its last {} bytes are not read; `tuckfold "
+      "repair` "
+      "looks for samples there",
+      trailing.path,
+      trailing.trailer_broken ? "its last trailer is broken"
+                              : "an append was stopped, or the file was cut short",
+      trailing.bytes);
 }
 
 bool has_broken_schema(const std::string& path) {

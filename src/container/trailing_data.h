@@ -6,18 +6,12 @@
 #include <vector>
 
 #include "base/io/little_endian.h"
+#include "tuckfold/container.h"
 
 namespace tuckfold {
 
-struct TrailingData {
-  std::string path;
-  std::uint64_t bytes = 0;
-  bool trailer_broken = false;
-};
-
-// Of a .tuck file or each shard of a manifest: those that have something there. The path must open
-// as FileReader opens it.
-std::vector<TrailingData> find_trailing_data(const std::string& path);
+// "'a.tuck' may have missing samples: …", for a warning or an error.
+std::string to_string(const TrailingData& trailing);
 
 // Whether a trailer follows `end`, the end of the last whole state, and its checksum is wrong.
 // A writer that is stopped leaves none.

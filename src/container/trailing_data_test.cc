@@ -32,7 +32,7 @@ struct Files {
 
 TEST(TrailingData, WholeFilesHaveNothingThere) {
   const Files files;
-  EXPECT_TRUE(find_trailing_data(files.path).empty());
+  EXPECT_TRUE(FileReader(files.path, {.strict = true}).trailing_data().empty());
   EXPECT_FALSE(has_broken_schema(files.path));
 }
 
@@ -41,13 +41,16 @@ TEST(TrailingData, NoPartOfAnAppendLooksLikeABrokenTrailer) {
   for (std::size_t size = files.before.size() + 1; size < files.after.size(); ++size) {
     write_file(files.path, files.after.substr(0, size));
     const VerifyReport report = verify(files.path, 1);
-    ASSERT_EQ(report.trailing_bytes, size - files.before.size());
-    ASSERT_FALSE(report.trailer_broken) << size;
+    ASSERT_EQ(report.trailing_data.size(), 1u);
+    ASSERT_EQ(report.trailing_data[0].path, files.path);
+    ASSERT_EQ(report.trailing_data[0].bytes, size - files.before.size());
+    ASSERT_FALSE(report.trailing_data[0].trailer_broken) << size;
+    ASSERT_THROW(FileReader(files.path, {.strict = true}), Error);
     ASSERT_TRUE(report.broken.empty()) << size;
   }
   // A file may have grown without its last bytes.
   write_file(files.path, files.after.substr(0, files.after.size() - 64) + std::string(64, '\0'));
-  EXPECT_FALSE(verify(files.path, 1).trailer_broken);
+  EXPECT_FALSE(verify(files.path, 1).trailing_data.at(0).trailer_broken);
 }
 
 TEST(TrailingData, AnyBitOfTheLastTrailerThatFlipsIsSeenAndRepaired) {
@@ -58,13 +61,27 @@ TEST(TrailingData, AnyBitOfTheLastTrailerThatFlipsIsSeenAndRepaired) {
     broken[at] = static_cast<char>(broken[at] ^ (1 << at % 8));
     write_file(files.path, broken);
     const VerifyReport report = verify(files.path, 1);
-    ASSERT_TRUE(report.trailer_broken) << at;
+    ASSERT_TRUE(report.trailing_data.at(0).trailer_broken) << at;
     ASSERT_EQ(report.samples, 5) << at;
     const RepairReport repaired = repair(files.path, to);
     ASSERT_EQ(repaired.samples, 11) << at;
     ASSERT_FALSE(repaired.by_index) << at;
-    ASSERT_FALSE(verify(to, 1).trailer_broken) << at;
+    ASSERT_TRUE(verify(to, 1).trailing_data.empty()) << at;
   }
+}
+
+TEST(TrailingData, WholeChunksOfAnAppendThatWasCutAreRepaired) {
+  const Files files;
+  const std::string to = files.folder / "b.tuck";
+  std::int64_t last = 5;
+  for (std::size_t size = files.before.size(); size <= files.after.size(); size += 16) {
+    write_file(files.path, files.after.substr(0, size));
+    const std::int64_t samples = repair(files.path, to).samples;
+    ASSERT_GE(samples, last) << size;
+    ASSERT_TRUE(ref::holds(FileReader(to, {.strict = true}), ref::numbers_to(samples))) << size;
+    last = samples;
+  }
+  EXPECT_EQ(last, 11);
 }
 
 TEST(TrailingData, ABrokenSchemaAtTheStartIsSeenAndRepaired) {

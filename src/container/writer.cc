@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/in_order.h"
+#include "base/io/destination.h"
 #include "base/io/file.h"
 #include "base/strided.h"
 #include "container/frame.h"
@@ -87,7 +88,8 @@ struct FileWriter::Impl {
   std::vector<PackedRecord> records;          // that wait for those in front of them
   enum class State : unsigned char { Open, Failed, Finished } state = State::Open;
 
-  Impl(const std::string& where, const WriteOptions& how) : path(where), options(how) {}
+  Impl(const std::string& where, const WriteOptions& how)
+      : path(find_destination("write", where).path), options(how) {}
   // An append that was not finished is undone.
   ~Impl() {
     if (state != State::Finished && old_end > 0) out->try_truncate(old_end);
@@ -123,17 +125,26 @@ struct FileWriter::Impl {
   }
 
   void open_new() {
+    const Destination destination = find_destination("write", path);
+    if (destination.stream) {
+      fail(Errc::Io,
+           "[write] '{}' is a pipe or a device, which cannot be a dataset; copy one to it", path);
+    }
+    check_not_input("write", destination);
     const std::string partial = path + ".partial";
-    const bool resume = options.mode == WriteMode::Resume && file_exists(partial);
-    out.emplace(partial, resume ? OutFile::Open::Keep : OutFile::Open::Truncate);
-    if (resume) {
-      const Kept kept = find_kept(partial, index.schema);
+    const bool resume = options.mode == WriteMode::Resume;
+    const Begun begun{.origin = options.origin, .seed = options.seed};
+    out.emplace(partial, resume ? OutFile::Open::Create : OutFile::Open::Truncate);
+    if (out->size() > 0) {
+      Kept kept = find_kept(partial, index.schema, begun);
       out->truncate(kept.end);
-      index.entries = kept.entries;
+      index.entries = std::move(kept.entries);
       index.samples = index.next_number = kept.samples;
     }
     if (out->size() > 0) return;
-    out->write(file_start());
+    std::vector<std::byte> start = file_start();
+    put_begun(start, begun);
+    out->write(start);
     const std::string text = schema_text(index.schema);
     out->write(make_record(RecordKind::Schema, std::as_bytes(std::span(text)), out->size()));
   }
@@ -350,12 +361,14 @@ struct FileWriter::Impl {
 
   void write_chunk(const PendingChunk& chunk, std::span<std::byte> record) {
     put_record_head(record, RecordKind::Chunk, out->size());
-    index.entries.push_back({.array = chunk.array,
-                             .samples = static_cast<std::uint32_t>(chunk.samples),
-                             .first = static_cast<std::uint64_t>(chunk.first),
-                             .offset = out->size(),
-                             .payload_bytes = record.size() - kRecordHeadBytes,
-                             .skip = 0});
+    index.entries.push_back(
+        {.array = chunk.array,
+         .samples = static_cast<std::uint32_t>(chunk.samples),
+         .first = static_cast<std::uint64_t>(chunk.first),
+         .offset = out->size(),
+         .payload_bytes = record.size() - kRecordHeadBytes,
+         .skip = 0,
+         .crc = packed_crc_of(record.subspan(kRecordHeadBytes + kChunkHeadBytes))});
     // The buffer reaches that far.
     const std::size_t padded = round_up(record.size(), kRecordAlign);
     std::fill(record.data() + record.size(), record.data() + padded, std::byte{0});
@@ -369,13 +382,21 @@ struct FileWriter::Impl {
     records.clear();
     index.samples = static_cast<std::uint64_t>(samples);
     index.next_number = index.samples + number_shift;
+    const bool append = options.mode == WriteMode::Append;
+    if (append && !out->is_there()) {
+      fail(Errc::Io, "[append] '{}' has been replaced since it was opened; append again", path);
+    }
     const Ending ending = make_ending(index, out->size());
     out->write(ending.index);
     // A trailer must never be on the disk before what it speaks of.
     if (options.sync) out->sync();
+    if (!append) {
+      constexpr std::byte kZeros[kBegunBytes] = {};
+      out->overwrite(kBegunAt, kZeros);
+    }
     out->write(ending.trailer);
     if (options.sync) out->sync();
-    if (options.mode != WriteMode::Append) out->rename_to(path, options.sync);
+    if (!append) out->rename_to(path, options.sync);
     out.reset();  // another writer may append
   }
 

@@ -1,76 +1,23 @@
-// HDF5 files by libhdf5: datasets whose leading axis counts samples. The library is not made for
-// several threads, so one lock is around every call; it is not hardened against hostile files
-// either.
+// HDF5 files by libhdf5: datasets whose leading axis counts samples. The library is not hardened
+// against hostile files; what leads it to other files is refused here unless it is asked for.
 #include <hdf5.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/fail.h"
 #include "base/text_scan.h"
+#include "inputs/hdf5_session.h"
 #include "inputs/join.h"
 #include "inputs/slab.h"
 
 namespace tuckfold {
 namespace {
 
-std::mutex& library() {
-  static std::mutex mutex;
-  return mutex;
-}
-
-// What libhdf5 counts: files, datasets, spaces, types.
-class Handle {
- public:
-  Handle() = default;
-  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
-  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
-  Handle& operator=(Handle&& other) noexcept {
-    std::swap(id_, other.id_);
-    std::swap(close_, other.close_);
-    return *this;
-  }
-  ~Handle() {
-    if (id_ >= 0) close_(id_);
-  }
-  hid_t get() const noexcept { return id_; }
-  explicit operator bool() const noexcept { return id_ >= 0; }
-
- private:
-  hid_t id_ = -1;
-  herr_t (*close_)(hid_t) = nullptr;
-};
-
-// The innermost of what the library has to say, which it would otherwise print.
-std::string complaint() {
-  std::string text = "libhdf5 gives no reason";
-  const auto note = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
-    if (error->desc != nullptr) *static_cast<std::string*>(out) = error->desc;
-    return 0;
-  };
-  ::H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, note, &text);
-  return text;
-}
-
-// While one lives, the library is ours and silent.
-class Session {
- public:
-  Session() : lock_(library()) {
-    ::H5Eget_auto2(H5E_DEFAULT, &printer_, &data_);
-    ::H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-  ~Session() { ::H5Eset_auto2(H5E_DEFAULT, printer_, data_); }
-
- private:
-  std::lock_guard<std::mutex> lock_;
-  H5E_auto2_t printer_ = nullptr;
-  void* data_ = nullptr;
-};
+using hdf5::complaint, hdf5::Handle, hdf5::Session;
 
 // An enumeration of FALSE and TRUE, 0 and 1 in a byte: how h5py stores bools.
 bool is_bool(hid_t type) {
@@ -177,17 +124,94 @@ class Hdf5Source final : public Source {
   std::vector<Dataset> datasets_;
 };
 
-// Every dataset of the file by its path, or those that are asked for.
-std::vector<std::string> names_in(hid_t file, const SourceOptions& options) {
-  if (!options.arrays.empty()) return options.arrays;
-  std::vector<std::string> names;
-  const auto note = [](hid_t, const char* name, const H5O_info_t* info, void* out) -> herr_t {
-    if (info->type == H5O_TYPE_DATASET)
-      static_cast<std::vector<std::string>*>(out)->push_back(name);
-    return 0;
+[[noreturn]] void refuse_external(const std::string& path, const std::string& name,
+                                  std::string_view what) {
+  fail(
+      Errc::Unsupported,
+      "[hdf5] '{}': '{}' is {}, so that other files would be read; name the arrays to take, or add "
+      "--allow-external where you trust the file",
+      path, name, what);
+}
+
+// Every dataset of a file by its path, each once, in the order of names.
+class Listing {
+ public:
+  Listing(const std::string& path, bool allow_external)
+      : path_(path), allow_external_(allow_external) {}
+
+  std::vector<std::string> of(hid_t file) {
+    walk(file, "", 0);
+    return std::move(names_);
+  }
+
+ private:
+  static constexpr int kMostDeep = 32;  // the library calls itself for each
+
+  struct Link {
+    std::string name;
+    H5L_type_t type;
   };
-  ::H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, note, &names);
-  return names;
+
+  void walk(hid_t group, const std::string& prefix, int depth) {
+    if (depth > kMostDeep) {
+      fail(Errc::Unsupported, "[hdf5] '{}': groups nest at most {} deep; name the arrays to take",
+           path_, kMostDeep);
+    }
+    std::vector<Link> links;
+    const auto note = [](hid_t, const char* name, const H5L_info_t* info, void* out) -> herr_t {
+      static_cast<std::vector<Link>*>(out)->push_back({name, info->type});
+      return 0;
+    };
+    ::H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, note, &links);
+    for (const Link& link : links) {
+      const std::string name = prefix + link.name;
+      if (link.type == H5L_TYPE_SOFT) continue;  // to what has a name already
+      if (link.type != H5L_TYPE_HARD && !allow_external_) {
+        refuse_external(path_, name, "a link to another file");
+      }
+      visit(group, link.name, name, depth);
+    }
+  }
+
+  void visit(hid_t group, const std::string& link, const std::string& name, int depth) {
+    H5O_info_t info;
+    if (::H5Oget_info_by_name(group, link.c_str(), &info, H5P_DEFAULT) < 0) return;
+    if (!seen_.emplace(info.fileno, info.addr).second) return;
+    if (info.type == H5O_TYPE_DATASET) names_.push_back(name);
+    if (info.type != H5O_TYPE_GROUP) return;
+    const Handle inner(::H5Gopen2(group, link.c_str(), H5P_DEFAULT), ::H5Gclose);
+    if (inner) walk(inner.get(), name + "/", depth + 1);
+  }
+
+  const std::string& path_;
+  bool allow_external_;
+  std::set<std::pair<unsigned long, haddr_t>> seen_;
+  std::vector<std::string> names_;
+};
+
+// Opens a dataset by its path, over links to other files only where that is allowed.
+Handle open_dataset(hid_t file, const std::string& path, const std::string& name,
+                    bool allow_external) {
+  bool external = false;
+  const Handle access(::H5Pcreate(H5P_DATASET_ACCESS), ::H5Pclose);
+  if (!allow_external) {
+    const auto refuse = [](const char*, const char*, const char*, const char*, unsigned*, hid_t,
+                           void* out) -> herr_t {
+      *static_cast<bool*>(out) = true;
+      return -1;
+    };
+    ::H5Pset_elink_cb(access.get(), refuse, &external);
+  }
+  Handle data(::H5Dopen2(file, name.c_str(), access.get()), ::H5Dclose);
+  if (external) refuse_external(path, name, "behind a link to another file");
+  if (!data) invalid("[hdf5] '{}' has no dataset '{}'", path, name);
+  if (allow_external) return data;
+  const Handle how(::H5Dget_create_plist(data.get()), ::H5Pclose);
+  if (::H5Pget_external_count(how.get()) != 0) {
+    refuse_external(path, name, "kept in other files");
+  }
+  if (::H5Pget_layout(how.get()) == H5D_VIRTUAL) refuse_external(path, name, "a virtual dataset");
+  return data;
 }
 
 bool looks_like(const SourceInput& input) {
@@ -208,9 +232,11 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
   Handle file(::H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), ::H5Fclose);
   if (!file)
     fail(Errc::CorruptData, "[hdf5] '{}' cannot be opened: {}; copy it again", path, complaint());
-  for (const std::string& name : names_in(file.get(), options)) {
-    Dataset dataset{.data = {::H5Dopen2(file.get(), name.c_str(), H5P_DEFAULT), ::H5Dclose}};
-    if (!dataset.data) invalid("[hdf5] '{}' has no dataset '{}'", path, name);
+  const std::vector<std::string> names = options.arrays.empty()
+                                             ? Listing(path, options.allow_external).of(file.get())
+                                             : options.arrays;
+  for (const std::string& name : names) {
+    Dataset dataset{.data = open_dataset(file.get(), path, name, options.allow_external)};
     const Handle type(::H5Dget_type(dataset.data.get()), ::H5Tclose);
     const Handle space(::H5Dget_space(dataset.data.get()), ::H5Sclose);
     const std::optional<DType> dtype = type ? dtype_by(type.get()) : std::nullopt;

@@ -1,6 +1,7 @@
 // HDF5 files: written here by libhdf5, where there is one.
 #include <gtest/gtest.h>
 
+#include "inputs/hdf5_writer.h"
 #include "inputs/source_fixture.h"
 
 #if __has_include(<hdf5.h>) && defined(TUCKFOLD_TEST_HDF5)
@@ -40,6 +41,7 @@ class Writer {
     ::H5Pclose(how);
     ::H5Sclose(space);
   }
+  hid_t file() const { return file_; }
 
  private:
   hid_t file_;
@@ -134,6 +136,124 @@ TEST(SourceHdf5, TruncatedFilesAreCorruptData) {
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 100);
   EXPECT_EQ(error_of({path}).code(), Errc::CorruptData);
   EXPECT_EQ(error_of({folder.write("b.h5", "no such file")}).code(), Errc::CorruptData);
+}
+
+TEST(SourceHdf5, WhatLeadsToOtherFilesIsRefusedUnlessAllowed) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5", other = folder.path() / "b.h5",
+             values = folder.path() / "values.bin";
+  { Writer(other).add<int>("y", H5T_STD_I32LE, H5T_NATIVE_INT, {2}, {5, 6}); }
+  folder.write("values.bin", std::string("\1\0\0\0\2\0\0\0", 8));
+  const auto make = [&](const auto& add) {
+    Writer writer(path);
+    writer.add<int>("x", H5T_STD_I32LE, H5T_NATIVE_INT, {2}, {1, 2});
+    add(writer.file());
+  };
+  const hsize_t two = 2;
+  const hid_t space = ::H5Screate_simple(1, &two, nullptr);
+  const auto dataset = [&](hid_t file, hid_t how) {
+    ::H5Dclose(::H5Dcreate2(file, "y", H5T_STD_I32LE, space, H5P_DEFAULT, how, H5P_DEFAULT));
+    ::H5Pclose(how);
+  };
+  const auto check = [&](int first) {
+    for (const std::vector<std::string>& names : {std::vector<std::string>{}, {"y"}}) {
+      const Error error = error_of({path}, {.arrays = names});
+      EXPECT_EQ(error.code(), Errc::Unsupported);
+      EXPECT_NE(std::string(error.what()).find("'y'"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("--allow-external"), std::string::npos);
+    }
+    EXPECT_EQ(open_paths({path}, {.arrays = {"x"}})->samples(), 2);
+    const auto source = open_paths({path}, {.allow_external = true});
+    ASSERT_EQ(source->arrays().size(), 2u);
+    EXPECT_EQ(read_all<std::int32_t>(*source, 1)[0], first);
+  };
+  make([&](hid_t file) {
+    const hid_t how = ::H5Pcreate(H5P_DATASET_CREATE);
+    ::H5Pset_external(how, values.c_str(), 0, 8);
+    dataset(file, how);
+  });
+  check(1);
+  make([&](hid_t file) {
+    const hid_t how = ::H5Pcreate(H5P_DATASET_CREATE);
+    ::H5Pset_virtual(how, space, other.c_str(), "y", space);
+    dataset(file, how);
+  });
+  check(5);
+  make([&](hid_t file) {
+    ::H5Lcreate_external(other.c_str(), "y", file, "y", H5P_DEFAULT, H5P_DEFAULT);
+  });
+  check(5);
+  make([&](hid_t file) {  // a link to the group that has it
+    ::H5Lcreate_external(other.c_str(), "/", file, "z", H5P_DEFAULT, H5P_DEFAULT);
+  });
+  EXPECT_EQ(error_of({path}).code(), Errc::Unsupported);
+  EXPECT_EQ(error_of({path}, {.arrays = {"z/y"}}).code(), Errc::Unsupported);
+  EXPECT_EQ(read_all<std::int32_t>(*open_paths({path}, {.arrays = {"z/y"}, .allow_external = true}),
+                                   0)[1],
+            6);
+  ::H5Sclose(space);
+}
+
+TEST(SourceHdf5, GroupsNestSoDeepAndNoDeeper) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5";
+  for (const int deep : {30, 33, 2000}) {
+    std::string name;
+    for (int i = 0; i < std::min(deep, 200); ++i) name += "g/";
+    {
+      Writer writer(path);
+      hid_t group = ::H5Gopen2(writer.file(), "/", H5P_DEFAULT);
+      for (int i = 0; i < deep; ++i) {
+        const hid_t inner = ::H5Gcreate2(group, "g", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        ::H5Gclose(group);
+        group = inner;
+      }
+      ::H5Gclose(group);
+      writer.add<int>((name + "x").c_str(), H5T_STD_I32LE, H5T_NATIVE_INT, {1}, {7});
+    }
+    if (deep <= 30) {
+      EXPECT_EQ(read_all<std::int32_t>(*open_paths({path}), 0)[0], 7);
+    } else {
+      EXPECT_EQ(error_of({path}).code(), Errc::Unsupported);
+      EXPECT_EQ(open_paths({path}, {.arrays = {name + "x"}})->samples(), 1);
+    }
+  }
+}
+
+TEST(SourceHdf5, GroupsThatHoldThemselvesEnd) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5";
+  {
+    Writer writer(path);
+    writer.add<int>("g/x", H5T_STD_I32LE, H5T_NATIVE_INT, {1}, {7});
+    ::H5Lcreate_hard(writer.file(), "g", writer.file(), "g/again", H5P_DEFAULT, H5P_DEFAULT);
+    ::H5Lcreate_soft("/nowhere", writer.file(), "soft", H5P_DEFAULT, H5P_DEFAULT);
+  }
+  ASSERT_EQ(open_paths({path})->arrays().size(), 1u);
+}
+
+TEST(Hdf5Writer, WhatIsWrittenIsRead) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5";
+  const std::vector<std::uint16_t> halves = {0x3c00, 0xfc00, 0x7e01, 0x0001, 0x8000, 0x7bff};
+  const std::vector<std::int64_t> wide = {INT64_MIN, -1, INT64_MAX};
+  {
+    Hdf5Writer writer(path, "a.h5");
+    writer.begin("group/half", DType::F16, {3, 2});
+    writer.add(std::as_bytes(std::span(halves).first(2)));
+    writer.add(std::as_bytes(std::span(halves).subspan(2)));
+    writer.begin("wide", DType::I64, {3});
+    writer.add(std::as_bytes(std::span(wide)));
+    writer.begin("none", DType::F32, {3, 0});
+    EXPECT_THROW(writer.begin("b", DType::BF16, {3}), Error);
+    EXPECT_THROW(writer.begin("wide/inner", DType::U8, {3}), Error);
+    writer.finish();
+  }
+  const auto source = open_paths({path}, {.arrays = {"group/half", "wide"}});
+  EXPECT_EQ(source->samples(), 3);
+  EXPECT_EQ(source->arrays()[0], (SourceArray{"group/half", DType::F16, {2}}));
+  EXPECT_EQ(read_all<std::uint16_t>(*source, 0), halves);
+  EXPECT_EQ(read_all<std::int64_t>(*source, 1), wide);
 }
 
 TEST(SourceHdf5, RealFilesAreRead) {

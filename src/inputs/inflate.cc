@@ -93,9 +93,9 @@ std::size_t inflate_front(std::span<const std::byte> in, Deflated kind, std::spa
   return Inflater(in, kind).fill(out);
 }
 
-std::uint32_t crc32_of(std::span<const std::byte> bytes) {
+std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before) {
   return static_cast<std::uint32_t>(
-      ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+      ::crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
 }  // namespace tuckfold

@@ -25,7 +25,7 @@ std::shared_ptr<const Bytes> inflate_all(std::span<const std::byte> in, Deflated
 // bytes.
 std::size_t inflate_front(std::span<const std::byte> in, Deflated kind, std::span<std::byte> out);
 
-// As zip files have it.
-std::uint32_t crc32_of(std::span<const std::byte> bytes);
+// As zip files have it; `before` is that of the bytes in front of these.
+std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 }  // namespace tuckfold

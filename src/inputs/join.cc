@@ -23,6 +23,10 @@ class Concatenated final : public Source {
                std::vector<std::int64_t> ends)
       : Source(std::move(arrays), ends.back()), parts_(std::move(parts)), ends_(std::move(ends)) {}
 
+  void drop_pages() const noexcept override {
+    for (const NamedSource& part : parts_) part.source->drop_pages();
+  }
+
  private:
   void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
                     std::byte* out) const override {
@@ -64,6 +68,10 @@ class PickedArrays final : public Source {
       : Source(std::move(arrays), parts.front().source->samples()),
         parts_(std::move(parts)),
         from_(std::move(from)) {}
+
+  void drop_pages() const noexcept override {
+    for (const NamedSource& part : parts_) part.source->drop_pages();
+  }
 
  private:
   void read_samples(std::size_t array, std::int64_t first, std::int64_t count,

@@ -1,6 +1,7 @@
 // Linked where libhdf5 is not there.
 #include "base/fail.h"
 #include "inputs/formats.h"
+#include "inputs/hdf5_writer.h"
 
 namespace tuckfold {
 
@@ -15,5 +16,18 @@ const SourceFormat kHdf5Source = {
            "[hdf5] '{}' is HDF5, which this build cannot read; install libhdf5-dev and build again",
            inputs.front().path);
     }};
+
+struct Hdf5Writer::Impl {};
+
+Hdf5Writer::Hdf5Writer(const std::string&, std::string name) {
+  fail(Errc::Unsupported,
+       "[hdf5] '{}' would be HDF5, which this build cannot write; install libhdf5-dev and build "
+       "again, or name OUT.npz",
+       name);
+}
+Hdf5Writer::~Hdf5Writer() = default;
+void Hdf5Writer::begin(const std::string&, DType, const Shape&) {}
+void Hdf5Writer::add(std::span<const std::byte>) {}
+void Hdf5Writer::finish() {}
 
 }  // namespace tuckfold

@@ -94,6 +94,10 @@ class SlabSource final : public Source {
     }
   }
 
+  void drop_pages() const noexcept override {
+    for (const std::shared_ptr<const Bytes>& bytes : kept_) bytes->drop_pages();
+  }
+
  private:
   void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
                     std::byte* out) const override {

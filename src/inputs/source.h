@@ -62,6 +62,10 @@ class Source {
            find_samples(array, 0, 1) != nullptr;
   }
 
+  // Takes the pages of mapped files out of this process's memory (Bytes::drop_pages), for whoever
+  // reads samples that are far apart.
+  virtual void drop_pages() const noexcept {}
+
   void rename(std::size_t array, std::string name) { arrays_[array].name = std::move(name); }
 
  protected:
@@ -97,6 +101,8 @@ struct SourceOptions {
   std::optional<Shape> sample;                             // of raw files: the shape of one sample
   // Each input is an array of its own, named as its file, instead of one lying behind the other.
   bool side_by_side = false;
+  // HDF5 files may lead to others: external storage, external links, virtual datasets.
+  bool allow_external = false;
 };
 
 // Inputs of one kind are one dataset, one behind the other. Throws InvalidArgument where inputs do

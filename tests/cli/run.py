@@ -3,7 +3,8 @@
 
 tests/cli/run.py TUCKFOLD [--rebase] [NAME...]
 
-A case is cases/NAME.sh, run by bash in an empty folder; TUCKFOLD and MAKE_NPY name the programs.
+A case is cases/NAME.sh, run by bash in an empty folder; TUCKFOLD, MAKE_NPY and
+MAKE_MANIFEST name the programs.
 NAME.stdout and NAME.stderr hold what it must print (no file: nothing), NAME.exit its exit status
 (no file: 0). In NAME.stdout.glob and NAME.stderr.glob an asterisk stands for any text in a line.
 A case that cannot run here says why and exits with 77: it is skipped, and counted as such.
@@ -31,7 +32,8 @@ def run_case(script: Path, program: Path) -> dict[str, str]:
         for k, v in os.environ.items()
         if not k.startswith(("TUCKFOLD", "LC_", "LANG", "COLUMNS"))
     }
-    env |= {"TUCKFOLD": str(program), "MAKE_NPY": str(HERE / "make_npy.py"), "LC_ALL": "C"}
+    env |= {"TUCKFOLD": str(program), "LC_ALL": "C"}
+    env |= {name.upper(): str(HERE / f"{name}.py") for name in ("make_npy", "make_manifest")}
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             ["bash", "-eu", str(script)],

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "container/dataset_fixture.h"
+#include "container/resume.h"
+#include "container/sharded.h"
 #include "faults.h"
 #include "tuckfold/container.h"
 
@@ -139,6 +141,43 @@ TEST(Faults, RepairsAndManifestsThatFailLeaveNothing) {
         }
         ASSERT_TRUE(holds(FileReader(from), numbers_to(5)));
       });
+}
+
+TEST(Faults, ADatasetOfShardsIsTheOldOneOrTheNewOne) {
+  const TempFolder folder;
+  const std::string path = folder / "d.tuck";
+  std::vector<ArrayInfo> arrays = ref::small_arrays();
+  check_arrays(arrays);
+  const auto write = [&](int shards, std::int64_t each) {
+    ShardedOutput output(
+        {.path = path, .shards = shards, .schema = {arrays, "{}"}, .replace = true});
+    std::int64_t first = 0;
+    for (const std::string& shard : output.paths()) {
+      FileWriter writer(shard, ref::small_arrays());
+      writer.write(Batch(first, each).views());
+      writer.finish();
+      first += each;
+    }
+    output.finish();
+  };
+  int failures = 0;
+  for (const Fault& fault : kFaults) {
+    for (int nth = 1;; ++nth) {
+      SCOPED_TRACE(std::string(fault.call) + " " + std::to_string(nth));
+      write(3, 4);
+      tuckfold_fault(fault.call, nth, fault.error, fault.forever ? 1 : 0);
+      const Errc code = code_thrown([&] { write(2, 5); });
+      const bool reached = tuckfold_fault_calls() >= nth;
+      tuckfold_fault(nullptr, 0, 0, 0);
+      const bool threw = code != Errc::Internal;
+      ASSERT_TRUE(!threw || code == Errc::Io);
+      const FileReader reader(path);
+      ASSERT_TRUE(holds(reader, numbers_to(10)) || (threw && holds(reader, numbers_to(12))));
+      if (!reached) break;
+      failures += threw ? 1 : 0;
+    }
+  }
+  EXPECT_GT(failures, 20);
 }
 
 TEST(Faults, ReadersSayWhatTheSystemSaid) {

@@ -51,7 +51,8 @@ int open(const char* path, int flags, ...) {
   static const auto real = next<int(const char*, int, ...)>("open");
   va_list args;
   va_start(args, flags);
-  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(args, mode_t) : 0;
+  const bool creates = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+  const mode_t mode = creates ? va_arg(args, mode_t) : 0;
   va_end(args);
   return fails("open") ? -1 : real(path, flags, mode);
 }

@@ -80,6 +80,7 @@ class File:
         )
         trailer = self.last_trailer()
         index = self.payload(u64(data, trailer), INDEX)
+        self.index_crc = crc32c(index)
         self.samples, entries, schema_bytes = u64(index, 0), u64(index, 16), u64(index, 24)
         end = 32 + 40 * entries
         need(len(index) == end + schema_bytes, "index: wrong size")
@@ -125,6 +126,7 @@ class File:
             payload = self.payload(u64(entry, 16), CHUNK)
             need(len(payload) == u64(entry, 24), "index: wrong size of a chunk")
             need(u32(payload, 0) == number, "a chunk of another array")
+            need(u32(entry, 36) == u32(payload, 16 + 24), "index: another checksum of a chunk")
             values, _, dtype = decode_frame(payload[16:])
             need(dtype == array["dtype"], "a chunk of another dtype")
             need(
@@ -143,8 +145,13 @@ class Manifest:
     def __init__(self, text, folder):
         manifest = json.loads(text)
         need(manifest["tuckfold_manifest"] == 1, "a manifest of another version")
-        self.files = [open_file(folder / shard["file"]) for shard in manifest["shards"]]
+        self.files = []
+        for shard in manifest["shards"]:
+            data = (folder / shard["file"]).read_bytes()
+            need(len(data) >= shard["bytes"], "a shard that was truncated")
+            self.files.append(File(data[: shard["bytes"]]))
         for file, shard in zip(self.files, manifest["shards"], strict=True):
+            need(file.index_crc == int(shard["index_crc"], 16), "a shard with another index")
             need(file.samples == shard["samples"], "a shard with another number of samples")
             same = [[a[key] for key in ("name", "dtype", "shape")] for a in file.arrays]
             first = [[a[key] for key in ("name", "dtype", "shape")] for a in self.files[0].arrays]

@@ -9,8 +9,12 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <set>
+#include <utility>
 
 #include "base/fail.h"
+#include "base/io/retry.h"
 #include "base/io/temporary.h"
 
 namespace tuckfold {
@@ -23,11 +27,36 @@ namespace {
 
 std::atomic<std::size_t> g_scratch_held = 0;
 
+// Files by device and number; a set only where they are remembered.
+struct Mapped {
+  std::atomic<bool> remembered = false;
+  std::mutex mutex;
+  std::set<std::pair<dev_t, ino_t>> files;
+};
+Mapped& mapped() {
+  static Mapped all;
+  return all;
+}
+
+void remember(const struct stat& file) {
+  if (!mapped().remembered) return;
+  const std::lock_guard lock(mapped().mutex);
+  mapped().files.emplace(file.st_dev, file.st_ino);
+}
+
 }  // namespace
+
+void Bytes::remember_mapped(bool remember) { mapped().remembered = remember; }
+
+bool Bytes::was_mapped(const struct stat& file) {
+  const std::lock_guard lock(mapped().mutex);
+  return mapped().files.contains({file.st_dev, file.st_ino});
+}
 
 std::shared_ptr<const Bytes> Bytes::map(const std::string& path, std::string_view verb) {
   // Without O_NONBLOCK a pipe that nobody writes to would hold us here.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+  const Descriptor file(retry([&] { return ::open(path.c_str(), kFlags); }));
   if (file.get() < 0) fail_io(verb, "open", path, errno);
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) fail_io(verb, "read", path, errno);
@@ -37,6 +66,7 @@ std::shared_ptr<const Bytes> Bytes::map(const std::string& path, std::string_vie
   if (!S_ISREG(info.st_mode)) {
     fail(Errc::Io, "[{}] cannot map '{}': not a regular file; copy it to one", verb, path);
   }
+  remember(info);
   if (info.st_size == 0) return of({});
   const auto size = static_cast<std::size_t>(info.st_size);
   void* where = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);

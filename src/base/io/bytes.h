@@ -7,6 +7,8 @@
 // A mapped file must not shrink meanwhile.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +22,11 @@ namespace tuckfold {
 class Bytes {
  public:
   static std::shared_ptr<const Bytes> map(const std::string& path, std::string_view verb);
+
+  // Whether files that are mapped from now on are remembered, for programs that must not write over
+  // what they read; was_mapped() says whether one was, by whatever name.
+  static void remember_mapped(bool remember);
+  static bool was_mapped(const struct stat& file);
 
   // Zeroed space to write into: memory, or beyond kScratchMemory a file without a name in the
   // temporary folder, so that what is larger than memory fits. The disk is asked for all of it

@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <utility>
 
 #include "base/fail.h"
+#include "base/io/destination.h"
+#include "base/io/new_file.h"
+#include "base/io/retry.h"
 
 namespace tuckfold {
 namespace {
@@ -20,73 +22,64 @@ namespace {
   fail(Errc::Io, "[{}] cannot {} '{}': {}", verb, doing, path, std::strerror(reason));
 }
 
-// Repeats a call that a signal interrupts.
-template <class Call>
-auto retry(Call&& call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
-class Closer {
- public:
-  explicit Closer(int file) : file_(file) {}
-  ~Closer() { ::close(file_); }
-  Closer(const Closer&) = delete;
-  Closer& operator=(const Closer&) = delete;
-
- private:
-  int file_;
-};
-
-void sync_folder_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
-  const int file =
-      retry([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-  if (file < 0) fail_io("write", "open the folder", folder);
-  const Closer closer(file);
-  // Some file systems have no such call for folders, and need none.
-  if (retry([&] { return ::fsync(file); }) != 0 && errno != EINVAL) {
-    fail_io("write", "flush the folder", folder);
-  }
+// Whether the path names that file.
+bool names(const std::string& path, const struct stat& file) {
+  struct stat named {};
+  return ::lstat(path.c_str(), &named) == 0 && same_file(file, named);
 }
 
 }  // namespace
 
 OutFile::OutFile(const std::string& path, Open how) : path_(path) {
-  const int flags = O_RDWR | O_CLOEXEC | (how == Open::Truncate ? O_CREAT : 0);
-  file_ = retry([&] { return ::open(path.c_str(), flags, 0666); });
-  if (file_ < 0) fail_io("write", how == Open::Truncate ? "create" : "open", path);
+  // A writer that finishes between our open() and our lock gives the file another name: then there
+  // is another file to open.
+  while (!open_and_lock(how)) ::close(std::exchange(file_, -1));
+}
+
+bool OutFile::open_and_lock(Open how) {
+  const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (how == Open::Keep ? 0 : O_CREAT);
+  file_ = retry([&] { return ::open(path_.c_str(), flags, 0666); });
+  if (file_ < 0) fail_io("write", how == Open::Keep ? "open" : "create", path_);
   try {
     // Truncated under the lock only: another writer may be at it.
     if (retry([&] { return ::flock(file_, LOCK_EX | LOCK_NB); }) != 0) {
       if (errno == EWOULDBLOCK) {
-        fail(Errc::Io, "[write] cannot write '{}': another writer has it open; wait for it", path);
+        fail(Errc::Io, "[write] cannot write '{}': another writer has it open; wait for it", path_);
       }
-      if (errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS) fail_io("write", "lock", path);
+      if (errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS) {
+        fail_io("write", "lock", path_);
+      }
     }
     struct stat info {};
-    if (::fstat(file_, &info) != 0) fail_io("write", "read", path);
+    if (::fstat(file_, &info) != 0) fail_io("write", "read", path_);
+    if (!S_ISREG(info.st_mode)) {
+      fail(Errc::Io, "[write] cannot write '{}': not a regular file; remove it", path_);
+    }
+    if (Bytes::was_mapped(info)) {
+      invalid("[write] '{}' is an input, too; write to another file", path_);
+    }
     size_ = static_cast<std::uint64_t>(info.st_size);
+    if (!names(path_, info)) return false;
     if (how == Open::Truncate) truncate(0);
+    return true;
   } catch (...) {
-    ::close(file_);
+    ::close(std::exchange(file_, -1));
     throw;
   }
 }
 
-OutFile::~OutFile() { ::close(file_); }
+bool OutFile::is_there() const {
+  struct stat ours {};
+  return ::fstat(file_, &ours) == 0 && names(path_, ours);
+}
+
+OutFile::~OutFile() {
+  if (file_ >= 0) ::close(file_);
+}
 
 void OutFile::write(ByteSpan bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = retry(
-        [&] { return ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(size_)); });
-    if (written == 0) errno = EIO;
-    if (written <= 0) fail_io("write", "write", path_);
-    size_ += static_cast<std::uint64_t>(written);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
+  overwrite(size_, bytes);
+  size_ += bytes.size();
 }
 
 void OutFile::truncate(std::uint64_t size) {
@@ -104,12 +97,24 @@ void OutFile::sync() {
   if (retry([&] { return ::fsync(file_); }) != 0) fail_io("write", "flush", path_);
 }
 
+void OutFile::overwrite(std::uint64_t at, ByteSpan bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written =
+        retry([&] { return ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(at)); });
+    if (written == 0) errno = EIO;
+    if (written <= 0) fail_io("write", "write", path_);
+    at += static_cast<std::uint64_t>(written);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
 void OutFile::rename_to(const std::string& path, bool sync) {
-  if (retry([&] { return std::rename(path_.c_str(), path.c_str()); }) != 0) {
+  if (const int reason = rename_file(path_, path, true); reason != 0) {
+    errno = reason;
     fail_io("write", "rename", path_);
   }
   path_ = path;
-  if (sync) sync_folder_of(path);
+  if (sync) sync_folder_of("write", path);
 }
 
 }  // namespace tuckfold

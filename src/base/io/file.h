@@ -29,7 +29,11 @@ class MappedFile {
 // A file that one writer at a time holds, written from `size()` on.
 class OutFile {
  public:
-  enum class Open { Truncate, Keep };
+  enum class Open {
+    Truncate,  // made, or emptied
+    Keep,      // there must be one
+    Create,    // made where there is none
+  };
   OutFile(const std::string& path, Open how);
   ~OutFile();
   OutFile(const OutFile&) = delete;
@@ -37,6 +41,9 @@ class OutFile {
 
   std::uint64_t size() const { return size_; }
   void write(ByteSpan bytes);
+  void overwrite(std::uint64_t at, ByteSpan bytes);  // what is there already
+  // Whether the path still names this file.
+  bool is_there() const;
   void truncate(std::uint64_t size);
   // The same where it may fail: before an error is passed on.
   void try_truncate(std::uint64_t size) noexcept;
@@ -45,8 +52,10 @@ class OutFile {
   void rename_to(const std::string& path, bool sync);
 
  private:
+  bool open_and_lock(Open how);
+
   std::string path_;
-  int file_;
+  int file_ = -1;
   std::uint64_t size_ = 0;
 };
 

@@ -4,7 +4,6 @@
 
 #include "base/fail.h"
 #include "cli/dataset/dataset.h"
-#include "container/trailing_data.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -24,13 +23,13 @@ bool equal(const ArrayInfo& a, const ArrayInfo& b) {
 
 }  // namespace
 
-std::vector<ArrayInfo> arrays_of(const std::string& path) {
+std::vector<ArrayInfo> arrays_of(const std::string& path, bool strict) {
   std::error_code unreadable;
   if (!std::filesystem::exists(path, unreadable)) {
     fail(Errc::Io, "[pack] there is no '{}' to append to; leave out --append to begin it", path);
   }
-  const FileReader reader(path);
-  for (const TrailingData& trailing : find_trailing_data(path)) {
+  const FileReader reader = open_reader(path, strict);
+  for (const TrailingData& trailing : reader.trailing_data()) {
     if (!trailing.trailer_broken) continue;
     fail(Errc::CorruptData,
          "[pack] the last trailer of '{}' is broken, and appending would drop what it speaks of; "

@@ -10,7 +10,7 @@ namespace tuckfold::cli {
 
 // The arrays of the file. Throws where there is none, and where appending would drop what a broken
 // trailer speaks of.
-std::vector<ArrayInfo> arrays_of(const std::string& path);
+std::vector<ArrayInfo> arrays_of(const std::string& path, bool strict);
 
 // Throws InvalidArgument where arrays differ from those of the file in name, dtype, shape,
 // codec or samples of a chunk.

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <mutex>
 
 #include "base/dtype.h"
 #include "base/fail.h"
+#include "base/io/destination.h"
 #include "base/parallel.h"
 #include "cli/terminal/stdio.h"
+#include "container/trailing_data.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -64,6 +67,8 @@ void InputOptions::add_options_to(CLI::App& verb, const char* select) {
   verb.add_option("--dtype", dtype, "Of raw inputs: " + dtype_names())->type_name("T");
   verb.add_option("--shape", shape, "Of raw inputs: the shape of one sample, as 3x32x32")
       ->type_name("SHAPE");
+  verb.add_flag("--allow-external", allow_external,
+                "Let HDF5 files lead to others (external storage and links, virtual datasets)");
 }
 
 std::map<std::string, std::string, std::less<>> InputOptions::renames(const char* verb) const {
@@ -83,8 +88,11 @@ std::map<std::string, std::string, std::less<>> InputOptions::renames(const char
 
 std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
   if (files.empty()) invalid("[{}] nothing to read; name a file or folder with samples", verb);
-  SourceOptions options{
-      .format = format, .arrays = arrays, .rename = renames(verb), .side_by_side = side_by_side};
+  SourceOptions options{.format = format,
+                        .arrays = arrays,
+                        .rename = renames(verb),
+                        .side_by_side = side_by_side,
+                        .allow_external = allow_external};
   if (!dtype.empty()) options.dtype = parse_dtype(dtype);
   if (!shape.empty()) options.sample = parse_shape(verb, shape);
   if (const auto times = std::count(files.begin(), files.end(), "-"); times > 1) {
@@ -96,24 +104,60 @@ std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
   return open_source(paths, options);
 }
 
-SampleRange parse_range(const char* verb, std::string_view text, std::int64_t samples) {
-  const auto number = [&](std::string_view part, std::int64_t otherwise) {
-    if (part.empty()) return otherwise;
+void add_strict(CLI::App& verb, bool& strict) {
+  verb.add_flag("--strict", strict,
+                "Exit with 3 where samples may be missing, in place of a warning");
+}
+
+FileReader open_reader(const std::string& path, bool strict) {
+  FileReader reader(path, {.strict = strict});
+  for (const TrailingData& trailing : reader.trailing_data()) {
+    fmt::print(stderr, "tuckfold: warning: {}\n", to_string(trailing));
+  }
+  return reader;
+}
+
+SampleSlice parse_range(const char* verb, std::string_view text, std::int64_t samples) {
+  const auto number = [&](std::string_view part) {
     std::int64_t value = 0;
     const auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), value);
     if (error != std::errc{} || stop != part.data() + part.size()) {
-      invalid("[{}] a range is FIRST:END, FIRST:, :END or one number, got {}", verb, text);
+      invalid("[{}] a range is FIRST:END, FIRST:END:STEP or one number, got {}", verb, text);
     }
     return value;
   };
-  const std::size_t colon = text.find(':');
-  const std::int64_t first = number(text.substr(0, std::min(colon, text.size())), 0);
-  if (colon == text.npos && first >= 0 && first < samples) return {first, 1};
-  const std::int64_t end = colon == text.npos ? first : number(text.substr(colon + 1), samples);
-  if (colon == text.npos || first < 0 || end < first || end > samples) {
+  // Negative numbers count from the end.
+  const auto place = [&](std::string_view part, std::int64_t otherwise) {
+    if (part.empty()) return otherwise;
+    const std::int64_t value = number(part);
+    return value < 0 ? value + samples : value;
+  };
+  const auto outside = [&] {
     invalid("[{}] a range must lie in 0:{}, the samples of the file, got {}", verb, samples, text);
+  };
+  const std::size_t colon = text.find(':');
+  if (colon == text.npos) {
+    const std::int64_t value = number(text);
+    const std::int64_t one = value < 0 ? value + samples : value;
+    if (one < 0 || one >= samples) outside();
+    return {one, 1};
   }
-  return {first, end - first};
+  const std::string_view rest = text.substr(colon + 1);
+  const std::size_t second = rest.find(':');
+  const std::int64_t first = place(text.substr(0, colon), 0);
+  const std::int64_t end = place(rest.substr(0, second), samples);
+  const std::string_view step_text = second == rest.npos ? "" : rest.substr(second + 1);
+  const std::int64_t step = step_text.empty() ? 1 : number(step_text);
+  if (step < 1) invalid("[{}] the step of a range must be 1 or more, got {}", verb, text);
+  if (first < 0 || end < first || end > samples) outside();
+  return {first, (end - first) / step + ((end - first) % step != 0 ? 1 : 0), step};
+}
+
+void compact(const SampleSlice& slice, std::size_t sample_bytes, std::byte* samples) {
+  for (std::int64_t i = 1; slice.step > 1 && i < slice.samples; ++i) {
+    std::memmove(samples + static_cast<std::size_t>(i) * sample_bytes,
+                 samples + static_cast<std::size_t>(i * slice.step) * sample_bytes, sample_bytes);
+  }
 }
 
 std::string size_text(std::uint64_t bytes) {
@@ -125,11 +169,8 @@ std::string size_text(std::uint64_t bytes) {
 }
 
 void check_absent(const char* verb, const std::string& path, bool force) {
-  std::error_code unreadable;
-  if (std::filesystem::is_directory(path, unreadable)) {
-    fail(Errc::Io, "[{}] '{}' is a folder; name a file in it", verb, path);
-  }
-  if (!force && std::filesystem::exists(path, unreadable)) {
+  const Destination destination = find_destination(verb, path);
+  if (!force && destination.exists && !destination.stream) {
     invalid("[{}] '{}' exists; add --force to write over it, or name another file", verb, path);
   }
 }
@@ -141,46 +182,57 @@ std::int64_t batch_samples(std::uint64_t bytes_of_sample, int threads) {
       std::max<std::uint64_t>(1, bytes / std::max<std::uint64_t>(1, bytes_of_sample)));
 }
 
-Parts cut_at_chunks(const FileReader& reader, std::size_t array, const SampleRange& range) {
-  const std::int64_t last = range.first + range.samples;
-  const auto ends_behind = [](std::int64_t sample, const ChunkInfo& chunk) {
+Parts cut_at_chunks(const FileReader& reader, std::size_t array, const SampleSlice& slice) {
+  const std::int64_t last = slice.first + slice.span();
+  // Those of the slice that lie in a chunk; some have none.
+  const auto within = [slice, last](const ChunkInfo& chunk) -> SampleSlice {
+    const std::int64_t from = std::max(slice.first, chunk.first);
+    const std::int64_t to = std::min(last, chunk.first + chunk.samples);
+    const std::int64_t skipped = (from - slice.first + slice.step - 1) / slice.step;
+    const std::int64_t first = slice.at(skipped);
+    return {first, first >= to ? 0 : (to - 1 - first) / slice.step + 1, slice.step};
+  };
+  const auto ends_after = [](std::int64_t sample, const ChunkInfo& chunk) {
     return sample < chunk.first + chunk.samples;
   };
   std::span<const ChunkInfo> chunks = reader.chunks(array);
-  const auto begin = std::upper_bound(chunks.begin(), chunks.end(), range.first, ends_behind);
+  const auto begin = std::upper_bound(chunks.begin(), chunks.end(), slice.first, ends_after);
   auto end = begin;
   Parts parts;
   for (; end != chunks.end() && end->first < last; ++end) {
-    parts.most = std::max(parts.most, std::min(end->samples, range.samples));
+    parts.most = std::max(parts.most, within(*end).span());
   }
   chunks = {begin, end};
   parts.count = std::ssize(chunks);
-  parts.at = [chunks, range, last](std::int64_t i) -> SampleRange {
-    const ChunkInfo& chunk = chunks[static_cast<std::size_t>(i)];
-    const std::int64_t first = std::max(range.first, chunk.first);
-    return {first, std::min(last, chunk.first + chunk.samples) - first};
+  parts.at = [chunks, within](std::int64_t i) {
+    return within(chunks[static_cast<std::size_t>(i)]);
   };
   return parts;
 }
 
-Array trial_part_of(const Source& source, std::size_t array, std::int64_t most) {
-  const SourceArray& info = source.arrays()[array];
-  const std::int64_t elems = std::max<std::int64_t>(1, info.sample.elems());
-  const std::int64_t count = std::min(source.samples(), std::max<std::int64_t>(1, most / elems));
+Array trial_part_of(const SourceArray& array, std::int64_t samples, std::int64_t most,
+                    const std::function<void(std::int64_t, std::byte*)>& read) {
+  const std::int64_t elems = std::max<std::int64_t>(1, array.sample.elems());
+  const std::int64_t count = std::min(samples, std::max<std::int64_t>(1, most / elems));
   std::vector<std::int64_t> axes = {count};
-  axes.insert(axes.end(), info.sample.begin(), info.sample.end());
-  Array result{.name = info.name,
-               .stored = std::string(to_string(info.dtype)),
-               .stored_bytes = static_cast<std::size_t>(count) * info.sample_bytes(),
-               .dtype = info.dtype,
+  axes.insert(axes.end(), array.sample.begin(), array.sample.end());
+  Array result{.name = array.name,
+               .stored = std::string(to_string(array.dtype)),
+               .stored_bytes = static_cast<std::size_t>(count) * array.sample_bytes(),
+               .dtype = array.dtype,
                .shape = Shape(std::span<const std::int64_t>(axes)),
-               .values = HugeBuffer(static_cast<std::size_t>(count) * info.sample_bytes())};
+               .values = HugeBuffer(static_cast<std::size_t>(count) * array.sample_bytes())};
   for (std::int64_t i = 0; i < count; ++i) {  // spread evenly
-    const std::int64_t at = count == 1 ? 0 : i * (source.samples() - 1) / (count - 1);
-    source.read(array, at, 1,
-                result.values.data() + static_cast<std::size_t>(i) * info.sample_bytes());
+    const std::int64_t at = count == 1 ? 0 : i * (samples - 1) / (count - 1);
+    read(at, result.values.data() + static_cast<std::size_t>(i) * array.sample_bytes());
   }
   return result;
+}
+
+Array trial_part_of(const Source& source, std::size_t array, std::int64_t most) {
+  return trial_part_of(
+      source.arrays()[array], source.samples(), most,
+      [&](std::int64_t sample, std::byte* to) { source.read(array, sample, 1, to); });
 }
 
 void read_samples(const Source& source, std::size_t array, std::int64_t first, std::int64_t count,

@@ -27,7 +27,7 @@ struct InputOptions {
   std::vector<std::string> files;
   std::string format, dtype, shape;
   std::vector<std::string> arrays, rename;
-  bool side_by_side = false;
+  bool side_by_side = false, allow_external = false, strict = false;
 
   void add_to(CLI::App& verb, const char* select = kSelectText);
   // The options without the files, where a verb names these in its own way.
@@ -39,14 +39,34 @@ struct InputOptions {
   std::unique_ptr<Source> open(const char* verb, bool quiet = false) const;
 };
 
-// "100:200", "100:", ":200" or "7", of so many samples. Throws InvalidArgument.
-SampleRange parse_range(const char* verb, std::string_view text, std::int64_t samples);
+// --strict of the verbs that read .tuck files.
+void add_strict(CLI::App& verb, bool& strict);
+// Opens a file or a manifest. Warns on standard error where samples may be missing; with `strict`
+// that is CorruptData.
+FileReader open_reader(const std::string& path, bool strict);
+
+// Samples first, first + step, … as many as `samples`.
+struct SampleSlice {
+  std::int64_t first = 0, samples = 0, step = 1;
+
+  std::int64_t at(std::int64_t i) const { return first + i * step; }
+  std::int64_t span() const { return samples == 0 ? 0 : (samples - 1) * step + 1; }
+};
+
+inline constexpr const char* kRangeText =
+    "Samples as in Python, 100:200, -10: or ::2, or one number";
+// "100:200", "-10:", "::2" or "7", of so many samples. Throws InvalidArgument where that is not among
+// them.
+SampleSlice parse_range(const char* verb, std::string_view text, std::int64_t samples);
+
+// Puts samples that were read as they are, with those between, next to each other.
+void compact(const SampleSlice& slice, std::size_t sample_bytes, std::byte* samples);
 
 // "12.3 MB".
 std::string size_text(std::uint64_t bytes);
 
-// Throws InvalidArgument where the path names something and --force was not given, Io where that is
-// a folder.
+// Throws InvalidArgument where the path names a file and --force was not given, Io where that is a
+// folder. Pipes and devices, "-" too, are written through and need no force.
 void check_absent(const char* verb, const std::string& path, bool force);
 
 // How many samples to hold at a time: enough to keep every thread busy, flat in the file's size.
@@ -56,15 +76,16 @@ std::int64_t batch_samples(std::uint64_t bytes_of_sample, int threads);
 // worked out when they are asked for.
 struct Parts {
   std::int64_t count = 0;
-  std::int64_t most = 0;  // samples of the largest
-  std::function<SampleRange(std::int64_t)> at;
+  std::int64_t most = 0;  // samples that the largest needs room for
+  std::function<SampleSlice(std::int64_t)> at;
 };
 
-// A range, cut where chunks end, so that each part is unpacked from one. The reader must outlive
-// it.
-Parts cut_at_chunks(const FileReader& reader, std::size_t array, const SampleRange& range);
+// Samples, cut where chunks end, so that each part is unpacked from one. The reader must outlive it.
+Parts cut_at_chunks(const FileReader& reader, std::size_t array, const SampleSlice& slice);
 
-// About `most` values of an array, whole samples spread over all of them.
+// About `most` values of an array, whole samples spread over all of them; read(sample, to) reads one.
+Array trial_part_of(const SourceArray& array, std::int64_t samples, std::int64_t most,
+                    const std::function<void(std::int64_t, std::byte*)>& read);
 Array trial_part_of(const Source& source, std::size_t array, std::int64_t most);
 
 // Reads on several threads. What a thread throws is thrown here.

@@ -1,42 +1,23 @@
 #include "cli/dataset/pack_write.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
+#include <optional>
 
 #include "base/fail.h"
-#include "base/io/temporary.h"
+#include "base/io/destination.h"
+#include "base/io/file.h"
 #include "cli/dataset/dataset.h"
+#include "cli/dataset/origin.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress_bar.h"
+#include "container/resume.h"
+#include "container/sharded.h"
 
 namespace tuckfold::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Samples of one file: all, or those of a shard.
-struct OutputFile {
-  std::string path;
-  std::int64_t first = 0, end = 0;
-};
-
-// Shards lie beside the manifest: NAME-00000-of-0000N.tuck for NAME.tuck.
-std::vector<OutputFile> output_files_of(const PackOutput& output, std::int64_t samples) {
-  if (output.shards == 0) return {{.path = output.path, .first = 0, .end = samples}};
-  std::string name = output.path;
-  if (name.ends_with(".tuck")) name.resize(name.size() - 5);
-  std::vector<OutputFile> files;
-  for (int i = 0; i < output.shards; ++i) {
-    files.push_back({.path = shard_name(name, i, output.shards),
-                     .first = samples * i / output.shards,
-                     .end = samples * (i + 1) / output.shards});
-  }
-  return files;
-}
 
 std::uint64_t bytes_of(const std::vector<ArrayInfo>& arrays) {
   std::uint64_t bytes = 0;
@@ -44,125 +25,180 @@ std::uint64_t bytes_of(const std::vector<ArrayInfo>& arrays) {
   return bytes;
 }
 
-// Returns the samples that the file then has.
-std::int64_t write_file(const PackOutput& output, const Source& source,
-                        const std::vector<ArrayInfo>& arrays, const OutputFile& file,
-                        ProgressBar& bar) {
-  FileWriter writer(file.path, arrays,
-                    {.mode = output.resume   ? WriteMode::Resume
-                             : output.append ? WriteMode::Append
-                                             : WriteMode::Create,
-                     .threads = output.threads,
-                     .metadata = output.metadata,
-                     .seed = output.seed + static_cast<std::uint64_t>(file.first)});
-  const std::uint64_t each = bytes_of(arrays);
-  std::int64_t at = file.first + (output.resume ? writer.samples() : 0);
-  if (at > file.end) {
-    invalid("[pack] '{}.partial' has {} samples, the inputs {}; pack without --resume", file.path,
-            at - file.first, file.end - file.first);
+// Writes the files of one run, and what there is to say when it ends early.
+class PackRun {
+ public:
+  PackRun(const PackOutput& output, const Source& source, const std::vector<ArrayInfo>& arrays)
+      : output_(output),
+        source_(source),
+        arrays_(arrays),
+        path_(find_destination("pack", output.path).path),
+        each_(bytes_of(arrays)),
+        bar_("packing", static_cast<std::uint64_t>(source.samples()) * each_, output.quiet) {
+    // Where nobody goes on with the file, nobody asks what it was made from.
+    if (!output.append && !output.temporary) origin_ = origin_of(source, output.inputs);
   }
-  bar.add(static_cast<std::uint64_t>(at - file.first) * each);
-  while (at < file.end) {
-    const std::int64_t count = std::min(4 * batch_samples(each, output.threads), file.end - at);
-    writer.write(count,
-                 [&](std::size_t array, std::int64_t first, std::int64_t samples, std::byte* room) {
-                   return source.fetch(array, at + first, samples, room);
-                 });
-    at += count;
-    bar.add(static_cast<std::uint64_t>(count) * each);
-  }
-  writer.finish();
-  return writer.samples();
-}
 
-// What a stopped run of the same has finished already.
-bool is_whole(const OutputFile& file) {
-  return fs::exists(file.path) && FileReader(file.path).samples() == file.end - file.first;
-}
-
-PackTotal write_files(const PackOutput& output, const Source& source,
-                      const std::vector<ArrayInfo>& arrays) {
-  const std::uint64_t each = bytes_of(arrays);
-  ProgressBar bar("packing", static_cast<std::uint64_t>(source.samples()) * each, output.quiet);
-  PackTotal total;
-  std::vector<std::string> shards;
-  for (const OutputFile& file : output_files_of(output, source.samples())) {
-    if (output.shards > 0 && output.resume && is_whole(file)) {
-      total.samples += file.end - file.first;
-      bar.add(static_cast<std::uint64_t>(file.end - file.first) * each);
-    } else {
-      total.samples += write_file(output, source, arrays, file, bar);
+  PackTotal run() {
+    const bool useless = !output_.append && find_leftover(path_) == Leftover::Useless;
+    if (useless || (output_.force && !output_.resume)) remove_leftover(path_);
+    output_.shards > 0 ? write_shards() : write_file(path_, 0, source_.samples());
+    if (output_.append && output_.shards > 0) {
+      const FileReader all(path_);
+      total_.samples = all.samples();
+      total_.file_bytes = all.file_bytes();
     }
-    total.file_bytes += fs::file_size(file.path);
-    shards.push_back(file.path);
+    total_.bytes = static_cast<std::uint64_t>(total_.samples) * each_;
+    total_.seconds = bar_.seconds();
+    return total_;
   }
-  if (output.shards > 0) write_manifest(output.path, shards);
-  total.bytes = static_cast<std::uint64_t>(total.samples) * each;
-  total.seconds = bar.seconds();
-  return total;
-}
 
-// Whether another writer is at it.
-bool is_locked(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  return file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
-
-std::vector<std::string> partials_of(const PackOutput& output, std::int64_t samples) {
-  std::vector<std::string> found;
-  for (const OutputFile& file : output_files_of(output, samples)) {
-    std::error_code unreadable;
-    if (fs::exists(file.path + ".partial", unreadable)) found.push_back(file.path + ".partial");
-  }
-  return found;
-}
-
-// The message of what ended the work early, with how to go on.
-std::string ended_early(const PackOutput& output, std::int64_t samples,
-                        const std::vector<std::string>& were_there, std::string_view text,
-                        bool resumable) {
-  constexpr std::uintmax_t kLittle = 4096;  // a start and a schema, hardly a chunk
-  if (output.append || output.temporary) return std::string(text);
-  for (const std::string& partial : partials_of(output, samples)) {
+  // The message of what ended the work, with how to go on. What is of no use is removed.
+  std::string ended(std::string_view text, bool resumable) {
+    constexpr std::uintmax_t kLittle = 4096;  // a start and a schema, hardly a chunk
+    const std::string partial = path_ + ".partial";
+    if (output_.append || output_.temporary || !begun_) return std::string(text);
     std::error_code none;
-    const std::uintmax_t bytes = fs::file_size(partial, none);
-    if (none || is_locked(partial)) continue;
-    if (resumable && bytes >= kLittle) {
+    const bool much =
+        shards_ ? total_.samples > 0 || wrote_ : fs::file_size(partial, none) >= kLittle;
+    if (!none && much && resumable) {
       return fmt::format("{}; '{}' has what was packed: the same command with --resume goes on",
                          text, partial);
     }
-    // What an earlier run has left is not ours to remove.
-    if (std::ranges::count(were_there, partial) == 0) fs::remove(partial, none);
+    if (!output_.resume && shards_) shards_->discard();
+    if (!output_.resume && !shards_) fs::remove(partial, none);
+    return std::string(text);
   }
-  return std::string(text);
-}
+
+ private:
+  FileWriter open(const std::string& path, std::int64_t first) {
+    WriteOptions options{.mode = output_.resume   ? WriteMode::Resume
+                                 : output_.append ? WriteMode::Append
+                                                  : WriteMode::Create,
+                         .threads = output_.threads,
+                         .metadata = output_.metadata,
+                         .seed = output_.seed + static_cast<std::uint64_t>(first),
+                         .origin = origin_};
+    options.origin.first = static_cast<std::uint64_t>(first);
+    if (shards_ && output_.append) options.mode = WriteMode::Create;
+    try {
+      return {path, arrays_, options};
+    } catch (const Error& error) {
+      refuse(error, path + ".partial");
+    }
+  }
+
+  // Names inputs that changed where that may be why.
+  [[noreturn]] void refuse(const Error& error, const std::string& partial) const {
+    const std::vector<std::string> changed = changed_since(partial, output_.inputs);
+    if (!output_.resume || error.code() != Errc::InvalidArgument || changed.empty()) throw error;
+    invalid("{}. Changed since: '{}'{}", error.what(), changed.front(),
+            changed.size() > 1 ? fmt::format(" and {} more", changed.size() - 1) : "");
+  }
+
+  void write_file(const std::string& path, std::int64_t first, std::int64_t end) {
+    const std::optional<ReplacedShards> replaced =
+        shards_ || output_.append ? std::nullopt
+                                  : std::optional<ReplacedShards>(std::in_place, path);
+    FileWriter writer = open(path, first);
+    begun_ = true;
+    std::int64_t at = first + (output_.resume ? writer.samples() : 0);
+    if (at > end) {
+      invalid("[pack] '{}.partial' has {} samples, the inputs {}; pack without --resume", path,
+              at - first, end - first);
+    }
+    bar_.add(static_cast<std::uint64_t>(at - first) * each_);
+    while (at < end) {
+      const std::int64_t count = std::min(4 * batch_samples(each_, output_.threads), end - at);
+      writer.write(
+          count, [&](std::size_t array, std::int64_t from, std::int64_t samples, std::byte* room) {
+            return source_.fetch(array, at + from, samples, room);
+          });
+      at += count;
+      wrote_ = true;
+      bar_.add(static_cast<std::uint64_t>(count) * each_);
+    }
+    writer.finish();
+    if (replaced) replaced->remove();
+    total_.samples += writer.samples();
+    total_.file_bytes += fs::file_size(path);
+  }
+
+  void write_shards() {
+    std::vector<ArrayInfo> settled = arrays_;
+    check_arrays(settled);
+    try {
+      shards_.emplace(
+          ShardRequest{.path = path_,
+                       .shards = output_.shards,
+                       .schema = {settled, output_.metadata.empty() ? "{}" : output_.metadata},
+                       .begun = {.origin = origin_, .seed = output_.seed},
+                       .replace = output_.force,
+                       .append = output_.append,
+                       .resumable = !output_.append,
+                       .resume = output_.resume});
+    } catch (const Error& error) {
+      refuse(error, path_ + ".partial");
+    }
+    begun_ = true;
+    const std::span<const std::string> paths = shards_->paths();
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      const auto count = static_cast<std::int64_t>(paths.size());
+      const std::int64_t first = source_.samples() * static_cast<std::int64_t>(i) / count;
+      const std::int64_t end = source_.samples() * static_cast<std::int64_t>(i + 1) / count;
+      if (!fs::exists(paths[i])) {
+        write_file(paths[i], first, end);
+        continue;
+      }
+      // The run that is resumed has finished this one.
+      total_.samples += end - first;
+      total_.file_bytes += fs::file_size(paths[i]);
+      bar_.add(static_cast<std::uint64_t>(end - first) * each_);
+    }
+    shards_->finish();
+  }
+
+  const PackOutput& output_;
+  const Source& source_;
+  const std::vector<ArrayInfo>& arrays_;
+  std::string path_;
+  std::uint64_t each_;
+  ProgressBar bar_;
+  Origin origin_;
+  std::optional<ShardedOutput> shards_;
+  PackTotal total_;
+  bool begun_ = false, wrote_ = false;
+};
 
 }  // namespace
 
-void check_shards(const PackOutput& output, std::int64_t samples, bool force) {
-  if (output.shards == 0) return;
+void check_output(const PackOutput& output, std::int64_t samples) {
   if (output.shards > samples) {
     invalid("[pack] --shards must be 1..{}, the number of samples, got {}", samples, output.shards);
   }
-  if (output.resume) return;
-  for (const OutputFile& file : output_files_of(output, samples))
-    check_absent("pack", file.path, force);
+  if (output.resume || output.append || output.force || output.temporary) return;
+  const std::string path = find_destination("pack", output.path).path;
+  const Leftover left = find_leftover(path);
+  if (left == Leftover::File || left == Leftover::Shards) {
+    const OutFile lock(path + ".partial", OutFile::Open::Keep);  // Io where a writer is still at it
+    invalid(
+        "[pack] '{}.partial' is what a stopped run has packed; add --resume to go on with it, or "
+        "--force to start over",
+        path);
+  }
 }
 
 PackTotal write_samples(const PackOutput& output, const Source& source,
                         const std::vector<ArrayInfo>& arrays) {
-  const std::vector<std::string> before = partials_of(output, source.samples());
-  const auto told = [&](std::string_view text, bool resumable) {
-    return ended_early(output, source.samples(), before, text, resumable);
-  };
+  PackRun run(output, source, arrays);
   try {
-    return write_files(output, source, arrays);
+    return run.run();
   } catch (const Interrupted& stop) {
-    throw Interrupted(stop.signal(), told("[pack] stopped", true));
+    throw Interrupted(stop.signal(), run.ended("[pack] stopped", true));
   } catch (const Error& error) {
     // Where an argument is wrong, other ones are needed, and those make another file.
     const bool resumable = error.code() == Errc::Io || error.code() == Errc::CorruptData;
-    fail(error.code(), "{}", told(error.what(), resumable));
+    fail(error.code(), "{}", run.ended(error.what(), resumable));
   }
 }
 

@@ -11,12 +11,13 @@
 namespace tuckfold::cli {
 
 struct PackOutput {
-  std::string path;  // of the file, or of the manifest
+  std::string path;                 // of the file, or of the manifest
+  std::vector<std::string> inputs;  // as they are given
   std::string metadata;
   std::uint64_t seed = 0;
   int threads = 1;
   int shards = 0;  // 0: one file and no manifest
-  bool append = false, resume = false, quiet = false;
+  bool append = false, resume = false, force = false, quiet = false;
   bool temporary = false;  // nobody can go on with it
 };
 
@@ -26,8 +27,9 @@ struct PackTotal {
   double seconds = 0;
 };
 
-// Throws InvalidArgument where there are fewer samples than shards, or a shard is in the way.
-void check_shards(const PackOutput& output, std::int64_t samples, bool force);
+// Throws InvalidArgument where there are fewer samples than shards, or what a stopped run left is in
+// the way and --resume and --force are not given.
+void check_output(const PackOutput& output, std::int64_t samples);
 
 // Writes all samples. Where that ends early, says how to go on, or removes what nobody can go on
 // with.

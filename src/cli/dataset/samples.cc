@@ -1,13 +1,12 @@
 #include "cli/dataset/samples.h"
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 
 #include "base/fail.h"
-#include "base/io/file.h"
 #include "cli/verbs/verbs.h"
 #include "container/rewrite.h"
-#include "container/shards.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -18,16 +17,6 @@ std::vector<SourceArray> arrays_of(const FileReader& file) {
     arrays.push_back({.name = array.name, .dtype = array.dtype, .sample = array.shape});
   }
   return arrays;
-}
-
-// Itself, or the files that a manifest names.
-std::vector<std::string> files_of(const std::string& path) {
-  std::vector<std::string> paths;
-  const MappedFile file(path);
-  if (!begins_with(file.bytes(), "{")) return {path};
-  const FileReader checked(path);  // shards that do not fit the manifest are refused here
-  for (const ManifestShard& shard : read_manifest(file.bytes(), path)) paths.push_back(shard.path);
-  return paths;
 }
 
 }  // namespace
@@ -66,12 +55,8 @@ void Samples::open_files(const char* verb, const InputOptions& inputs) {
     invalid("[{}] '{}' says itself what it holds; leave out --format, --dtype and --shape", verb,
             inputs.files.front());
   }
-  std::vector<std::string> paths;
-  for (const std::string& input : inputs.files) {
-    for (std::string& path : files_of(input)) paths.push_back(std::move(path));
-  }
-  for (const std::string& path : paths) {
-    files_.emplace_back(path);
+  for (const std::string& path : inputs.files) {
+    files_.push_back(open_reader(path, inputs.strict));
     if (arrays_of(files_.back()) != arrays_of(files_.front())) {
       invalid("[{}] '{}' has other arrays than '{}'; leave it out, or convert it first", verb, path,
               inputs.files.front());
@@ -122,6 +107,26 @@ void Samples::read(std::size_t array, std::int64_t first, std::int64_t count, st
   read_files(files_, columns_[array], first, count, out, threads);
 }
 
+void Samples::read(std::size_t array, const SampleSlice& slice, std::byte* out, int threads) const {
+  if (slice.step == 1) return read(array, slice.first, slice.samples, out, threads);
+  // Samples that stand close are read with those between; chunks are then unpacked once.
+  constexpr std::int64_t kClose = 16;
+  const std::int64_t together = slice.step > kClose ? 1 : batch(array, threads) / slice.step + 1;
+  const std::size_t each = arrays_[array].sample_bytes();
+  const std::int64_t most = (together - 1) * slice.step + 1;
+  const HugeBuffer room(together == 1 ? 0 : static_cast<std::size_t>(most) * each);
+  for (std::int64_t i = 0; i < slice.samples; i += together) {
+    const SampleSlice part{slice.at(i), std::min(together, slice.samples - i), slice.step};
+    std::byte* to = together == 1 ? out : room.data();
+    read(array, part.first, part.span(), to, threads);
+    if (together > 1) {
+      compact(part, each, to);
+      std::memcpy(out, to, static_cast<std::size_t>(part.samples) * each);
+    }
+    out += static_cast<std::size_t>(part.samples) * each;
+  }
+}
+
 Parts Samples::parts(std::size_t array) const {
   struct OfFile {
     std::int64_t first_part, first_sample;
@@ -138,9 +143,9 @@ Parts Samples::parts(std::size_t array) const {
     samples += file.samples();
   }
   all.at = [files = std::move(files)](std::int64_t i) {
-    const auto behind = std::ranges::upper_bound(files, i, {}, &OfFile::first_part);
-    const OfFile& file = *(behind - 1);
-    SampleRange part = file.parts.at(i - file.first_part);
+    const auto after = std::ranges::upper_bound(files, i, {}, &OfFile::first_part);
+    const OfFile& file = *(after - 1);
+    SampleSlice part = file.parts.at(i - file.first_part);
     part.first += file.first_sample;
     return part;
   };

@@ -33,13 +33,15 @@ class Samples {
   void read(std::size_t array, std::int64_t first, std::int64_t count, std::byte* out,
             int threads) const;
 
+  void read(std::size_t array, const SampleSlice& slice, std::byte* out, int threads) const;
+
   // How many samples of an array to hold at a time; whole chunks, so that few are unpacked twice.
   std::int64_t batch(std::size_t array, int threads) const;
 
   // All samples of .tuck files, chunk by chunk.
   Parts parts(std::size_t array) const;
 
-  // The .tuck files, in order; empty where the samples come from elsewhere.
+  // The .tuck files and manifests, in order; empty where the samples come from elsewhere.
   std::span<const FileReader> files() const noexcept { return files_; }
   // Which array of the .tuck files this one is.
   std::size_t column(std::size_t array) const noexcept { return columns_[array]; }

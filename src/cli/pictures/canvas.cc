@@ -3,8 +3,6 @@
 #include <png.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/fail.h"
 #include "cli/pictures/font.h"
@@ -91,15 +89,6 @@ std::string Canvas::png() const {
     image = header_of(*this);
   }
   fail(Errc::Internal, "[png] cannot be made: {}", image.message);
-}
-
-void Canvas::save_png(const std::string& path) const {
-  png_image image = header_of(*this);
-  errno = 0;
-  if (png_image_write_to_file(&image, path.c_str(), 0, pixels_.data(), 0, nullptr) == 0) {
-    fail(Errc::Io, "[eval] cannot write '{}': {}", path,
-         errno != 0 ? std::strerror(errno) : image.message);
-  }
 }
 
 std::vector<std::string> wrap(std::string_view text, std::size_t letters) {

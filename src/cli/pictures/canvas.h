@@ -1,4 +1,4 @@
-// A picture to draw on, and to save as PNG.
+// A picture to draw on, and its PNG.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,6 @@ class Canvas {
   // Each pixel of `picture` as a square of `scale` pixels, the first at (left, top).
   void draw(const Canvas& picture, std::int64_t left, std::int64_t top, std::int64_t scale);
   void write(std::string_view text, std::int64_t left, std::int64_t top, std::int64_t scale);
-  void save_png(const std::string& path) const;
   std::string png() const;  // the bytes of such a file
 
   // Squares of `factor` pixels as one, of their mean colour.

@@ -36,13 +36,13 @@ std::vector<std::int64_t> WhichSamples::of(std::int64_t samples, std::int64_t mo
     if (!range.empty() || count) invalid("[view] --samples excludes --range and --count; drop one");
     return parse_numbers(list, samples);
   }
-  SampleRange among{0, samples};
+  SampleSlice among{0, samples};
   if (!range.empty()) among = parse_range("view", range, samples);
   if (among.samples == 0) invalid("[view] --range has no samples, got {}", range);
   const std::int64_t shown = std::min(count.value_or(most), among.samples);
   std::vector<std::int64_t> numbers;
   for (std::int64_t i = 0; i < shown; ++i) {
-    numbers.push_back(among.first + (shown == 1 ? 0 : i * (among.samples - 1) / (shown - 1)));
+    numbers.push_back(among.at(shown == 1 ? 0 : i * (among.samples - 1) / (shown - 1)));
   }
   return numbers;
 }

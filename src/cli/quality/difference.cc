@@ -35,8 +35,8 @@ class Batches {
  public:
   Batches(const ArrayRef& ref, std::int64_t most)
       : ref_(ref), room_(static_cast<std::size_t>(most) * ref.info().sample_bytes()) {}
-  void read(std::int64_t first, std::int64_t count, int threads) {
-    ref_.samples.read(ref_.array, first, count, room_.data(), threads);
+  void read(const SampleSlice& slice, int threads) {
+    ref_.samples.read(ref_.array, slice, room_.data(), threads);
   }
   const std::byte* sample(std::int64_t number) const {
     return room_.data() + static_cast<std::size_t>(number) * ref_.info().sample_bytes();
@@ -82,15 +82,15 @@ std::vector<SsimSum> ssim_of_planes(const Batches& original, const Batches& resu
 }
 
 // The finite range of the original, sample by sample compared with itself.
-SsimScale scale_of(const ArrayRef& original, const SampleRange& range, std::int64_t batch,
+SsimScale scale_of(const ArrayRef& original, const SampleSlice& slice, std::int64_t batch,
                    int threads, ProgressBar& bar) {
   if (!needs_range(original)) return {};
   const SourceArray& info = original.info();
   Batches values(original, batch);
   Sums all;
-  for (std::int64_t at = 0; at < range.samples; at += batch) {
-    const std::int64_t count = std::min(batch, range.samples - at);
-    values.read(range.first + at, count, threads);
+  for (std::int64_t at = 0; at < slice.samples; at += batch) {
+    const std::int64_t count = std::min(batch, slice.samples - at);
+    values.read({slice.at(at), count, slice.step}, threads);
     for (const Sums& one : compare_samples(values, values, info.sample.elems(), count, threads)) {
       all.add(one);
     }
@@ -181,28 +181,27 @@ std::uint64_t compared_bytes(const ArrayRef& result, const ArrayRef& original,
 }
 
 Difference compare_arrays(const ArrayRef& result, const ArrayRef& original,
-                          const SampleRange& range, int threads, ProgressBar& bar) {
+                          const SampleSlice& slice, int threads, ProgressBar& bar) {
   const SourceArray& info = original.info();
   const std::int64_t batch = std::clamp<std::int64_t>(
-      std::min(range.samples, std::max(result.samples.batch(result.array, threads),
+      std::min(slice.samples, std::max(result.samples.batch(result.array, threads),
                                        original.samples.batch(original.array, threads))),
       1, kMostSamples);
-  const SsimScale scale = scale_of(original, range, batch, threads, bar);
+  const SsimScale scale = scale_of(original, slice, batch, threads, bar);
   // A constant original has no scale to judge by.
   const bool judge = has_ssim(original) && std::isfinite(scale.range) && scale.range > 0;
   const Planes planes = judge ? Planes::of(info.sample) : Planes{};
   Batches wants(original, batch), gots(result, batch);
-  Difference all{.samples = range.samples};
+  Difference all{.samples = slice.samples};
   double ssim = 0;
   std::int64_t judged = 0;
-  for (std::int64_t at = 0; at < range.samples; at += batch) {
-    const std::int64_t count = std::min(batch, range.samples - at);
-    wants.read(range.first + at, count, threads);
-    gots.read(range.first + at, count, threads);
-    const std::int64_t first = range.first + at;
+  for (std::int64_t at = 0; at < slice.samples; at += batch) {
+    const std::int64_t count = std::min(batch, slice.samples - at);
+    wants.read({slice.at(at), count, slice.step}, threads);
+    gots.read({slice.at(at), count, slice.step}, threads);
     const auto each = compare_samples(wants, gots, info.sample.elems(), count, threads);
     for (std::int64_t i = 0; i < count; ++i)
-      take(all, each[static_cast<std::size_t>(i)], first + i);
+      take(all, each[static_cast<std::size_t>(i)], slice.at(at + i));
     if (judge) {
       for (const SsimSum& sum : ssim_of_planes(wants, gots, planes, scale, count, threads)) {
         if (const std::optional<double> mean = sum.mean()) ssim += *mean, ++judged;

@@ -56,8 +56,8 @@ struct ArrayRef {
 std::uint64_t compared_bytes(const ArrayRef& result, const ArrayRef& original,
                              std::int64_t samples);
 
-// Both have samples of one shape, and the range. What is found does not depend on threads.
+// Both have samples of one shape, and those of the slice. What is found does not depend on threads.
 Difference compare_arrays(const ArrayRef& result, const ArrayRef& original,
-                          const SampleRange& range, int threads, ProgressBar& bar);
+                          const SampleSlice& slice, int threads, ProgressBar& bar);
 
 }  // namespace tuckfold::cli

@@ -87,7 +87,7 @@ class DifferenceOfFiles : public testing::Test {
     writer.write({{planes.data(), DType::F32, {std::ssize(planes) / 144, 12, 12}}});
     writer.finish();
   }
-  Difference compare(int threads, SampleRange range = {0, 20}) const {
+  Difference compare(int threads, SampleSlice range = {0, 20}) const {
     const Samples result("diff", {.files = {folder_ / "b.tuck"}});
     const Samples original("diff", {.files = {folder_ / "a.tuck"}});
     ProgressBar bar("", 0, true);

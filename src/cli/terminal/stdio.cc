@@ -12,6 +12,8 @@
 #include <span>
 
 #include "base/fail.h"
+#include "base/io/destination.h"
+#include "base/io/new_file.h"
 #include "base/io/temporary.h"
 #include "cli/dataset/dataset.h"
 #include "cli/terminal/status_line.h"
@@ -97,8 +99,11 @@ void check_stdout(const char* verb, bool force) {
   }
 }
 
-OutPath::OutPath(const char* verb, const std::string& given) : verb_(verb), path_(given) {
-  if (given != "-") return;
+OutPath::OutPath(const char* verb, const std::string& given)
+    : verb_(verb), given_(given), path_(given) {
+  const Destination destination = find_destination(verb, given);
+  check_not_input(verb, destination);
+  if (!destination.stream) return;
   folder_ = (std::filesystem::path(temporary_folder(verb)) / "tuckfold_XXXXXX").string();
   if (::mkdtemp(folder_.data()) == nullptr) {
     fail(Errc::Io, "[{}] cannot create '{}': {}; set TMPDIR to a folder that can be written", verb,
@@ -122,12 +127,12 @@ void OutPath::finish() {
   std::error_code ignored;
   std::filesystem::remove_all(std::exchange(folder_, ""), ignored);
   const auto room = std::make_unique_for_overwrite<std::byte[]>(kPiece);
+  NewFile out(verb_, given_);
   while (const std::size_t got =
              read_some(verb_, file.get(), path_.c_str(), {room.get(), kPiece})) {
-    if (const int reason = write_all(STDOUT_FILENO, {room.get(), got}); reason != 0) {
-      fail(Errc::Io, "[{}] cannot write to standard output: {}", verb_, std::strerror(reason));
-    }
+    out.write({room.get(), got});
   }
+  out.finish();
 }
 
 }  // namespace tuckfold::cli

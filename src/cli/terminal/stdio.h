@@ -15,8 +15,8 @@ std::string input_path(const char* verb, const std::string& given, bool quiet = 
 // Throws InvalidArgument where standard output is a terminal and --force was not given.
 void check_stdout(const char* verb, bool force);
 
-// Where a file is to be written that must be a file while it is: under its name, or for "-" in a
-// temporary folder that is gone with this object.
+// Where a file is to be written that must be a file while it is: under its name, or for "-" and other
+// pipes and devices in a temporary folder that is gone with this object.
 class OutPath {
  public:
   OutPath(const char* verb, const std::string& given);
@@ -25,12 +25,13 @@ class OutPath {
   ~OutPath();
 
   const std::string& path() const { return path_; }
-  // Copies the file to standard output, if that is where it goes.
+  bool is_temporary() const { return !folder_.empty(); }
+  // Copies the file to where it goes, if it is elsewhere.
   void finish();
 
  private:
   const char* verb_;
-  std::string folder_, path_;
+  std::string given_, folder_, path_;
 };
 
 }  // namespace tuckfold::cli

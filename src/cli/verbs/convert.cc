@@ -7,13 +7,16 @@
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "cli/bench/report.h"
+#include "cli/choose/target_option.h"
+#include "cli/dataset/array_out.h"
 #include "cli/dataset/codec_option.h"
-#include "cli/dataset/npy_out.h"
 #include "cli/dataset/samples.h"
 #include "cli/terminal/progress_bar.h"
+#include "cli/terminal/stdio.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
 #include "container/rewrite.h"
+#include "container/sharded.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -27,36 +30,43 @@ lost a second time. So are chunks of another size where a codec packs each sampl
 dct_quant). What else must be packed again is unpacked first, and a lossy codec on samples that were lossy
 before is told of.
 
-OUT.npy takes one array, any other name without an ending is a folder for NAME.npy of each, as unpack
-writes them. To convert other files, pack them.
+With a target a codec is looked for, as pack does; figures are against the samples as they are now.
+--shards cuts where chunks end, so that these can be copied. Other outputs are those of unpack. To convert
+other files, pack them.
 
 Examples:
   tuckfold convert a.tuck b.tuck -o all.tuck
   tuckfold convert train.tuck -o small.tuck --codec "dct_quant(rate=2)" --samples-per-chunk 64
+  tuckfold convert train.tuck -o sharded.tuck --shards 4
   tuckfold convert train.tuck -o image.npy --select image
   tuckfold convert shards.json -o both.tuck --select image,label --rename image=x)_";
 
 struct Options {
   InputOptions inputs;
   CodecOption codec;
+  TargetOption target;
   std::string out;
   std::int64_t samples_per_chunk = 0;
   std::uint64_t seed = 0;
-  int threads = 0;
+  int threads = 0, shards = 0;
   bool force = false, quiet = false, json = false;
 };
 
-bool changes_packing(const Options& options) {
-  return options.codec.given() || options.samples_per_chunk > 0;
-}
-
 // The array as it shall be. --codec NAME=SPEC has its new name.
-ArrayInfo info_for(const Options& options, const Samples& samples, std::size_t array) {
+ArrayInfo info_for(const Options& options, const Samples& samples, std::size_t array,
+                   const std::optional<Target>& target) {
   ArrayInfo info = samples.files().front().arrays()[samples.column(array)];
   info.name = samples.arrays()[array].name;
   info.samples_per_chunk = options.samples_per_chunk;
   if (const auto codec = options.codec.without_name(info.shape)) info.codec = *codec;
-  if (const auto codec = options.codec.bound_to(info.name)) info.codec = *codec;
+  if (const auto codec = options.codec.bound_to(info.name)) {
+    info.codec = *codec;
+  } else if (target && info.shape.rank() >= 2 && samples.samples() > 0) {
+    const Array part = trial_part_of(
+        samples.arrays()[array], samples.samples(), options.target.trial_values(),
+        [&](std::int64_t sample, std::byte* to) { samples.read(array, sample, 1, to, 1); });
+    info.codec = choose_for(part, *target, thread_count(options.threads), options.quiet).spec;
+  }
   return info;
 }
 
@@ -66,8 +76,8 @@ std::uint64_t bytes_of(const Samples& samples) {
   return each * static_cast<std::uint64_t>(samples.samples());
 }
 
-void warn(const Samples& samples, const Rewrite& rewrite) {
-  for (const RewrittenArray& array : rewrite.arrays()) {
+void warn(const Samples& samples, std::span<const RewrittenArray> arrays) {
+  for (const RewrittenArray& array : arrays) {
     if (!array.lossy_before) continue;
     fmt::print(stderr, "tuckfold: warning: {} was packed with {}; packing it again loses more\n",
                array.info.name, array.lossy_before->print());
@@ -89,27 +99,64 @@ Json to_json(const RewrittenArray& array, const CodecSpec& before) {
           {"lossy_again", array.lossy_before.has_value()}};
 }
 
+// Writes the files that were planned, one, or shards and their manifest, and returns their bytes.
+std::uint64_t write_planned(const Options& options, const Samples& samples,
+                            std::span<const Rewrite> planned) {
+  ProgressBar bar("converting", bytes_of(samples), options.quiet);
+  const RewriteOptions how{.threads = thread_count(options.threads),
+                           .metadata = samples.files().front().metadata(),
+                           .seed = options.seed,
+                           .progress = [&](std::uint64_t bytes) { bar.add(bytes); }};
+  const ReplacedShards replaced(options.out);
+  std::uint64_t bytes = 0;
+  if (options.shards == 0) {
+    bytes = planned.front().write(options.out, how);
+    replaced.remove();
+    return bytes;
+  }
+  ShardedOutput output({.path = options.out, .shards = options.shards, .replace = options.force});
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    bytes += planned[i].write(output.paths()[i], how);
+  }
+  output.finish();
+  return bytes;
+}
+
 void to_tuck(const Options& options, const Samples& samples) {
   options.codec.check("convert", samples.arrays());
+  if (options.shards > samples.samples()) {
+    invalid("[convert] --shards must be 1..{}, the number of samples, got {}", samples.samples(),
+            options.shards);
+  }
+  const std::optional<Target> target = options.target.get("convert", options.codec);
   std::vector<RewriteArray> arrays;
   for (std::size_t a = 0; a < samples.arrays().size(); ++a) {
-    arrays.push_back({.from = samples.column(a), .info = info_for(options, samples, a)});
+    arrays.push_back({.from = samples.column(a), .info = info_for(options, samples, a, target)});
   }
-  const Rewrite rewrite(samples.files(), std::move(arrays));
-  if (!options.quiet) warn(samples, rewrite);
+  std::vector<Rewrite> planned;
+  if (options.shards == 0) planned.emplace_back(samples.files(), arrays);
+  if (options.shards > 0) {
+    for (const SampleRange& range : cut_evenly(samples.files(), arrays, options.shards)) {
+      planned.emplace_back(samples.files(), arrays, range);
+    }
+  }
+  std::vector<RewrittenArray> rewritten(planned.front().arrays().begin(),
+                                        planned.front().arrays().end());
+  for (std::size_t i = 1; i < planned.size(); ++i) {
+    for (std::size_t a = 0; a < rewritten.size(); ++a) {
+      const RewrittenArray& more = planned[i].arrays()[a];
+      rewritten[a].copied += more.copied;
+      rewritten[a].packs_again += more.packs_again;
+      if (more.lossy_before) rewritten[a].lossy_before = more.lossy_before;
+    }
+  }
+  if (!options.quiet) warn(samples, rewritten);
   std::uint64_t before = 0;
   for (const FileReader& file : samples.files()) before += file.file_bytes();
-  {
-    ProgressBar bar("converting", bytes_of(samples), options.quiet);
-    rewrite.write(options.out, {.threads = thread_count(options.threads),
-                                .metadata = samples.files().front().metadata(),
-                                .seed = options.seed,
-                                .progress = [&](std::uint64_t bytes) { bar.add(bytes); }});
-  }
-  const FileReader made(options.out);
+  const std::uint64_t after = write_planned(options, samples, planned);
   Json json = Json::array();
   Table table({"<array", "<codec before", "<codec", "samples/chunk", "copied", "packed"});
-  for (const RewrittenArray& array : rewrite.arrays()) {
+  for (const RewrittenArray& array : rewritten) {
     const CodecSpec& codec = samples.files().front().arrays()[array.from].codec;
     json.push_back(to_json(array, codec));
     table.add({array.info.name, codec.print(), array.info.codec.print(),
@@ -118,35 +165,38 @@ void to_tuck(const Options& options, const Samples& samples) {
   }
   if (options.json) {
     return print_out(print_json(Json::array({{{"file", options.out},
-                                              {"samples", made.samples()},
+                                              {"samples", samples.samples()},
                                               {"bytes", bytes_of(samples)},
                                               {"file_bytes_before", before},
-                                              {"file_bytes", made.file_bytes()},
+                                              {"file_bytes", after},
                                               {"arrays", json}}})));
   }
   if (options.quiet) return;
-  print_out(table.print() + fmt::format("{}: {} samples, {} -> {}\n", options.out, made.samples(),
-                                        size_text(before), size_text(made.file_bytes())));
+  print_out(table.print() + fmt::format("{}: {} samples, {} -> {}\n", options.out,
+                                        samples.samples(), size_text(before), size_text(after)));
 }
 
-void to_npy(const Options& options, const Samples& samples) {
-  if (changes_packing(options)) {
-    invalid("[convert] '{}' is not packed; leave out --codec and --samples-per-chunk, {}",
-            options.out, "or name OUT.tuck");
-  }
-  const bool one_file = options.out == "-" || options.out.ends_with(".npy");
-  if (one_file && samples.arrays().size() != 1) {
-    invalid("[convert] there are {} arrays; choose one with --select, or give a folder with -o",
-            samples.arrays().size());
+// To files of others.
+void to_arrays(const Options& options, const Samples& samples) {
+  if (options.codec.given() || options.samples_per_chunk > 0 || options.shards > 0 ||
+      options.target.get("convert", options.codec)) {
+    invalid(
+        "[convert] '{}' is not packed; leave out --codec, targets, --samples-per-chunk and "
+        "--shards, "
+        "or name OUT.tuck",
+        options.out);
   }
   const int threads = thread_count(options.threads);
-  const NpyOut out{
-      .verb = "convert", .out = options.out, .force = options.force, .threads = threads};
+  const ArrayOut out{.verb = "convert",
+                     .out = options.out,
+                     .kind = ArrayOut::kind_of("convert", options.out),
+                     .force = options.force,
+                     .threads = threads};
   out.write(
-      {samples.arrays().begin(), samples.arrays().end()}, {0, samples.samples()}, options.quiet,
+      {samples.arrays().begin(), samples.arrays().end()}, samples.samples(), options.quiet,
       [&](std::size_t array) { return samples.parts(array); },
-      [&](std::size_t array, const SampleRange& part, std::byte* to, int threads_of_each) {
-        samples.read(array, part.first, part.samples, to, threads_of_each);
+      [&](std::size_t array, const SampleSlice& part, std::byte* to, int threads_of_each) {
+        samples.read(array, part, to, threads_of_each);
       });
   if (options.out == "-") return;
   if (options.json) {
@@ -168,38 +218,42 @@ void run(const Options& options) {
               path);
     }
   }
-  const std::string ending = fs::path(options.out).extension().string();
-  const bool packed = ending == ".tuck";
-  std::error_code ignored;
-  const bool folder = ending.empty() || fs::is_directory(options.out, ignored);
-  if (!packed && ending != ".npy" && options.out != "-" && !folder) {
-    invalid("[convert] OUT is OUT.tuck, OUT.npy, a folder or -, got '{}'", options.out);
-  }
+  const bool packed = options.out.ends_with(".tuck");
+  if (!packed) ArrayOut::kind_of("convert", options.out);  // refuses other names
   if (packed) check_absent("convert", options.out, options.force);
+  if (options.out == "-") check_stdout("convert", options.force);
   const Samples samples("convert", options.inputs);
-  packed ? to_tuck(options, samples) : to_npy(options, samples);
+  packed ? to_tuck(options, samples) : to_arrays(options, samples);
 }
 
 }  // namespace
 
 void add_convert(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("convert", "Merge .tuck files, change codecs, write .npy");
+  CLI::App* verb =
+      app.add_subcommand("convert", "Merge or shard .tuck files, change codecs, write .npy");
   verb->add_option("INPUT", options->inputs.files, "The .tuck files, or manifests of several")
       ->type_name("");
-  verb->add_option("-o,--out", options->out, "OUT.tuck, OUT.npy, a folder, or - for .npy")
+  verb->add_option("-o,--out", options->out,
+                   "OUT.tuck, or as unpack: OUT.npy, OUT.npz, OUT.h5, a folder, or - for .npy")
       ->type_name("OUT");
   options->inputs.add_names_to(*verb);
   options->codec.add_to(*verb);
+  options->target.add_to(*verb);
   verb->add_option("--samples-per-chunk", options->samples_per_chunk,
                    "Samples packed together; default: as they are")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31).description(""));
+  verb->add_option("--shards", options->shards,
+                   "Write so many files, NAME-00000-of-0000N.tuck, and OUT.tuck that lists them")
+      ->type_name("N")
+      ->check(CLI::Range(1, 99999).description(""));
   verb->add_option("--seed", options->seed, "For stochastic rounding")->type_name("N");
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")
       ->type_name("N")
       ->check(CLI::Range(0, 255).description(""));
-  verb->add_flag("-f,--force", options->force, "Write over files that exist");
+  add_strict(*verb, options->inputs.strict);
+  verb->add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
   verb->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   verb->add_flag("--json", options->json, "Print a JSON array with one object");
   verb->footer(kFooter);

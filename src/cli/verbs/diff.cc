@@ -66,7 +66,8 @@ std::vector<std::string> names_in(const Samples& a, const Samples& b, bool both)
 
 // The files of both sides, as they are given.
 std::pair<InputOptions, InputOptions> sides_of(const Options& options) {
-  InputOptions result{.files = options.files, .arrays = options.original.arrays};
+  InputOptions result{
+      .files = options.files, .arrays = options.original.arrays, .strict = options.original.strict};
   InputOptions original = options.original;
   if (original.files.empty()) {
     if (options.files.size() != 2) {
@@ -83,7 +84,7 @@ std::pair<InputOptions, InputOptions> sides_of(const Options& options) {
   return {std::move(result), std::move(original)};
 }
 
-SampleRange range_of(const Options& options, const Samples& result, const Samples& original) {
+SampleSlice range_of(const Options& options, const Samples& result, const Samples& original) {
   const std::int64_t both = std::min(result.samples(), original.samples());
   if (!options.range.empty()) return parse_range("diff", options.range, both);
   if (result.samples() != original.samples()) {
@@ -108,7 +109,7 @@ std::vector<Compared> compare_all(const Options& options, const Samples& result,
             result.name(), fmt::join(names_of(result), ", "), original.name(),
             fmt::join(names_of(original), ", "));
   }
-  const SampleRange range = range_of(options, result, original);
+  const SampleSlice range = range_of(options, result, original);
   const auto refs = [&](const std::string& name) {
     return std::pair(ArrayRef{result, result.find("diff", name)},
                      ArrayRef{original, original.find("diff", name)});
@@ -242,14 +243,14 @@ void add_diff(CLI::App& app) {
   verb->add_option("--against", options->original.files, "The original, in one file or several")
       ->type_name("ORIGINAL");
   options->original.add_options_to(*verb);
-  verb->add_option("--range", options->range, "FIRST:END, FIRST:, :END or one number")
-      ->type_name("RANGE");
+  verb->add_option("--range", options->range, kRangeText)->type_name("RANGE");
   verb->add_option("--fail-below", options->fail_below,
                    "Exit with 1 where the PSNR of an array is below this")
       ->type_name("DB");
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")
       ->type_name("N")
       ->check(CLI::Range(0, 255).description(""));
+  add_strict(*verb, options->original.strict);
   verb->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   verb->add_flag("--json", options->json, "Print a JSON array, an object for each array");
   verb->footer(kFooter);

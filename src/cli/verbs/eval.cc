@@ -1,10 +1,13 @@
 // tuckfold eval: what a codec does to an array, in figures and as a picture.
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/fail.h"
+#include "base/io/new_file.h"
 #include "base/parallel.h"
 #include "cli/bench/report.h"
+#include "cli/dataset/dataset.h"
 #include "cli/pictures/picture.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
@@ -25,7 +28,7 @@ struct Options {
   std::string png;
   std::int64_t index = 0;
   int threads = 0;
-  bool json = false;
+  bool json = false, force = false;
 };
 
 void run(Options& options) {
@@ -36,6 +39,7 @@ void run(Options& options) {
   if (options.codecs.empty()) {
     invalid("[eval] nothing to pack with; give --codec \"dct_chop(keep=4)\"");
   }
+  if (!options.png.empty()) check_absent("eval", options.png, options.force);
   std::vector<CodecSpec> specs;
   for (const std::string& text : options.codecs) specs.push_back(CodecSpec::parse(text));
   const Array array = load_array(options.files[0], ReadAs::Default);
@@ -43,6 +47,8 @@ void run(Options& options) {
   const int threads = thread_count(options.threads);
 
   std::optional<SideBySide> picture;
+  std::optional<NewFile> file;
+  if (!options.png.empty()) file.emplace("eval", options.png, NewFile::Replace{options.force});
   if (!options.png.empty()) picture.emplace(array, frame_of(array.shape, options.index));
   std::vector<Report> reports;
   for (const CodecSpec& spec : specs) {
@@ -54,7 +60,11 @@ void run(Options& options) {
                   fmt::format("{:.2f}x  {}{}", report.ratio, psnr, psnr == "exact" ? "" : " dB"),
                   picture_of(array.dtype, out.data(), picture->frame())});
   }
-  if (picture) picture->draw().save_png(options.png);
+  if (file) {
+    const std::string bytes = picture->draw().png();
+    file->write(std::as_bytes(std::span(bytes)));
+    file->finish();
+  }
 
   if (options.json) {
     Json all = Json::array();
@@ -87,6 +97,7 @@ void add_eval(CLI::App& app) {
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")
       ->type_name("N")
       ->check(CLI::Range(0, 255).description(""));
+  verb->add_flag("-f,--force", options->force, "Write over a picture that exists");
   verb->add_flag("--json", options->json, "Print a JSON array of objects");
   verb->footer(kFooter);
   verb->callback([options] { run(*options); });

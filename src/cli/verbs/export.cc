@@ -1,13 +1,16 @@
 // tuckfold export: a codec as a file for PyTorch, ONNX or an accelerator's SDK, in plain operators.
+#include <unistd.h>
+
 #include <filesystem>
 #include <list>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "base/fail.h"
+#include "base/io/new_file.h"
 #include "cli/bench/report.h"
 #include "cli/dataset/dataset.h"
-#include "cli/terminal/output.h"
 #include "cli/terminal/stdio.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/portable_options.h"
@@ -86,19 +89,21 @@ std::vector<File> files_of(const Options& options, const portable::Export& codec
 }
 
 // All of them, or none: names appear when every byte is written.
-void write(const std::vector<File>& files) {
-  std::list<Output> outputs;
+void write(const std::vector<File>& files, NewFile::Replace replace) {
+  std::list<NewFile> outputs;
   for (const File& file : files) {
-    outputs.emplace_back("export", file.path).write(file.bytes.data(), file.bytes.size());
+    outputs.emplace_back("export", file.path, replace).write(std::as_bytes(std::span(file.bytes)));
   }
+  std::vector<std::string> finished;
   auto file = files.begin();
   try {
-    for (Output& output : outputs) {
+    for (NewFile& output : outputs) {
       output.finish();
+      if (!output.is_stream()) finished.push_back(file->path);
       ++file;
     }
   } catch (const Error&) {
-    for (auto done = files.begin(); done != file; ++done) ::unlink(done->path.c_str());
+    for (const std::string& path : finished) ::unlink(path.c_str());
     throw;
   }
 }
@@ -256,7 +261,7 @@ void run(const Options& options) {
     if (file.path != "-") check_absent("export", file.path, options.force);
   }
   if (options.out == "-" && target == Target::Onnx) check_stdout("export", options.force);
-  write(files);
+  write(files, NewFile::Replace{options.force});
   const Summary summary(codec, exported, files, device);
   const std::string text = options.json ? print_json(Json::array({summary.json(options.target)}))
                                         : summary.text(options.target);

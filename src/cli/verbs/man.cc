@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <sstream>
 
 #include "base/fail.h"
+#include "base/io/new_file.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verb_table.h"
 #include "cli/verbs/verbs.h"
@@ -104,9 +104,9 @@ std::string main_page(const CLI::App& app, const std::vector<VerbRow>& verbs) {
 void write(const std::filesystem::path& folder, const std::string& name, const std::string& text) {
   std::error_code refused;
   std::filesystem::create_directories(folder, refused);
-  std::ofstream file(folder / name);
-  file << text << std::flush;
-  if (!file) fail(Errc::Io, "[man] cannot write '{}'", (folder / name).string());
+  NewFile file("man", folder / name);
+  file.write(std::as_bytes(std::span(text)));
+  file.finish();
 }
 
 }  // namespace

@@ -11,16 +11,16 @@
 #include "base/io/bytes.h"
 #include "base/parallel.h"
 #include "cli/bench/bench_target.h"
-#include "cli/choose/choose_search.h"
+#include "cli/choose/target_option.h"
 #include "cli/dataset/append.h"
 #include "cli/dataset/codec_option.h"
 #include "cli/dataset/dataset.h"
 #include "cli/dataset/estimate.h"
 #include "cli/dataset/pack_write.h"
-#include "cli/terminal/status_line.h"
 #include "cli/terminal/stdio.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
+#include "container/shards.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -31,9 +31,12 @@ whose samples have two axes or more; others, such as labels, get zstd unless --c
 With a target a codec is looked for on a part of each array, and printed. Ratios are against the type
 in the input.
 
-The file appears under its name when it is whole. A writer that was stopped leaves OUT.tuck.partial;
---resume goes on with it. --append adds samples to a file, which stays readable meanwhile, with the
+The file appears under its name when it is whole, and so does a dataset of --shards. A run that was
+stopped leaves OUT.tuck.partial; the same command with --resume goes on with it, and refuses where inputs
+or options have changed. --append adds samples to a file, which stays readable meanwhile, with the
 codecs that it has. Every verb takes the file that lists shards as it takes a file with samples.
+
+HDF5 files are read by libhdf5, which is not made for hostile files: open only those that you trust.
 
 - is standard input or output; either is kept in a file of the temporary folder (TMPDIR), and what is
 printed goes to standard error where the data go to standard output.
@@ -49,29 +52,13 @@ struct Options {
   InputOptions inputs;
   CodecOption codec;
   std::string out, metadata;
-  std::optional<double> psnr, ratio, max_error;
+  TargetOption target;
   int threads = 0, shards = 0;
-  std::int64_t samples_per_chunk = 0, trial_values = 4'000'000;
+  std::int64_t samples_per_chunk = 0;
   std::uint64_t seed = 0;
-  bool force = false, append = false, resume = false, dry_run = false, quiet = false, json = false;
+  bool force = false, append = false, resume = false, strict = false;
+  bool dry_run = false, quiet = false, json = false;
 };
-
-std::optional<Target> target_of(const Options& options) {
-  std::vector<Target> given;
-  if (options.psnr) given.push_back({Target::Kind::Psnr, *options.psnr});
-  if (options.ratio) given.push_back({Target::Kind::Ratio, *options.ratio});
-  if (options.max_error) given.push_back({Target::Kind::MaxError, *options.max_error});
-  if (given.size() + (options.codec.for_all() ? 1 : 0) > 1) {
-    invalid(
-        "[pack] --codec, --target-psnr, --target-ratio and --max-error exclude each other; "
-        "give one");
-  }
-  if (!given.empty()) check_target("pack", given.front());
-  if (options.append && !given.empty()) {
-    invalid("[pack] --append packs with the codecs of the file; drop the target");
-  }
-  return given.empty() ? std::nullopt : std::optional(given.front());
-}
 
 struct Chosen {
   ArrayInfo array;
@@ -92,9 +79,9 @@ const CodecSpec* codec_in(const std::vector<ArrayInfo>& file, const std::string&
   return nullptr;
 }
 
-Chosen choose_for(const Options& options, const Source& source, std::size_t number,
-                  const std::optional<Target>& target, const std::vector<ArrayInfo>& file,
-                  int threads) {
+Chosen choose_codec(const Options& options, const Source& source, std::size_t number,
+                    const std::optional<Target>& target, const std::vector<ArrayInfo>& file,
+                    int threads) {
   const SourceArray& array = source.arrays()[number];
   Chosen chosen{.array = {.name = array.name, .dtype = array.dtype, .shape = array.sample}};
   chosen.array.samples_per_chunk = options.samples_per_chunk;
@@ -102,14 +89,10 @@ Chosen choose_for(const Options& options, const Source& source, std::size_t numb
   if (const std::optional<CodecSpec> bound = options.codec.bound_to(array.name)) {
     chosen.array.codec = *bound;
   } else if (is_field && target && source.samples() > 0) {
-    StatusLine progress;
-    const Array part = trial_part_of(source, number, options.trial_values);
-    const Choice choice =
-        choose(part, *target, {.threads = threads, .progress = [&](std::string_view text) {
-                                 if (!options.quiet) progress.show(text);
-                               }});
-    chosen.array.codec = choice.best.front().spec;
-    chosen.report = choice.best.front().report;
+    const Array part = trial_part_of(source, number, options.target.trial_values());
+    const Candidate best = choose_for(part, *target, threads, options.quiet);
+    chosen.array.codec = best.spec;
+    chosen.report = best.report;
     return chosen;
   } else if (const CodecSpec* codec = codec_in(file, array.name);
              codec != nullptr && (!options.codec.for_all() || !is_field)) {
@@ -119,8 +102,8 @@ Chosen choose_for(const Options& options, const Source& source, std::size_t numb
         options.codec.without_name(array.sample).value_or(CodecSpec::parse("zstd"));
   }
   if (options.dry_run && source.samples() > 0) {
-    chosen.report =
-        report_on(trial_part_of(source, number, options.trial_values), chosen.array.codec, threads);
+    chosen.report = report_on(trial_part_of(source, number, options.target.trial_values()),
+                              chosen.array.codec, threads);
   }
   return chosen;
 }
@@ -174,7 +157,7 @@ void dry_run(const Options& options, const Source& source, const std::vector<Cho
   std::vector<ArrayInfo> arrays;
   for (const Chosen& one : chosen) arrays.push_back(one.array);
   Estimate all =
-      estimate_packing(source, arrays, options.trial_values, search_seconds > 0, threads);
+      estimate_packing(source, arrays, options.target.trial_values(), search_seconds > 0, threads);
   all.seconds += search_seconds;
   if (options.json) {
     Json rows = Json::array();
@@ -226,8 +209,10 @@ void check(const Options& options) {
   if (options.append && options.resume) {
     invalid("[pack] --append and --resume exclude each other; drop one");
   }
-  if (options.append && options.shards > 0) {
-    invalid("[pack] --append and --shards exclude each other; append to one of the shards");
+  if (options.append && options.shards > 0 && !options.out.empty() &&
+      shards_at(options.out).empty()) {
+    invalid("[pack] --append adds shards to a manifest, and '{}' is none; leave out --shards",
+            options.out);
   }
   if (options.dry_run) return;
   if (options.out == "-") {
@@ -241,28 +226,40 @@ void check(const Options& options) {
 }
 
 void run(const Options& options) {
-  const std::optional<Target> target = target_of(options);
+  const std::optional<Target> target = options.target.get("pack", options.codec);
+  if (options.append && target) {
+    invalid("[pack] --append packs with the codecs of the file; drop the target");
+  }
   check(options);
   const int threads = thread_count(options.threads);
   const std::unique_ptr<Source> source = options.inputs.open("pack", options.quiet);
-  PackOutput output{.path = options.out,
-                    .metadata = metadata_of(options),
+  const std::string metadata = metadata_of(options);
+  Bytes::remember_mapped(false);  // what is read from here on is no input
+  std::optional<OutPath> out;
+  if (!options.dry_run) out.emplace("pack", options.out);
+  PackOutput output{.path = out ? out->path() : options.out,
+                    .inputs = options.inputs.files,
+                    .metadata = metadata,
                     .seed = options.seed,
                     .threads = threads,
                     .shards = options.shards,
                     .append = options.append,
                     .resume = options.resume,
+                    .force = options.force,
                     .quiet = options.quiet,
-                    .temporary = options.out == "-"};
-  if (!options.dry_run) check_shards(output, source->samples(), options.force);
+                    .temporary = out && out->is_temporary()};
+  // What is added to a manifest is further shards.
+  if (options.append && output.shards == 0 && !shards_at(options.out).empty()) output.shards = 1;
+  if (!options.dry_run) check_output(output, source->samples());
   options.codec.check("pack", source->arrays());
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<ArrayInfo> file =
-      options.append && !options.out.empty() ? arrays_of(options.out) : std::vector<ArrayInfo>();
+  const std::vector<ArrayInfo> file = options.append && !options.out.empty()
+                                          ? arrays_of(options.out, options.strict)
+                                          : std::vector<ArrayInfo>();
   std::vector<Chosen> chosen;
   std::vector<ArrayInfo> arrays;
   for (std::size_t a = 0; a < source->arrays().size(); ++a) {
-    chosen.push_back(choose_for(options, *source, a, target, file, threads));
+    chosen.push_back(choose_codec(options, *source, a, target, file, threads));
     arrays.push_back(chosen.back().array);
   }
   if (!file.empty()) check_append(options.out, file, arrays);
@@ -270,12 +267,15 @@ void run(const Options& options) {
     const std::chrono::duration<double> searched = std::chrono::steady_clock::now() - start;
     return dry_run(options, *source, chosen, target ? searched.count() : 0, threads);
   }
-  OutPath out("pack", options.out);
-  output.path = out.path();
+  if (output.append && output.shards > 0) {  // as the samples that are there
+    for (std::size_t a = 0; a < arrays.size(); ++a) {
+      if (arrays[a].samples_per_chunk == 0) arrays[a].samples_per_chunk = file[a].samples_per_chunk;
+    }
+  }
   const PackTotal total = write_samples(output, *source, arrays);
-  out.finish();
+  out->finish();
   const std::string text = summary(options, chosen, total);
-  if (output.temporary) return fmt::print(stderr, "{}", text);
+  if (options.out == "-") return fmt::print(stderr, "{}", text);
   print_out(text);
 }
 
@@ -288,16 +288,7 @@ void add_pack(CLI::App& app) {
   verb->add_option("-o,--out", options->out, "The file to write, or - for standard output")
       ->type_name("OUT.tuck");
   options->codec.add_to(*verb);
-  verb->add_option("--target-psnr", options->psnr, "Look for a codec with this PSNR")
-      ->type_name("DB");
-  verb->add_option("--target-ratio", options->ratio, "Look for a codec so many times smaller")
-      ->type_name("R");
-  verb->add_option("--max-error", options->max_error, "Look for a codec with no larger error")
-      ->type_name("E");
-  verb->add_option("--trial-values", options->trial_values,
-                   "Values to try codecs on, default 4000000")
-      ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62).description(""));
+  options->target.add_to(*verb);
   verb->add_option(
           "--samples-per-chunk", options->samples_per_chunk,
           "Samples packed together; default: what lets one be read in tens of microseconds")
@@ -320,9 +311,11 @@ void add_pack(CLI::App& app) {
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")
       ->type_name("N")
       ->check(CLI::Range(0, 255).description(""));
-  verb->add_flag("--append", options->append, "Add samples to the file");
-  verb->add_flag("--resume", options->resume, "Go on where a stopped writer was");
-  verb->add_flag("-f,--force", options->force, "Write over a file that exists, or to a terminal");
+  verb->add_flag("--append", options->append, "Add samples to the file, or shards to the manifest");
+  verb->add_flag("--resume", options->resume, "Go on where a stopped run of the same was");
+  verb->add_flag("-f,--force", options->force,
+                 "Write over a file that exists or a stopped run has left, or to a terminal");
+  add_strict(*verb, options->strict);
   verb->add_flag("--dry-run", options->dry_run,
                  "Print codecs, sizes, quality, time and memory; write nothing");
   verb->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");

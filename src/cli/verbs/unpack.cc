@@ -1,11 +1,12 @@
-// tuckfold unpack, slice and cat: samples of a .tuck file as .npy files, or as bytes.
+// tuckfold unpack, slice and cat: samples of a .tuck file as files of others, or as bytes.
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "cli/bench/report.h"
-#include "cli/dataset/npy_out.h"
+#include "cli/dataset/array_out.h"
 #include "cli/terminal/stdio.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
@@ -18,7 +19,7 @@ struct Options {
   std::string file, out, range;
   std::vector<std::string> arrays;
   int threads = 0;
-  bool force = false, quiet = false, json = false;
+  bool force = false, quiet = false, json = false, strict = false;
 };
 
 std::vector<std::size_t> chosen(const FileReader& reader, const std::vector<std::string>& names) {
@@ -28,7 +29,7 @@ std::vector<std::size_t> chosen(const FileReader& reader, const std::vector<std:
   return arrays;
 }
 
-void run(const char* verb, const Options& options, bool header) {
+void run(const char* verb, const Options& options, std::optional<ArrayOut::Kind> kind = {}) {
   if (options.file.empty()) invalid("[{}] name a .tuck file", verb);
   if (options.out.empty()) invalid("[{}] give the place to write to: -o", verb);
   if (options.out == "-") {
@@ -37,35 +38,32 @@ void run(const char* verb, const Options& options, bool header) {
     }
     check_stdout(verb, options.force);
   }
-  const FileReader reader(input_path(verb, options.file, options.quiet));
-  const SampleRange range = options.range.empty()
-                                ? SampleRange{0, reader.samples()}
+  const FileReader reader =
+      open_reader(input_path(verb, options.file, options.quiet), options.strict);
+  const SampleSlice range = options.range.empty()
+                                ? SampleSlice{0, reader.samples()}
                                 : parse_range(verb, options.range, reader.samples());
   const std::vector<std::size_t> arrays = chosen(reader, options.arrays);
-  const bool one_file = options.out == "-" || options.out.ends_with(".npy") || !header;
-  if (one_file && arrays.size() != 1) {
-    invalid("[{}] the file has {} arrays; choose one with --select, or give a folder with -o", verb,
-            arrays.size());
-  }
   std::vector<SourceArray> written;
   for (const std::size_t array : arrays) {
     const ArrayInfo& info = reader.arrays()[array];
     written.push_back({.name = info.name, .dtype = info.dtype, .sample = info.shape});
   }
   const int threads = thread_count(options.threads);
-  const NpyOut out{.verb = verb,
-                   .out = options.out,
-                   .header = header,
-                   .force = options.force,
-                   .threads = threads};
+  const ArrayOut out{.verb = verb,
+                     .out = options.out,
+                     .kind = kind ? *kind : ArrayOut::kind_of(verb, options.out),
+                     .force = options.force,
+                     .threads = threads};
   const auto start = std::chrono::steady_clock::now();
   out.write(
-      written, range, options.quiet,
+      written, range.samples, options.quiet,
       [&](std::size_t i) { return cut_at_chunks(reader, arrays[i], range); },
-      [&](std::size_t i, const SampleRange& part, std::byte* to, int threads_of_each) {
-        reader.read(arrays[i], part.first, part.samples,
-                    TensorView(to, written[i].dtype, with_samples(part.samples, written[i].sample)),
+      [&](std::size_t i, const SampleSlice& part, std::byte* to, int threads_of_each) {
+        reader.read(arrays[i], part.first, part.span(),
+                    TensorView(to, written[i].dtype, with_samples(part.span(), written[i].sample)),
                     threads_of_each);
+        compact(part, written[i].sample_bytes(), to);
       });
   if (!options.json) return;
   Json rows = Json::array();
@@ -81,6 +79,7 @@ void run(const char* verb, const Options& options, bool header) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   print_out(print_json(Json::array({{{"file", options.file},
                                      {"first", range.first},
+                                     {"step", range.step},
                                      {"samples", range.samples},
                                      {"arrays", rows},
                                      {"seconds", took.count()}}})));
@@ -93,16 +92,19 @@ CLI::App* add_verb(CLI::App& app, const char* name, const char* summary, const c
                    "A .tuck file, a manifest of several, or - for standard input")
       ->type_name("");
   add_select(*verb, options->arrays, arrays);
+  add_strict(*verb, options->strict);
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")
       ->type_name("N")
       ->check(CLI::Range(0, 255).description(""));
   return verb;
 }
 
-// Of the verbs that write .npy files.
+// Of the verbs that write files.
 void add_output(CLI::App& verb, const std::shared_ptr<Options>& options) {
-  verb.add_option("-o,--out", options->out,
-                  "A folder for NAME.npy of each array, OUT.npy for one, - for standard output")
+  verb.add_option(
+          "-o,--out", options->out,
+          "A folder for NAME.npy of each array, OUT.npz or OUT.h5 for all, OUT.npy for one, - "
+          "for standard output")
       ->type_name("OUT");
   verb.add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
   verb.add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
@@ -113,23 +115,23 @@ void add_output(CLI::App& verb, const std::shared_ptr<Options>& options) {
 
 void add_unpack(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb =
-      add_verb(app, "unpack", "Unpack a .tuck file to .npy files", "Only these arrays", options);
+  CLI::App* verb = add_verb(app, "unpack", "Unpack a .tuck file to .npy, .npz or HDF5",
+                            "Only these arrays", options);
   add_output(*verb, options);
-  verb->footer(R"_(bf16 becomes f32, since numpy has no bf16.
+  verb->footer(R"_(bf16 becomes f32, since numpy and HDF5 have no bf16.
 
 Examples:
   tuckfold unpack train.tuck -o train
   tuckfold unpack train.tuck --select image -o images.npy
   tuckfold unpack - --select label -o - <train.tuck >labels.npy)_");
-  verb->callback([options] { run("unpack", *options, true); });
+  verb->callback([options] { run("unpack", *options); });
 }
 
 void add_slice(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* verb =
       add_verb(app, "slice", "Unpack some samples of a .tuck file", "Only these arrays", options);
-  verb->add_option("RANGE", options->range, "FIRST:END, FIRST:, :END or one number")->type_name("");
+  verb->add_option("RANGE", options->range, kRangeText)->type_name("");
   add_output(*verb, options);
   verb->footer(R"_(Samples are counted from 0; END is not among them.
 
@@ -138,7 +140,7 @@ Examples:
   tuckfold slice train.tuck 7 -o seventh)_");
   verb->callback([options] {
     if (options->range.empty()) invalid("[slice] which samples? give a range, as 100:200");
-    run("slice", *options, true);
+    run("slice", *options);
   });
 }
 
@@ -147,9 +149,7 @@ void add_cat(CLI::App& app) {
   options->out = "-";
   CLI::App* verb = add_verb(app, "cat", "Write the values of one array to standard output",
                             "Which, where the file has several", options);
-  verb->add_option("--range", options->range,
-                   "Samples: FIRST:END, FIRST:, :END or one number; default: all")
-      ->type_name("RANGE");
+  verb->add_option("--range", options->range, kRangeText)->type_name("RANGE");
   verb->add_flag("-f,--force", options->force, "Write to a terminal, too");
   verb->footer(R"_(Values are row-major and little-endian, without a header; unpack -o - has one.
 
@@ -157,7 +157,7 @@ Example:
   tuckfold cat train.tuck --select label --range :100 | od -td8)_");
   verb->callback([options] {
     options->quiet = true;
-    run("cat", *options, false);
+    run("cat", *options, ArrayOut::Kind::Bytes);
   });
 }
 

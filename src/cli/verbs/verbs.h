@@ -29,6 +29,7 @@ void add_time(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_completion(CLI::App& app);
 void add_man(CLI::App& app);
+void add_help(CLI::App& app);
 
 // Runs the program `tuckfold-VERB`, found beside this one or on PATH, in place of this one. Returns
 // only if there is none. `arguments` begin with the verb and end with a null pointer.

@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "base/fail.h"
+#include "base/io/new_file.h"
 #include "base/parallel.h"
 #include "cli/bench/report.h"
 #include "cli/pictures/sample_images.h"
 #include "cli/pictures/view_pick.h"
-#include "cli/terminal/output.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
 
@@ -181,6 +181,8 @@ void run(Options& options) {
   const std::size_t array = array_to_show(selected(options.inputs), inputs);
   const SourceArray& info = inputs.arrays()[array];
   std::optional<Samples> against;
+  options.original.strict = options.inputs.strict;
+  options.original.allow_external = options.inputs.allow_external;
   if (!options.original.files.empty()) against.emplace("view", options.original);
   const std::int64_t samples =
       against ? std::min(inputs.samples(), against->samples()) : inputs.samples();
@@ -207,8 +209,8 @@ void run(Options& options) {
   sheet.columns = options.columns.value_or(compared ? 8 : root);
 
   const std::string bytes = page ? sheet.html() : sheet.draw().png();
-  Output file("view", options.out);
-  file.write(bytes.data(), bytes.size());
+  NewFile file("view", options.out, NewFile::Replace{options.force});
+  file.write(std::as_bytes(std::span(bytes)));
   file.finish();
   if (options.json) return print_out(print_json(to_json(options, original, results, numbers)));
   if (options.quiet) return;
@@ -243,8 +245,7 @@ void add_view(CLI::App& app) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20).description(""));
   verb->add_option("--samples", options->which.list, "These samples, as 3,17,100")
       ->type_name("LIST");
-  verb->add_option("--range", options->which.range, "FIRST:END, FIRST:, :END or one number")
-      ->type_name("RANGE");
+  verb->add_option("--range", options->which.range, kRangeText)->type_name("RANGE");
   verb->add_option("--channel", options->channel, "One channel, in shades of grey")->type_name("C");
   verb->add_option("--columns", options->columns, "Samples beside each other")
       ->type_name("N")
@@ -252,6 +253,7 @@ void add_view(CLI::App& app) {
   verb->add_option("--threads", options->threads, "Threads; 0 is every core")
       ->type_name("N")
       ->check(CLI::Range(0, 255).description(""));
+  add_strict(*verb, options->inputs.strict);
   verb->add_flag("-f,--force", options->force, "Write over a file that exists");
   verb->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   verb->add_flag("--json", options->json, "Print a JSON array with one object");

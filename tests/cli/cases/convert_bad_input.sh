@@ -9,7 +9,7 @@ try a.npy -o c.tuck
 try missing.tuck -o c.tuck
 try a.tuck b.tuck -o c.tuck
 try a.tuck -o b.tuck
-try a.tuck -o c.h5
+try a.tuck -o c.csv
 try a.tuck -o a.npy
 try a.tuck -o c.npy --codec raw
 try a.tuck -o c.tuck --select imge

@@ -5,5 +5,5 @@
 "$TUCKFOLD" diff chunks.tuck image.tuck
 "$TUCKFOLD" pack image.npy -o image.tuck --codec "block_quant(bits=8)" --samples-per-chunk 4 --quiet --force
 "$TUCKFOLD" convert image.tuck -o chunks.tuck --samples-per-chunk 3 --force
-"$TUCKFOLD" convert chunks.tuck -o chunks.tuck --samples-per-chunk 5 --force --quiet
-"$TUCKFOLD" info chunks.tuck
+"$TUCKFOLD" convert chunks.tuck -o larger.tuck --samples-per-chunk 5 --quiet
+"$TUCKFOLD" info larger.tuck

@@ -9,12 +9,11 @@ def write(name, data):
     Path(name).write_bytes(gzip.compress(data))
 write("train-images-idx3-ubyte.gz", struct.pack(">4i", 0x803, 5, 28, 28) + pixels)
 write("train-labels-idx1-ubyte.gz", struct.pack(">2i", 0x801, 5) + bytes(range(5)))
-shards = '[{"file": "a.tuck", "samples": 5}, {"file": "b.tuck", "samples": 5}]'
-Path("shards.json").write_text('{"tuckfold_manifest": 1, "shards": %s}' % shards)
 PY
 tuckfold pack images.npy -o images.tuck --codec "dct_quant(rate=8)" --quiet
 tuckfold pack train-*.gz -o a.tuck --quiet
 cp a.tuck b.tuck
+"$MAKE_MANIFEST" shards.json a.tuck b.tuck
 for verb in diff convert view; do
   cp a.tuck train.tuck
   tuckfold $verb --help | sed -n '/^Examples:/,$p' | grep '^  tuckfold' >examples

@@ -6,6 +6,8 @@ pack=("$TUCKFOLD" pack images.npy --codec raw --samples-per-chunk 20 -o out.tuck
 cp out.tuck.partial kept
 "$TUCKFOLD" pack labels.npy --codec "data=dct_chop(keep=4)" -o out.tuck || echo "status $?"
 "$TUCKFOLD" pack labels.npy --metadata "[]" -o out.tuck || echo "status $?"
+"$TUCKFOLD" pack labels.npy --codec "data=dct_chop(keep=4)" --resume -o out.tuck || echo "status $?"
+"$TUCKFOLD" pack labels.npy --metadata "[]" --resume -o out.tuck || echo "status $?"
 "$TUCKFOLD" pack labels.npy --resume -o out.tuck || echo "status $?"
 cmp kept out.tuck.partial
 flock out.tuck.partial "${pack[@]}" || echo "status $?"

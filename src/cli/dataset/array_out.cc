@@ -1,14 +1,14 @@
-#include "cli/dataset/npy_out.h"
+#include "cli/dataset/array_out.h"
 
 #include <algorithm>
 #include <filesystem>
 
 #include "base/fail.h"
 #include "base/in_order.h"
+#include "base/io/destination.h"
 #include "base/text_scan.h"
-#include "cli/terminal/output.h"
+#include "cli/dataset/array_sink.h"
 #include "container/format.h"
-#include "inputs/npy.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -39,44 +39,49 @@ std::string path_in(const char* verb, const std::string& folder, const std::stri
   return (fs::path(folder) / (name + ".npy")).string();
 }
 
-void make_folder_of(const char* verb, const std::string& path) {
-  const fs::path folder = fs::path(path).parent_path();
-  std::error_code refused;
-  fs::create_directories(folder, refused);
-  if (refused) {
-    fail(Errc::Io, "[{}] cannot create the folder '{}': {}", verb, folder.string(),
-         refused.message());
-  }
-}
-
 }  // namespace
 
-std::string NpyOut::path_of(const SourceArray& array) const {
-  return one_file() ? out : path_in(verb, out, array.name);
+ArrayOut::Kind ArrayOut::kind_of(const char* verb, const std::string& out) {
+  std::error_code ignored;
+  const std::string ending = fs::path(out).extension().string();
+  if (fs::is_directory(out, ignored)) return Kind::Folder;
+  if (ending == ".npz") return Kind::Npz;
+  if (ending == ".h5" || ending == ".hdf5") return Kind::Hdf5;
+  if (ending == ".npy" || find_destination(verb, out).stream) return Kind::Npy;
+  if (ending.empty()) return Kind::Folder;
+  invalid("[{}] OUT is {}OUT.npy, OUT.npz, OUT.h5, a folder (as '{}/') or -, got '{}'", verb,
+          verb == std::string_view("convert") ? "OUT.tuck, " : "", out, out);
 }
 
-void NpyOut::write(const std::vector<SourceArray>& arrays, const SampleRange& range, bool quiet,
-                   const Cut& cut, const Read& read) const {
+std::string ArrayOut::path_of(const SourceArray& array) const {
+  return kind == Kind::Folder ? path_in(verb, out, array.name) : out;
+}
+
+void ArrayOut::write(const std::vector<SourceArray>& arrays, std::int64_t samples, bool quiet,
+                     const Cut& cut, const Read& read) const {
+  if ((kind == Kind::Npy || kind == Kind::Bytes) && arrays.size() != 1) {
+    invalid(
+        "[{}] there are {} arrays; choose one with --select, or give OUT.npz or a folder with -o",
+        verb, arrays.size());
+  }
   std::uint64_t bytes = 0;
   for (const SourceArray& array : arrays) {
-    if (out != "-") check_absent(verb, path_of(array), force);
-    bytes += static_cast<std::uint64_t>(range.samples) * array.sample_bytes();
+    check_absent(verb, path_of(array), force);
+    bytes += static_cast<std::uint64_t>(samples) * array.sample_bytes();
   }
   ProgressBar bar("unpacking", bytes, quiet);
+  const std::unique_ptr<ArraySink> sink = open_sink(*this);
   for (std::size_t i = 0; i < arrays.size(); ++i) {
-    if (!one_file()) make_folder_of(verb, path_of(arrays[i]));
-    write_one(arrays[i], i, range.samples, cut(i), read, bar);
+    sink->begin(arrays[i], dtype_of(arrays[i]), with_samples(samples, arrays[i].sample));
+    write_one(arrays[i], i, cut(i), read, *sink, bar);
+    sink->end();
   }
+  sink->finish();
 }
 
-void NpyOut::write_one(const SourceArray& array, std::size_t number, std::int64_t samples,
-                       const Parts& parts, const Read& read, ProgressBar& bar) const {
+void ArrayOut::write_one(const SourceArray& array, std::size_t number, const Parts& parts,
+                         const Read& read, ArraySink& sink, ProgressBar& bar) const {
   const bool wider = dtype_of(array) != array.dtype;
-  Output file(verb, path_of(array));
-  if (header) {
-    const std::string front = npy_header_text(dtype_of(array), with_samples(samples, array.sample));
-    file.write(front.data(), front.size());
-  }
   const std::size_t each = array.sample_bytes();
   const std::size_t bytes = static_cast<std::size_t>(parts.most) * each;
   const Lanes lanes = lanes_for(bytes, threads);
@@ -88,7 +93,7 @@ void NpyOut::write_one(const SourceArray& array, std::size_t number, std::int64_
   in_order(
       parts.count, lanes,
       [&](std::int64_t i, std::size_t slot, int) {
-        const SampleRange part = parts.at(i);
+        const SampleSlice part = parts.at(i);
         read(number, part, rooms[slot].data(), lanes.threads_of_each);
         if (wider) {
           widen(rooms[slot].data(), part.samples * array.sample.elems(), wide[slot].data());
@@ -96,11 +101,10 @@ void NpyOut::write_one(const SourceArray& array, std::size_t number, std::int64_
       },
       [&](std::int64_t i, std::size_t slot) {
         const std::size_t unpacked = static_cast<std::size_t>(parts.at(i).samples) * each;
-        wider ? file.write(wide[slot].data(), 2 * unpacked)
-              : file.write(rooms[slot].data(), unpacked);
+        wider ? sink.add(wide[slot].span().first(2 * unpacked))
+              : sink.add(rooms[slot].span().first(unpacked));
         bar.add(unpacked);
       });
-  file.finish();
 }
 
 }  // namespace tuckfold::cli

@@ -1,0 +1,24 @@
+// Verbs that look at several files, one after the other.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/bench/report.h"
+
+namespace tuckfold::cli {
+
+// Looks at each file, and prints what was found as a JSON array where that is wanted. `look` returns
+// the object of a file and, as text, what else is to be printed. Where a file among several cannot be
+// read, or is found broken, the others are looked at all the same; the exit status is that of the
+// first.
+struct FoundInFile {
+  Json object;
+  std::string text;
+  std::function<void()> judge;  // throws where what was found is an error
+};
+void look_at_each(const char* verb, const std::vector<std::string>& files, bool json,
+                  const std::function<FoundInFile(const std::string&)>& look);
+
+}  // namespace tuckfold::cli

@@ -1,0 +1,95 @@
+// tuckfold repair: what can be saved of a .tuck file, or of the shards of a manifest.
+#include <filesystem>
+#include <memory>
+
+#include "base/fail.h"
+#include "cli/bench/report.h"
+#include "cli/dataset/dataset.h"
+#include "cli/terminal/progress_bar.h"
+#include "cli/terminal/stdio.h"
+#include "cli/terminal/table.h"
+#include "cli/verbs/verbs.h"
+#include "container/sharded.h"
+#include "container/shards.h"
+
+namespace tuckfold::cli {
+namespace {
+
+struct Options {
+  std::string file, out;
+  bool json = false, force = false, quiet = false;
+};
+
+std::uint64_t bytes_to_look_at(const std::string& path) {
+  std::uint64_t bytes = 0;
+  for (const ManifestShard& shard : shards_at(path)) bytes += shard.bytes;
+  std::error_code unreadable;
+  if (bytes == 0) bytes = std::filesystem::file_size(path, unreadable);
+  return unreadable ? 0 : bytes;
+}
+
+void run(const Options& options) {
+  if (options.file.empty()) invalid("[repair] name a .tuck file");
+  if (options.out.empty()) invalid("[repair] give the file to write: -o OUT.tuck");
+  if (options.out == "-") check_stdout("repair", options.force);
+  check_absent("repair", options.out, options.force);
+  const std::string path = input_path("repair", options.file);
+  const ReplacedShards replaced(options.out);
+  const RepairReport report = [&] {
+    // Chunks are looked at, and then copied.
+    ProgressBar bar("repairing", 2 * bytes_to_look_at(path), options.quiet);
+    return repair(path, options.out, [&](std::uint64_t some) { bar.add(some); });
+  }();
+  replaced.remove();
+  const auto print = [&](const std::string& text) {
+    options.out == "-" ? fmt::print(stderr, "{}", text) : print_out(text);
+  };
+  std::int64_t lost = 0;
+  Json dropped = Json::array();
+  std::string text;
+  for (const std::string& reason : report.unreadable) text += reason + '\n';
+  for (const std::string& shard : report.not_listed) {
+    text += fmt::format("'{}' is not the file that the manifest lists; taken as it is\n", shard);
+  }
+  for (const SampleRange& range : report.dropped) {
+    lost += range.samples;
+    dropped.push_back({{"first", range.first}, {"samples", range.samples}});
+    text += fmt::format("dropped samples {}:{}\n", range.first, range.first + range.samples);
+  }
+  if (options.json) {
+    return print(print_json(Json::array({{{"file", options.out},
+                                          {"samples", report.samples},
+                                          {"dropped", dropped},
+                                          {"index_lost", !report.by_index},
+                                          {"shards_not_listed", report.not_listed},
+                                          {"shards_unreadable", report.unreadable}}})));
+  }
+  if (!report.by_index) text += "an index was lost; every chunk was looked for\n";
+  print(text +
+        fmt::format("{}: {} samples, {} lost{}\n", options.out, report.samples, lost,
+                    report.by_index ? "" : " between them; if more followed, nothing says so"));
+}
+
+}  // namespace
+
+void add_repair(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("repair", "Save what is whole of a .tuck file");
+  verb->add_option("FILE", options->file, "A .tuck file, a manifest, or - for standard input")
+      ->type_name("");
+  verb->add_option("-o,--out", options->out, "The file to write, or - for standard output")
+      ->type_name("OUT.tuck");
+  verb->add_flag("-f,--force", options->force, "Write over a file that exists, or to a terminal");
+  verb->add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
+  verb->add_flag("--json", options->json, "Print a JSON array with one object");
+  verb->footer(
+      R"_(Where a chunk is broken all arrays lose its samples, so that they stay in step. Chunks that follow the
+last whole state of a file, of an append that was stopped or cut off, are saved, too. Of a manifest every
+shard is repaired, and OUT.tuck is a manifest.
+
+Example:
+  tuckfold repair broken.tuck -o saved.tuck)_");
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace tuckfold::cli
