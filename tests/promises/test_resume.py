@@ -1,0 +1,179 @@
+"""What a stopped pack left is gone on with for the same inputs and options alone."""
+
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from program import ramp
+
+SAMPLES = 400  # not a multiple of 3: the last of three shards is the largest
+SHAPE = (16, 16)
+PACK = ("--codec", "raw", "--samples-per-chunk", "10")
+
+
+def values(start=0, samples=SAMPLES):
+    return ramp(samples, start, SHAPE)
+
+
+def stop_midway(tool, *args):
+    """Runs pack until a file grows too large: in the middle, or in the last of several shards."""
+    tool.run(*args)
+    sizes = sorted(p.stat().st_size for p in tool.folder.glob("d*.tuck"))
+    for path in tool.folder.glob("d*.tuck"):
+        path.unlink()
+    limit = sizes[-2] // 1024 + 1 if len(sizes) > 2 else sizes[-1] // 2048
+    command = f"ulimit -f {limit}; exec " + " ".join(f"'{a}'" for a in tool.command(*args))
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tool.folder, capture_output=True, check=False
+    )
+    assert done.returncode != 0
+
+
+def stopped(tool, *more):
+    """A partial file of the first values; returns the arguments of the run."""
+    np.save(tool.folder / "a.npy", values())
+    args = ("pack", "a.npy", "-o", "d.tuck", *PACK, *more)
+    stop_midway(tool, *args)
+    left = {f for f in tool.files() if f.endswith(".partial")}
+    assert "d.tuck.partial" in left and not (tool.folder / "d.tuck").exists()
+    if more:
+        assert len(left) == 2 and any(f.endswith(".tuck") for f in tool.files())
+    return args
+
+
+def test_the_same_goes_on(tool):
+    args = stopped(tool)
+    tool.run(*args, "--resume")
+    assert np.array_equal(tool.unpacked("d.tuck"), values())
+    resumed = (tool.folder / "d.tuck").read_bytes()
+    tool.run(*args, "-f")
+    assert (tool.folder / "d.tuck").read_bytes() == resumed
+    assert tool.files() == {"a.npy", "d.tuck"}
+
+
+@pytest.mark.parametrize("shards", [(), ("--shards", "3")], ids=["file", "shards"])
+@pytest.mark.parametrize(
+    "change", ["values", "one value in the middle", "same time", "more samples", "fewer samples"]
+)
+def test_changed_inputs_are_refused(tool, change, shards):
+    args = stopped(tool, *shards)
+    before = values()
+    after = before.copy()
+    if change == "values" or change == "same time":
+        after += 10**6
+    elif change == "one value in the middle":
+        after[SAMPLES // 2 + 3, 1, 1] += 1
+    elif change == "more samples":
+        after = values(samples=SAMPLES + 10)
+    else:
+        after = values(samples=SAMPLES - 10)
+    old = (tool.folder / "a.npy").stat()
+    np.save(tool.folder / "a.npy", after)
+    if change == "same time":
+        os.utime(tool.folder / "a.npy", ns=(old.st_atime_ns, old.st_mtime_ns))
+    done = tool.run(*args, "--resume", exit=2)
+    assert "d.tuck.partial" in done.stderr or ".partial" in done.stderr
+    assert "input" in done.stderr or "samples" in done.stderr
+    assert not (tool.folder / "d.tuck").exists()
+    # What was packed stays for the inputs it was packed from.
+    np.save(tool.folder / "a.npy", before)
+    os.utime(tool.folder / "a.npy", ns=(old.st_atime_ns, old.st_mtime_ns))
+    tool.run(*args, "--resume")
+    assert np.array_equal(tool.unpacked("d.tuck"), before)
+
+
+def test_inputs_may_move(tool):
+    args = stopped(tool)
+    (tool.folder / "there").mkdir()
+    (tool.folder / "a.npy").rename(tool.folder / "there/b.npy")
+    tool.run("pack", "there/b.npy", *args[2:], "--resume")
+    assert np.array_equal(tool.unpacked("d.tuck"), values())
+
+
+def test_standard_input(tool):
+    """A pipe has no time of change: its bytes count."""
+    np.save(tool.folder / "a.npy", values())
+    np.save(tool.folder / "b.npy", values(10**6))
+    pack = " ".join(tool.command("pack", "-", "-o", "d.tuck", *PACK))
+
+    def piped(name, more=""):
+        command = f"cat {name} | {pack} {more}"
+        return subprocess.run(
+            ["bash", "-c", command], cwd=tool.folder, capture_output=True, check=False
+        )
+
+    stop_midway(tool, "pack", "a.npy", "-o", "d.tuck", *PACK)
+    assert piped("a.npy", "--resume").returncode == 2  # it was begun from a file
+    (tool.folder / "d.tuck.partial").unlink()
+    assert piped("a.npy").returncode == 0
+    whole = (tool.folder / "d.tuck").read_bytes()
+    (tool.folder / "d.tuck").unlink()
+    limit = (tool.folder / "a.npy").stat().st_size // 1024 + 1  # for the copy of the pipe, no more
+    command = f"cat a.npy | (ulimit -f {limit}; exec {pack})"
+    subprocess.run(["bash", "-c", command], cwd=tool.folder, capture_output=True, check=False)
+    assert (tool.folder / "d.tuck.partial").exists() and not (tool.folder / "d.tuck").exists()
+    assert piped("b.npy", "--resume").returncode == 2
+    assert piped("a.npy", "--resume").returncode == 0
+    assert (tool.folder / "d.tuck").read_bytes() == whole
+
+
+@pytest.mark.parametrize("shards", [(), ("--shards", "3")], ids=["file", "shards"])
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (("--codec", "zstd"), "codec"),
+        (("--samples-per-chunk", "20"), "chunk"),
+        (("--seed", "7"), "seed"),
+        (("--metadata", '{"a": 1}'), "metadata"),
+        (("--rename", "data=x"), "x"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_changed_options_are_refused(tool, change, named, shards):
+    args = list(stopped(tool, *shards))
+    if change[0] in args:
+        args[args.index(change[0]) + 1] = change[1]
+    else:
+        args += change
+    done = tool.run(*args, "--resume", exit=2)
+    assert named in done.stderr
+
+
+@pytest.mark.parametrize("shards", [("--shards", "4"), ()], ids=["4", "none"])
+def test_other_shards_are_refused(tool, shards):
+    args = stopped(tool, "--shards", "3")
+    done = tool.run(*args[:-2], *shards, "--resume", exit=2)
+    assert "shards" in done.stderr
+
+
+def test_finished_shards_of_another_run_are_not_taken(tool):
+    args = stopped(tool, "--shards", "3")
+    new = values(10**6)
+    np.save(tool.folder / "a.npy", new)
+    tool.run(*args, "--resume", exit=2)
+    tool.run(*args, "-f")
+    assert np.array_equal(tool.unpacked("d.tuck"), new)
+
+
+def test_a_partial_file_is_not_discarded_silently(tool):
+    args = stopped(tool)
+    size = (tool.folder / "d.tuck.partial").stat().st_size
+    done = tool.run(*args, exit=2)
+    assert (
+        "d.tuck.partial" in done.stderr and "--resume" in done.stderr and "--force" in done.stderr
+    )
+    assert (tool.folder / "d.tuck.partial").stat().st_size == size
+    tool.run(*args, "-f")
+    assert tool.files() == {"a.npy", "d.tuck"}
+
+
+def test_stopped_shards_are_not_discarded_silently(tool):
+    args = stopped(tool, "--shards", "3")
+    files = tool.files()
+    done = tool.run(*args, exit=2)
+    assert ".partial" in done.stderr and "--resume" in done.stderr
+    assert tool.files() == files
+    tool.run(*args, "--resume")
+    assert np.array_equal(tool.unpacked("d.tuck"), values())
+    assert not [f for f in tool.files() if f.endswith(".partial")]
