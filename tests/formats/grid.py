@@ -382,7 +382,7 @@ def pack(arrays, specs, out, *more):
 
 def tool_unpacks(path):
     """The tool's own result: name to values, bf16 as f32."""
-    folder = path.with_suffix(".folder")
+    folder = path.with_suffix("")
     run_well("unpack", path, "-o", folder, "--quiet", "--force", "--threads", 1)
     return {file.stem: np.load(file) for file in folder.glob("*.npy")}
 

@@ -128,7 +128,8 @@ SCRAMBLED = [
 def scramble(data, file, seed):
     """Other packed bytes in every frame, with the checksums that fit."""
     data, generator = bytearray(data), np.random.default_rng(seed)
-    for entry in file.entries:
+    index = decode.u64(data, file.last_trailer())
+    for number, entry in enumerate(file.entries):
         frame = decode.u64(entry, 16) + 48
         rank, spec_bytes = data[frame + 6], decode.u32(data, frame + 8)
         head = frame + -(-(32 + 8 * rank + spec_bytes) // 16) * 16
@@ -138,11 +139,21 @@ def scramble(data, file, seed):
         old = np.frombuffer(bytes(data[head : head + size]), np.uint8)
         noise = np.where(generator.random(size) < 0.1, noise, old) if seed % 2 else noise
         data[head : head + size] = noise.tobytes()
-        data[frame + 24 : frame + 28] = decode.crc32c(noise.tobytes()).to_bytes(4, "little")
-        data[frame + 12 : frame + 16] = bytes(4)
-        checksum = decode.crc32c(data[frame:head])
-        data[frame + 12 : frame + 16] = checksum.to_bytes(4, "little")
+        checksum = decode.crc32c(noise.tobytes()).to_bytes(4, "little")
+        data[frame + 24 : frame + 28] = checksum
+        in_entry = index + 32 + 32 + 40 * number + 36
+        data[in_entry : in_entry + 4] = checksum
+        seal(data, frame, head, 12)
+    payload = data[index + 32 : index + 32 + decode.u64(data, index + 8)]
+    data[index + 20 : index + 24] = decode.crc32c(payload).to_bytes(4, "little")
+    seal(data, index, index + 32, 16)
     return bytes(data)
+
+
+def seal(data, first, end, at):
+    """Makes the checksum right that is part of data[first:end], `at` bytes from its start."""
+    data[first + at : first + at + 4] = bytes(4)
+    data[first + at : first + at + 4] = decode.crc32c(data[first:end]).to_bytes(4, "little")
 
 
 @pytest.mark.parametrize("seed", range(4))
