@@ -1,4 +1,4 @@
-// Runs of f16 and bf16 to and from f32: the bits of half.h, by the vectors of this machine.
+// Runs of f16, bf16 and f64 to and from f32: the bits of half.h, by the vectors of this machine.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,11 @@ namespace tuckfold {
 
 void to_floats(const F16* in, std::int64_t count, float* out) noexcept;
 void to_floats(const BF16* in, std::int64_t count, float* out) noexcept;
+// As to_f32_saturated.
+void to_floats(const double* in, std::int64_t count, float* out) noexcept;
+// As to_f16_saturated, to_bf16_saturated and to_f64.
 void from_floats(const float* in, std::int64_t count, F16* out) noexcept;
 void from_floats(const float* in, std::int64_t count, BF16* out) noexcept;
+void from_floats(const float* in, std::int64_t count, double* out) noexcept;
 
 }  // namespace tuckfold

@@ -4,6 +4,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <limits>
+
 #include "base/convert.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,20 +21,20 @@ HWY_INLINE VU set(std::uint32_t bits) { return hn::Set(DU(), bits); }
 
 struct OfBF16 {
   using Half = BF16;
-  static HWY_INLINE BF16 narrow_one(float value) { return to_bf16(value); }
+  static HWY_INLINE BF16 narrow_one(float value) { return to_bf16_saturated(value); }
   static HWY_INLINE VU widen(VU half) { return hn::ShiftLeft<16>(half); }
   static HWY_INLINE VU narrow(VU bits) {
-    const auto sign = hn::ShiftRight<16>(hn::And(bits, set(kSignBit)));
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), set(1));
-    const auto number = hn::ShiftRight<16>(hn::Add(hn::Add(bits, set(0x7fff)), odd));
-    const auto is_nan = hn::Gt(hn::AndNot(set(kSignBit), bits), set(kInfBits));
-    return hn::IfThenElse(is_nan, hn::Or(sign, set(0x7fc0)), number);
+    const auto magnitude = hn::AndNot(set(kSignBit), bits);
+    const auto half = hn::Add(hn::And(hn::ShiftRight<16>(bits), set(1)), set(0x7fff));
+    const auto rounds = hn::Lt(magnitude, set(bits_of(kMaxBF16)));
+    const auto number = hn::ShiftRight<16>(hn::Add(bits, hn::IfThenElseZero(rounds, half)));
+    return hn::IfThenElse(hn::Gt(magnitude, set(kInfBits)), set(kBF16Nan), number);
   }
 };
 
 struct OfF16 {
   using Half = F16;
-  static HWY_INLINE F16 narrow_one(float value) { return to_f16(value); }
+  static HWY_INLINE F16 narrow_one(float value) { return to_f16_saturated(value); }
   static HWY_INLINE VU widen(VU half) {
     const auto sign = hn::ShiftLeft<16>(hn::And(half, set(0x8000)));
     const auto magnitude = hn::ShiftLeft<13>(hn::And(half, set(0x7fff)));
@@ -46,15 +48,14 @@ struct OfF16 {
   static HWY_INLINE VU narrow(VU bits) {
     const auto sign = hn::ShiftRight<16>(hn::And(bits, set(kSignBit)));
     const auto magnitude = hn::AndNot(set(kSignBit), bits);
-    const auto subnormal =
-        hn::Sub(hn::BitCast(DU(), hn::Add(hn::BitCast(D(), magnitude), hn::Set(D(), 0.5f))),
-                set(0x3f000000));
-    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), set(1));
-    const auto normal =
-        hn::ShiftRight<13>(hn::Add(hn::Sub(magnitude, set(0x38000000 - 0xfff)), odd));
-    const auto finite = hn::IfThenElse(hn::Lt(magnitude, set(0x38800000)), subnormal, normal);
-    const auto special = hn::IfThenElse(hn::Gt(magnitude, set(kInfBits)), set(0x7e00), set(0x7c00));
-    return hn::Or(sign, hn::IfThenElse(hn::Lt(magnitude, set(0x47800000)), finite, special));
+    const auto limited = hn::Min(magnitude, set(bits_of(kMaxF16)));
+    const auto subnormal = hn::Sub(
+        hn::BitCast(DU(), hn::Add(hn::BitCast(D(), limited), hn::Set(D(), 0.5f))), set(0x3f000000));
+    const auto odd = hn::And(hn::ShiftRight<13>(limited), set(1));
+    const auto normal = hn::ShiftRight<13>(hn::Add(hn::Sub(limited, set(0x38000000 - 0xfff)), odd));
+    const auto finite = hn::IfThenElse(hn::Lt(limited, set(0x38800000)), subnormal, normal);
+    const auto number = hn::IfThenElse(hn::Lt(magnitude, set(kInfBits)), finite, set(0x7c00));
+    return hn::IfThenElse(hn::Gt(magnitude, set(kInfBits)), set(kF16Nan), hn::Or(sign, number));
   }
 };
 
@@ -93,6 +94,41 @@ void narrow_bf16(const float* in, std::int64_t count, std::uint16_t* out) {
   narrow_all<OfBF16>(in, count, out);
 }
 
+// f64 in two passes: nearly always no value needs the second, which looks at each.
+using DD = hn::ScalableTag<double>;
+using DHalf = hn::Rebind<float, DD>;
+
+HWY_ATTR void narrow_f64(const double* in, std::int64_t count, float* out) {
+  const DD dd;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(dd));
+  const auto most = hn::Set(dd, std::numeric_limits<float>::max());
+  auto all_fit = hn::Eq(most, most);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto values = hn::LoadU(dd, in + i);
+    all_fit = hn::And(all_fit, hn::Le(hn::Abs(values), most));
+    hn::StoreU(hn::DemoteTo(DHalf(), values), DHalf(), out + i);
+  }
+  for (std::int64_t j = hn::AllTrue(dd, all_fit) ? i : 0; j < count; ++j) {
+    out[j] = to_f32_saturated(in[j]);
+  }
+}
+
+HWY_ATTR void widen_f32(const float* in, std::int64_t count, double* out) {
+  const DD dd;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(dd));
+  auto no_nan = hn::Eq(hn::Zero(DHalf()), hn::Zero(DHalf()));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto values = hn::LoadU(DHalf(), in + i);
+    no_nan = hn::And(no_nan, hn::Eq(values, values));
+    hn::StoreU(hn::PromoteTo(dd, values), dd, out + i);
+  }
+  for (std::int64_t j = hn::AllTrue(DHalf(), no_nan) ? i : 0; j < count; ++j) {
+    out[j] = to_f64(in[j]);
+  }
+}
+
 }  // namespace tuckfold::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -103,6 +139,8 @@ HWY_EXPORT(widen_f16);
 HWY_EXPORT(widen_bf16);
 HWY_EXPORT(narrow_f16);
 HWY_EXPORT(narrow_bf16);
+HWY_EXPORT(narrow_f64);
+HWY_EXPORT(widen_f32);
 
 void to_floats(const F16* in, std::int64_t count, float* out) noexcept {
   HWY_DYNAMIC_DISPATCH(widen_f16)(reinterpret_cast<const std::uint16_t*>(in), count, out);
@@ -115,6 +153,13 @@ void from_floats(const float* in, std::int64_t count, F16* out) noexcept {
 }
 void from_floats(const float* in, std::int64_t count, BF16* out) noexcept {
   HWY_DYNAMIC_DISPATCH(narrow_bf16)(in, count, reinterpret_cast<std::uint16_t*>(out));
+}
+
+void to_floats(const double* in, std::int64_t count, float* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(narrow_f64)(in, count, out);
+}
+void from_floats(const float* in, std::int64_t count, double* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(widen_f32)(in, count, out);
 }
 
 }  // namespace tuckfold

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -93,10 +95,35 @@ TEST(Convert, EveryPatternWidens) {
 
 TEST(Convert, EveryRoundingIsThatOfOneValue) {
   on_every_target([] {
-    expect_every_rounding<F16>(to_f16);
-    expect_every_rounding<BF16>(to_bf16);
+    expect_every_rounding<F16>(to_f16_saturated);
+    expect_every_rounding<BF16>(to_bf16_saturated);
   });
 }
+
+void expect_every_f64() {
+  std::vector<float> singles = floats();
+  std::vector<double> doubles(singles.size());
+  for (const bool only_finite : {false, true}) {
+    if (only_finite) {
+      for (float& value : singles) value = std::isfinite(value) ? value : 1.0f;
+    }
+    const auto count = static_cast<std::int64_t>(singles.size());
+    from_floats(singles.data(), count, doubles.data());
+    for (std::size_t i = 0; i < singles.size(); ++i) {
+      const auto bits = std::bit_cast<std::uint64_t>(doubles[i]);
+      ASSERT_EQ(bits, std::bit_cast<std::uint64_t>(to_f64(singles[i]))) << i;
+    }
+    if (!only_finite) doubles[7] = -1e300;
+    doubles.back() = 1.0 + 0x1p-24;
+    std::vector<float> back(singles.size());
+    to_floats(doubles.data(), count, back.data());
+    for (std::size_t i = 0; i < singles.size(); ++i) {
+      ASSERT_EQ(bits_of(back[i]), bits_of(to_f32_saturated(doubles[i]))) << i;
+    }
+  }
+}
+
+TEST(Convert, RunsOfF64AreThoseOfOneValue) { on_every_target(expect_every_f64); }
 
 TEST(Convert, EveryLengthWritesItsValuesAlone) {
   on_every_target([] {

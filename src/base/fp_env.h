@@ -40,4 +40,22 @@ class FpEnv {
 #endif
 };
 
+// Whether an operation made a NaN, or compared one with order, on this thread since the object
+// began: the flag that IEEE 754 calls invalid.
+class NanFlag {
+ public:
+#if defined(__x86_64__)
+  NanFlag() noexcept {
+    if (raised()) _mm_setcsr(_mm_getcsr() & ~kInvalid);
+  }
+  bool raised() const noexcept { return (_mm_getcsr() & kInvalid) != 0; }
+
+ private:
+  static constexpr unsigned kInvalid = 0x01;
+#else
+  NanFlag() noexcept { std::feclearexcept(FE_INVALID); }
+  bool raised() const noexcept { return std::fetestexcept(FE_INVALID) != 0; }
+#endif
+};
+
 }  // namespace tuckfold

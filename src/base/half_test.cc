@@ -67,19 +67,24 @@ std::vector<float> corner_cases() {
 
 template <class Narrow>
 void expect_every_pattern_round_trips(Narrow (*narrow)(float), std::uint16_t inf,
-                                      std::uint16_t quiet) {
+                                      std::uint16_t canonical_nan) {
   for (std::uint32_t pattern = 0; pattern < 0x10000; ++pattern) {
     const Narrow value{static_cast<std::uint16_t>(pattern)};
-    const auto sign = static_cast<std::uint16_t>(pattern & 0x8000);
     const bool nan = (pattern & 0x7fff) > inf;
     ASSERT_EQ(std::isnan(to_float(value)), nan) << pattern;
-    ASSERT_EQ(narrow(to_float(value)).bits, nan ? sign | quiet : pattern) << pattern;
+    ASSERT_EQ(narrow(to_float(value)).bits, nan ? canonical_nan : pattern) << pattern;
   }
 }
 
-TEST(Half, EveryF16RoundTrips) { expect_every_pattern_round_trips<F16>(to_f16, 0x7c00, 0x7e00); }
+TEST(Half, EveryF16RoundTrips) {
+  expect_every_pattern_round_trips<F16>(to_f16, 0x7c00, 0x7e00);
+  expect_every_pattern_round_trips<F16>(to_f16_saturated, 0x7c00, 0x7e00);
+}
 
-TEST(Half, EveryBF16RoundTrips) { expect_every_pattern_round_trips<BF16>(to_bf16, 0x7f80, 0x7fc0); }
+TEST(Half, EveryBF16RoundTrips) {
+  expect_every_pattern_round_trips<BF16>(to_bf16, 0x7f80, 0x7fc0);
+  expect_every_pattern_round_trips<BF16>(to_bf16_saturated, 0x7f80, 0x7fc0);
+}
 
 TEST(Half, F16MeansWhatItsBitsSay) {
   for (std::uint32_t pattern = 0; pattern < 0x7c00; ++pattern) {
@@ -130,19 +135,60 @@ TEST(Half, DownAndUpEncloseTheValueAsTightlyAsBF16Can) {
   }
 }
 
-TEST(Half, EveryNaNBecomesTheQuietOneOfItsSign) {
+TEST(Half, EveryNaNBecomesTheCanonicalOne) {
   for (const std::uint32_t sign : {0u, kSignBit}) {
     for (const std::uint32_t payload : {1u, 0x1fffu, 0x2000u, 0x400000u, 0x7fffffu, 0x400001u}) {
       const float nan = float_of(sign | kInfBits | payload);
-      EXPECT_EQ(to_f16(nan).bits, (sign >> 16) | 0x7e00u) << payload;
-      EXPECT_EQ(to_bf16(nan).bits, (sign >> 16) | 0x7fc0u) << payload;
+      EXPECT_EQ(bits_of(canonical(nan)), 0x7fc00000u) << payload;
+      EXPECT_EQ(std::bit_cast<std::uint64_t>(to_f64(nan)), 0x7ff8000000000000u) << payload;
+      for (const F16 half : {to_f16(nan), to_f16_saturated(nan)}) {
+        EXPECT_EQ(half.bits, 0x7e00u) << payload;
+      }
+      for (const BF16 half : {to_bf16(nan), to_bf16_saturated(nan)}) {
+        EXPECT_EQ(half.bits, 0x7fc0u) << payload;
+      }
     }
   }
-  for (const unsigned pattern : {0x7c01u, 0x7dffu, 0x7e00u, 0x7fffu, 0xfc01u, 0xffffu}) {
-    const std::uint32_t sign = (pattern & 0x8000u) << 16;
-    EXPECT_EQ(bits_of(to_float(F16{static_cast<std::uint16_t>(pattern)})), sign | 0x7fc00000u)
-        << pattern;
+  for (const float value : {0.0f, -0.0f, 1.0f, -kMaxBF16, std::numeric_limits<float>::infinity()}) {
+    EXPECT_EQ(bits_of(canonical(value)), bits_of(value));
+    EXPECT_EQ(to_f64(value), value);
   }
+}
+
+// Saturated, a finite number becomes a finite one; up to the largest nothing else changes.
+TEST(Half, SaturatingKeepsFiniteNumbersFinite) {
+  for (const float value : corner_cases()) {
+    const F16 half = to_f16_saturated(value);
+    const BF16 brain = to_bf16_saturated(value);
+    const bool f16_fits = std::isinf(value) || std::abs(value) <= kMaxF16;
+    const bool bf16_fits = std::isinf(value) || std::abs(value) <= kMaxBF16;
+    ASSERT_EQ(to_float(half), f16_fits ? to_float(to_f16(value)) : std::copysign(kMaxF16, value))
+        << value;
+    ASSERT_EQ(to_float(brain),
+              bf16_fits ? to_float(to_bf16(value)) : std::copysign(kMaxBF16, value))
+        << value;
+    // The same from what an instruction gives.
+    ASSERT_EQ(detail::saturated(to_f16(value).bits, value, 0x7c00, kF16Nan), half.bits) << value;
+    ASSERT_EQ(detail::saturated(to_bf16(value).bits, value, 0x7f80, kBF16Nan), brain.bits) << value;
+  }
+  for (const float nan : {float_of(kNanBits), float_of(0xff800001u)}) {
+    EXPECT_EQ(detail::saturated(0x7fff, nan, 0x7c00, kF16Nan), kF16Nan);
+    EXPECT_EQ(detail::saturated(0x7fff, nan, 0x7f80, kBF16Nan), kBF16Nan);
+  }
+}
+
+TEST(Half, FiniteF64BecomesFiniteF32) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  for (const double sign : {1.0, -1.0}) {
+    for (const double huge : {kMost, std::nextafter(kMost, HUGE_VAL), kMost * 1.1, 1e300,
+                              std::numeric_limits<double>::max()}) {
+      EXPECT_EQ(to_f32_saturated(sign * huge), sign * kMost) << huge;
+    }
+    EXPECT_EQ(to_f32_saturated(sign * HUGE_VAL), sign * HUGE_VAL);
+    EXPECT_EQ(to_f32_saturated(sign * (1.0 + 0x1p-24)), sign);
+    EXPECT_EQ(std::signbit(to_f32_saturated(sign * 1e-60)), sign < 0);
+  }
+  EXPECT_TRUE(std::isnan(to_f32_saturated(std::nan(""))));
 }
 
 }  // namespace

@@ -15,12 +15,16 @@ namespace {
 
 template <class T>
 constexpr bool kNarrow = std::is_same_v<T, F16> || std::is_same_v<T, BF16>;
+template <class T>
+constexpr bool kHasRuns = kNarrow<T> || std::is_same_v<T, double>;  // in base/convert.h
 constexpr std::int64_t kVectorRun = 16;  // shorter runs are not worth a call
 
 template <class T>
 float as_float(T value) {
   if constexpr (kNarrow<T>) {
     return to_float(value);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return to_f32_saturated(value);
   } else {
     return static_cast<float>(value);
   }
@@ -29,9 +33,11 @@ float as_float(T value) {
 template <class T>
 T from_float(float value) {
   if constexpr (std::is_same_v<T, F16>) {
-    return to_f16(value);
+    return to_f16_saturated(value);
   } else if constexpr (std::is_same_v<T, BF16>) {
-    return to_bf16(value);
+    return to_bf16_saturated(value);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return to_f64(value);
   } else if constexpr (std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::uint16_t>) {
     // The bits of floats that are no less than 0 have the floats' order, and compilers make vectors
     // of whole numbers. NaN ends at 0. Beside 2^23 a float has no fraction: the sum is rounded, and
@@ -158,7 +164,7 @@ void FlatReader::gather(std::int64_t begin, std::int64_t count, float* out) cons
     using T = decltype(element);
     for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
       const T* from = static_cast<const T*>(data_) + offset;
-      if constexpr (kNarrow<T>) {
+      if constexpr (kHasRuns<T>) {
         if (step == 1 && length >= kVectorRun) {
           to_floats(from, length, out);
           out += length;
@@ -181,7 +187,7 @@ void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in
     for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
       T* to = static_cast<T*>(data_) + offset;
       const float* from = in;  // bytes that are stored might be those of `in` itself
-      if constexpr (kNarrow<T>) {
+      if constexpr (kHasRuns<T>) {
         if (step == 1 && length >= kVectorRun) {
           from_floats(from, length, to);
           in += length;

@@ -58,8 +58,8 @@ class FlatView {
 class FlatReader : public FlatView<const void*> {
  public:
   using FlatView::FlatView;
-  // Elements [begin, begin + count) converted to f32 (f64 rounds to nearest). Not for dtypes that
-  // must_be_exact.
+  // Elements [begin, begin + count) converted to f32. f64 rounds to nearest, and finite numbers
+  // beyond f32's largest become that. Not for dtypes that must_be_exact.
   void gather(std::int64_t begin, std::int64_t count, float* out) const noexcept;
   // The same elements as they are, to any address.
   void gather_bytes(std::int64_t begin, std::int64_t count, void* out) const noexcept;
@@ -68,8 +68,10 @@ class FlatReader : public FlatView<const void*> {
 class FlatWriter : public FlatView<void*> {
  public:
   using FlatView::FlatView;
-  // Writes elements [begin, begin + count), rounding to nearest even; u8 and u16 saturate, and NaN
-  // becomes 0 there. Not for dtypes that must_be_exact.
+  // Writes elements [begin, begin + count), rounding to nearest even. Finite numbers beyond the
+  // dtype's largest become that. Infinities stay, and NaN becomes the canonical one in f16, bf16
+  // and f64; in u8 and u16 infinities saturate, and NaN becomes 0. Not for dtypes that
+  // must_be_exact.
   void scatter(std::int64_t begin, std::int64_t count, const float* in) const noexcept;
   // The same from elements as they are, from any address.
   void scatter_bytes(std::int64_t begin, std::int64_t count, const void* in) const noexcept;

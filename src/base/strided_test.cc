@@ -148,8 +148,22 @@ TEST(Strided, DoublesRoundToTheNearestFloat) {
   const std::vector<double> data = {1.0 + 0x1p-24, 1.0 + 0x1.8p-24, -1e300, 1e-60, 0x1p-149};
   std::vector<float> got(data.size());
   FlatReader(ConstTensorView(data.data(), DType::F64, {5})).gather(0, 5, got.data());
-  EXPECT_EQ(got, (std::vector<float>{1.0f, 1.0f + 0x1p-23f, -std::numeric_limits<float>::infinity(),
+  EXPECT_EQ(got, (std::vector<float>{1.0f, 1.0f + 0x1p-23f, -std::numeric_limits<float>::max(),
                                      0.0f, 0x1p-149f}));
+}
+
+TEST(Strided, FiniteValuesStayFiniteInEveryDtype) {
+  constexpr float kMost = std::numeric_limits<float>::max(), kInf = HUGE_VALF;
+  const std::vector<float> values = {kMost, -kMost, 65520.0f, -65504.0f, kInf, -kInf};
+  for (const DType dtype : {DType::F32, DType::F16, DType::BF16, DType::F64}) {
+    const Tensor out(dtype, {6});
+    FlatWriter(out.view()).scatter(0, 6, values.data());
+    const double most = dtype == DType::F16 ? kMaxF16 : dtype == DType::BF16 ? kMaxBF16 : kMost;
+    const double large = dtype == DType::F16 ? kMaxF16 : 65536.0;
+    for (std::int64_t i : {0, 1}) EXPECT_EQ(std::abs(out.get(i)), most) << to_string(dtype);
+    for (std::int64_t i : {2, 3}) EXPECT_NEAR(std::abs(out.get(i)), large, 32) << to_string(dtype);
+    for (std::int64_t i : {4, 5}) EXPECT_EQ(std::abs(out.get(i)), kInf) << to_string(dtype);
+  }
 }
 
 TEST(Strided, BytesSaturateAndRoundToEven) {

@@ -5,6 +5,8 @@
 //   pack(spec, in.view(), packed);
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -65,15 +67,16 @@ inline double get(DType dtype, const void* data, std::int64_t index) {
   });
 }
 
-// Rounds to nearest even; whole numbers saturate, and NaN becomes 0 there.
+// Rounds to nearest even; numbers that an f16, a bf16 or a whole number cannot hold become the
+// nearest that it can, and NaN becomes 0 in whole numbers.
 inline void set(DType dtype, void* data, std::int64_t index, double value) {
   with_element(dtype, [&](auto element) {
     using T = decltype(element);
     T& to = static_cast<T*>(data)[index];
     if constexpr (std::is_same_v<T, F16>) {
-      to = to_f16(static_cast<float>(value));
+      to = to_f16_saturated(static_cast<float>(value));
     } else if constexpr (std::is_same_v<T, BF16>) {
-      to = to_bf16(static_cast<float>(value));
+      to = to_bf16_saturated(static_cast<float>(value));
     } else if constexpr (std::is_floating_point_v<T>) {
       to = static_cast<T>(value);
     } else {
@@ -206,7 +209,25 @@ class Tensor {
     return *this;
   }
   Tensor& fill(Pattern kind, unsigned seed = 1) {
-    return fill(pattern(kind, dtype_, elems(), seed));
+    fill(pattern(kind, dtype_, elems(), seed));
+    vary_nans(seed);
+    return *this;
+  }
+  // Gives every NaN a sign and a payload of its own.
+  void vary_nans(unsigned seed) {
+    std::mt19937_64 random(seed);
+    for (std::int64_t i = 0; i < elems(); ++i) {
+      if (std::isnan(get(i))) set_bits(i, some_nan(random()));
+    }
+  }
+  // The element's bits: as many of the lowest as it has.
+  void set_bits(std::int64_t index, std::uint64_t bits) {
+    std::memcpy(address(index), &bits, size_bytes(dtype_));
+  }
+  std::uint64_t bits(std::int64_t index) const {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, address(index), size_bytes(dtype_));
+    return bits;
   }
   // The elements' bytes side by side, row-major.
   std::vector<std::byte> bytes() const {
@@ -234,6 +255,16 @@ class Tensor {
   std::byte* address(std::int64_t index) const {
     return static_cast<std::byte*>(data()) +
            offset(index) * static_cast<std::int64_t>(size_bytes(dtype_));
+  }
+  // The exponent of infinities, and of the random bits a sign and a fraction that is not 0.
+  std::uint64_t some_nan(std::uint64_t random) const {
+    const std::uint64_t fraction = dtype_ == DType::F16    ? 0x03ffu
+                                   : dtype_ == DType::BF16 ? 0x007fu
+                                   : dtype_ == DType::F32  ? 0x007fffffu
+                                                           : 0x000fffffffffffffu;
+    const std::uint64_t sign = std::uint64_t{1} << (8 * size_bytes(dtype_) - 1);
+    const std::uint64_t payload = (random & fraction) == 0 ? 1 : random & fraction;
+    return (random & sign) | (sign - 1 - fraction) | payload;
   }
   void* data() const {
     return storage_.data() + first_ * static_cast<std::int64_t>(size_bytes(dtype_));
@@ -279,8 +310,7 @@ class Tensor {
 
 // ---- comparison ---------------------------------------------------------------------------------
 
-// Where two runs of elements differ in their bits, in words, or nothing; all NaN are alike, since
-// IEEE 754 leaves their payloads to the machine.
+// Where two runs of elements differ in their bits, in words, or nothing.
 inline std::string first_difference(DType dtype, std::span<const std::byte> a,
                                     std::span<const std::byte> b) {
   if (a.size() != b.size()) {
@@ -288,19 +318,16 @@ inline std::string first_difference(DType dtype, std::span<const std::byte> a,
   }
   if (std::equal(a.begin(), a.end(), b.begin())) return "";
   const std::size_t width = size_bytes(dtype);
-  for (std::size_t at = 0; at + width <= a.size(); at += width) {
-    if (std::memcmp(&a[at], &b[at], width) == 0) continue;
-    double left, right;
-    std::byte element[sizeof(double)];
-    std::memcpy(element, &a[at], width);
-    left = get(dtype, element, 0);
-    std::memcpy(element, &b[at], width);
-    right = get(dtype, element, 0);
-    if (std::isnan(left) && std::isnan(right)) continue;
-    return "element " + std::to_string(at / width) + ": " + std::to_string(left) + " against " +
-           std::to_string(right);
-  }
-  return "";
+  std::size_t at = 0;
+  while (std::memcmp(&a[at], &b[at], width) == 0) at += width;
+  const auto element = [&](std::span<const std::byte> of) {
+    std::byte aligned[sizeof(double)];
+    std::uint64_t bits = 0;
+    std::memcpy(aligned, &of[at], width);
+    std::memcpy(&bits, &of[at], width);
+    return fmt::format("{} ({:#x})", get(dtype, aligned, 0), bits);
+  };
+  return fmt::format("element {}: {} against {}", at / width, element(a), element(b));
 }
 
 }  // namespace tuckfold::ref

@@ -64,6 +64,30 @@ TEST_P(CudaContract, HostileValuesToo) {
   compare_all(ref::kDeviceDTypes, {{2, 33, 21}, {5, 64, 32}}, Pattern::Hostile, kRowMajor);
 }
 
+// What no pack has made, infinities and NaN among it. Codecs that refuse some bytes are left out.
+TEST_P(CudaContract, RandomBytesToo) {
+  std::mt19937 random(5);
+  for (const CodecSpec& spec : GetParam().specs) {
+    for (const DType dtype : ref::kDeviceDTypes) {
+      for (const Shape& shape : {Shape{2, 33, 21}, Shape{5, 64, 32}}) {
+        if (!ref::suits(spec, dtype, shape)) continue;
+        std::vector<std::byte> bytes(layout(spec, dtype, shape).max_bytes);
+        for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+        const ref::Tensor expected(dtype, shape), back(dtype, shape);
+        if (ref::code_of([&] { unpack(spec, bytes, expected.view()); }) == Errc::CorruptData) {
+          continue;
+        }
+        const ref::DeviceBytes packed(bytes);
+        const ref::DeviceTensor to(back, 0);
+        unpack(spec, packed.span(), to.view());
+        to.fetch();
+        ASSERT_EQ(ref::first_difference(dtype, back.bytes(), expected.bytes()), "")
+            << spec.print() << " of " << to_string(dtype) << ' ' << to_string(shape);
+      }
+    }
+  }
+}
+
 TEST_P(CudaContract, EveryOrderInMemoryToo) {
   constexpr DType kTwo[] = {DType::F32, DType::BF16};
   compare_all(kTwo, {{2, 3, 24, 40}, {2, 33, 21}}, Pattern::Ramp, ref::kOrders);

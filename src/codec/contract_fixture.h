@@ -138,10 +138,14 @@ inline std::string missing(const Group& group) {
   return "";
 }
 
-// Whether the packed bytes follow from the values even where they hold a NaN: its sign and payload
-// are open, and a codec of bytes behind another makes a different number of bytes of them.
-inline bool nan_packs_alike(const CodecSpec& spec, const Layout& fit) {
-  return fit.fixed || spec.stages().size() == 1;
+// The bits of the NaN that is stored where arithmetic made one.
+inline std::uint64_t canonical_nan(DType dtype) {
+  switch (dtype) {
+    case DType::F16: return kF16Nan;
+    case DType::BF16: return kBF16Nan;
+    case DType::F64: return kF64Nan;
+    default: return kNanBits;
+  }
 }
 
 // Whether every bit comes back.

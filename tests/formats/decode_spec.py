@@ -69,27 +69,32 @@ def settle(parameters, key, value):
 
 
 def from_f32(values, dtype):
-    """f32 values as the dtype's: rounded to nearest even; u8 and u16 saturate, and have 0 for NaN."""
+    """f32 values as the dtype's: rounded to nearest even, finite ones to finite ones. NaN becomes the canonical one,
+    and 0 in u8 and u16, which saturate at infinities too."""
     if dtype in LARGEST:
         inside = np.clip(np.where(np.isnan(values), 0, values), 0, LARGEST[dtype])
         return np.rint(inside).astype(DTYPES[dtype])
+    values = np.where(np.isnan(values), np.float32(np.nan), values)
     if dtype == "bf16":
         bits = values.view(np.uint32).astype(np.uint64)
-        return np.where(
-            np.isnan(values), bits >> 31 << 15 | 0x7FC0, bits + 0x7FFF + (bits >> 16 & 1) >> 16
-        ).astype(np.uint16)
+        rounded = bits + 0x7FFF + (bits >> 16 & 1) >> 16
+        beyond = np.isfinite(values) & (rounded & 0x7FFF == 0x7F80)
+        return np.where(np.isnan(values), 0x7FC0, rounded - beyond).astype(np.uint16)
+    return saturated(values, DTYPES[dtype])
+
+
+def saturated(values, float_type):
+    """Floats as another type of floats; finite ones beyond its largest number become that."""
     with np.errstate(over="ignore"):
-        rounded = values.astype(DTYPES[dtype])
-    if dtype == "f16":  # a NaN keeps its sign, not its payload
-        quiet = np.where(np.signbit(values), 0xFE00, 0x7E00).astype(np.uint16).view(np.float16)
-        rounded = np.where(np.isnan(values), quiet, rounded)
-    return rounded
+        rounded = values.astype(float_type)
+    largest = np.copysign(np.finfo(float_type).max, rounded)
+    return np.where(np.isfinite(values) & np.isinf(rounded), largest, rounded)
 
 
 def to_f32(values, dtype):
     if dtype == "bf16":
         return (values.astype(np.uint32) << 16).view(np.float32)
-    return values.astype(np.float32)
+    return saturated(values, np.float32)
 
 
 def unpack(spec, dtype, shape, packed):
@@ -245,7 +250,14 @@ def unpack_block_quant(parameters, dtype, shape, packed):
     has_zero = (tail[:, 0] >> 15 == 1)[of]
     near = minimum + codes.astype(np.float32) * scale
     exact = (codes - zero).astype(np.float32) * scale
-    return from_f32(np.where(has_zero, exact, near), dtype).reshape(shape)
+    half_scale, most = scale / 2, np.finfo(np.float32).max
+    half_near = minimum / 2 + codes.astype(np.float32) * half_scale
+    half_exact = (codes - zero).astype(np.float32) * half_scale
+    doubled = 2 * np.clip(np.where(has_zero, half_exact, half_near), -most / 2, most / 2)
+    values = np.where(has_zero, exact, near)
+    values = np.where(np.isfinite(values), values, doubled)
+    is_nan = ~np.isfinite(scale) | ~(has_zero | np.isfinite(minimum))
+    return from_f32(np.where(is_nan, np.float32(np.nan), values), dtype).reshape(shape)
 
 
 def packed_block_quant(parameters, dtype, shape):

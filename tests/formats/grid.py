@@ -392,11 +392,9 @@ def ours(file, name):
     return to_f32(values, dtype) if dtype == "bf16" else values
 
 
-def differing(got, want, any_nan=False):
-    """How many elements differ in a bit; with any_nan a NaN is equal to every NaN."""
+def differing(got, want):
+    """How many elements differ in a bit."""
     assert (got.dtype, got.shape) == (want.dtype, want.shape)
     bits = np.dtype(f"u{got.dtype.itemsize}")
     differ = np.ascontiguousarray(got).view(bits) != np.ascontiguousarray(want).view(bits)
-    if any_nan and got.dtype.kind == "f":
-        differ &= ~(np.isnan(got) & np.isnan(want))
     return int(differ.sum())

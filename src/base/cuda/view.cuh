@@ -68,6 +68,8 @@ template <class T>
 __host__ __device__ TUCKFOLD_INLINE float as_float(T value) {
   if constexpr (sizeof(T) == 2) {
     return to_float(value);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return to_f32_saturated(value);
   } else {
     return static_cast<float>(value);
   }
@@ -76,9 +78,11 @@ __host__ __device__ TUCKFOLD_INLINE float as_float(T value) {
 template <class T>
 __host__ __device__ TUCKFOLD_INLINE T from_float(float value) {
   if constexpr (std::is_same_v<T, F16>) {
-    return to_f16(value);
+    return to_f16_saturated(value);
   } else if constexpr (std::is_same_v<T, BF16>) {
-    return to_bf16(value);
+    return to_bf16_saturated(value);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return to_f64(value);
   } else if constexpr (std::is_same_v<T, std::uint8_t>) {
     return static_cast<T>(rintf(value > 0.0f ? (value < 255.0f ? value : 255.0f) : 0.0f));
   } else {

@@ -6,8 +6,9 @@
 //                                              of 0 or touching it: 0 is code `zero`, exactly
 //
 // The minimum is rounded down and the scale up, so that codes 0 … 2^bits - 1 reach every value and
-// the error is at most half a scale. A group with a NaN, an infinity, or a span that f32 or bf16
-// cannot hold decodes to NaN throughout.
+// the error is at most half a scale. What lies beyond f32's largest number then becomes that. A
+// group with a NaN, an infinity, or a span that f32 or bf16 cannot hold decodes to NaN throughout,
+// the canonical one.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,7 @@ TUCKFOLD_HOST_DEVICE inline Group group_of(Header header) {
   return group;
 }
 
-inline constexpr Header kNotFinite = {0x7fc0u, 0};
+inline constexpr Header kNotFinite = {kBF16Nan, 0};
 
 // 1/scale must be finite.
 inline constexpr float kMinScale = 0x1p-120f;
@@ -100,9 +101,33 @@ TUCKFOLD_HOST_DEVICE inline int random_code(float value, const Scaling& s, float
   return static_cast<int>((bits_of(sum < most ? sum : most) + random) >> 8 & 0xffu);
 }
 
-TUCKFOLD_HOST_DEVICE inline float value_of(int code, Group group) {
+TUCKFOLD_HOST_DEVICE inline float ordinary_value(int code, const Group& group) {
   return group.about_zero ? (static_cast<float>(code) - group.minimum) * group.scale
                           : group.minimum + static_cast<float>(code) * group.scale;
+}
+
+// Whether a group is NaN, or has a scale with which a code may pass f32's largest number: below
+// 2^112 none does, not even 65535, which damaged bytes may have for `zero`.
+TUCKFOLD_HOST_DEVICE inline bool is_extreme(const Group& group) {
+  const bool finite_minimum = (bits_of(group.minimum) & ~kSignBit) < kInfBits;
+  return !(group.scale < 0x1p112f) || !finite_minimum;
+}
+
+// The value in such a group. Halves do not overflow, and have the bits of ordinary_value otherwise.
+TUCKFOLD_HOST_DEVICE inline float extreme_value(int code, const Group& group) {
+  const bool finite =
+      group.scale < float_of(kInfBits) && (bits_of(group.minimum) & ~kSignBit) < kInfBits;
+  if (!finite) return float_of(kNanBits);
+  const float half_scale = 0.5f * group.scale;
+  const float half = group.about_zero
+                         ? (static_cast<float>(code) - group.minimum) * half_scale
+                         : 0.5f * group.minimum + static_cast<float>(code) * half_scale;
+  const float most = 0x1.fffffep126f;  // half of f32's largest number
+  return 2.0f * (half > most ? most : half < -most ? -most : half);
+}
+
+TUCKFOLD_HOST_DEVICE inline float value_of(int code, const Group& group) {
+  return is_extreme(group) ? extreme_value(code, group) : ordinary_value(code, group);
 }
 
 // ---- random bytes: a hash of seed, group and place, so that order and threads do not matter

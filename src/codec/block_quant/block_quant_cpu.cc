@@ -119,6 +119,10 @@ HWY_ATTR void dequantize(const std::uint8_t* codes, std::int64_t count, const Gr
   const DI di;
   const hn::Rebind<std::uint8_t, DF> d8;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  if (is_extreme(group)) {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = extreme_value(codes[i], group);
+    return;
+  }
   const VF minimum = hn::Set(d, group.minimum), scale = hn::Set(d, group.scale);
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
@@ -131,7 +135,7 @@ HWY_ATTR void dequantize(const std::uint8_t* codes, std::int64_t count, const Gr
       hn::StoreU(v, d, out + i);
     }
   }
-  for (; i < count; ++i) out[i] = value_of(codes[i], group);
+  for (; i < count; ++i) out[i] = ordinary_value(codes[i], group);
 }
 
 // ---- groups -------------------------------------------------------------------------------------

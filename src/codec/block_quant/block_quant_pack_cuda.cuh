@@ -69,7 +69,7 @@ __device__ TUCKFOLD_INLINE Range range_of(const uint4& raw) {
 // Both are NaN where a value is.
 __device__ TUCKFOLD_INLINE Header header_of(float low, float high, const Settings& s) {
   const float infinity = float_of(kInfBits);
-  if (!(low > -infinity && high < infinity)) return {0x7fc0u, 0};  // kNotFinite
+  if (!(low > -infinity && high < infinity)) return {kBF16Nan, 0};  // kNotFinite
   return header_of(low, high, s.bits, s.exact_zero);
 }
 __device__ TUCKFOLD_INLINE Header header_of(Range range, const Settings& s) {

@@ -18,6 +18,7 @@ namespace tuckfold {
 namespace {
 
 using ref::random_values;
+using ref::Tensor;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kMax = std::numeric_limits<float>::max();
@@ -269,6 +270,94 @@ TEST(BlockQuant, ASpanThatF32CannotHoldComesBackNan) {
   values[2] = 0.0f;
   const std::vector<float> back = pack_values(spec_text(8, 64), values).unpack();
   EXPECT_NEAR(back[1] / kMax, 1.0f, 0.01f);
+}
+
+// Where m + code * s passes f32's largest number, on the way or in the end, the value is still
+// within half a scale.
+TEST(BlockQuant, TheLargestNumbersComeBackFinite) {
+  int groups = 0;
+  for (int bits = 1; bits <= 8; ++bits) {
+    for (const char* zero : {"", ", zero=exact"}) {
+      for (const float low : {0.0f, -1.0f, 0.5f * kMax, 0.999f * kMax, -0.01f * kMax}) {
+        for (const float high : {kMax, 0.9999f * kMax, 0.997f * kMax, 0.99f * kMax}) {
+          for (const float sign : {1.0f, -1.0f}) {
+            std::vector<float> values = random_values(67, 0.0f, 1.0f);
+            for (float& value : values) value = sign * (low + value * (high - low));
+            values[5] = sign * low;
+            values[6] = sign * high;
+            const Packed packed = pack_values(spec_text(bits, 72, zero), values);
+            const block_quant::Group group = block_quant::group_of(packed.header(0, 1));
+            if (std::isnan(group.scale)) continue;  // a span or a minimum that is no bf16
+            ++groups;
+            const std::vector<float> back = packed.unpack();
+            for (std::size_t i = 0; i < values.size(); ++i) {
+              const double one_bit_about_zero = group.about_zero && bits == 1 ? 1.0 : 0.5;
+              ASSERT_LE(std::abs(double{back[i]} - values[i]),
+                        one_bit_about_zero * group.scale + 0x1p105)
+                  << bits << zero << ' ' << sign * low << " … " << sign * high;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(groups, 300);
+}
+
+TEST(BlockQuant, HalvesHaveTheBitsOfOrdinaryValues) {
+  std::mt19937 random(8);
+  int infinite = 0;
+  for (int trial = 0; trial < 100000; ++trial) {
+    const block_quant::Header header{static_cast<std::uint16_t>(random() % 0x10000),
+                                     static_cast<std::uint16_t>(random() % 0x10000)};
+    const block_quant::Group group = block_quant::group_of(header);
+    const int code = static_cast<int>(random() % 256);
+    const float plain = block_quant::ordinary_value(code, group);
+    const float value = block_quant::value_of(code, group);
+    if (std::isfinite(group.scale) && std::isfinite(group.minimum)) {
+      ASSERT_TRUE(std::isfinite(value)) << header.scale << ' ' << header.minimum;
+      if (std::isfinite(plain)) {
+        ASSERT_EQ(bits_of(value), bits_of(plain));
+      } else {
+        ASSERT_TRUE(block_quant::is_extreme(group));
+        ++infinite;
+      }
+    } else {
+      ASSERT_EQ(bits_of(value), kNanBits);
+    }
+  }
+  EXPECT_GT(infinite, 100);
+}
+
+std::vector<double> there_and_back(const std::string& text, DType dtype,
+                                   const std::vector<double>& values) {
+  Tensor in(dtype, {static_cast<std::int64_t>(values.size())});
+  in.fill(values);
+  const CodecSpec spec = CodecSpec::parse(text);
+  std::vector<std::byte> packed(layout(spec, dtype, in.shape()).max_bytes);
+  pack(spec, in.view(), packed);
+  const Tensor out(dtype, in.shape());
+  unpack(spec, packed, out.view());
+  return out.values();
+}
+
+TEST(BlockQuant, NarrowDtypesSaturate) {
+  std::vector<double> values(64, 1.0);
+  values[0] = -65400;
+  values[1] = 100;
+  // The minimum, rounded down to bf16, is -65536.
+  EXPECT_EQ(there_and_back(spec_text(8, 64), DType::F16, values)[0], -65504);
+  values[0] = 0;
+  values[1] = kMaxBF16;
+  EXPECT_EQ(there_and_back(spec_text(8, 64), DType::BF16, values)[1], kMaxBF16);
+}
+
+TEST(BlockQuant, HugeF64CountsAsTheLargestF32) {
+  std::vector<double> values(64, 1.0);
+  values[3] = 1e300;
+  const std::vector<double> back = there_and_back(spec_text(8, 64), DType::F64, values);
+  EXPECT_NEAR(back[3] / kMax, 1.0, 0.001);
+  for (std::size_t i = 4; i < 64; ++i) EXPECT_LT(std::abs(back[i]), 0.01 * kMax);
 }
 
 TEST(BlockQuant, SubnormalsComeBackWithinTheSmallestScale) {

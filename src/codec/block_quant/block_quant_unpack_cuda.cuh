@@ -29,8 +29,13 @@ __device__ TUCKFOLD_INLINE std::uint32_t load_bytes(const std::byte* from) {
   return word;
 }
 
-// How codes of a group become values, for both kinds of groups: value_of without its branches. The
-// code is the low bits of a float of 2^23 and more; adding -0 changes nothing.
+// The group of a header that was loaded as a word.
+__device__ TUCKFOLD_INLINE Group group_at(std::uint32_t header) {
+  return group_of({static_cast<std::uint16_t>(header), static_cast<std::uint16_t>(header >> 16)});
+}
+
+// How codes of a group become values, for both kinds of groups: ordinary_value without its
+// branches. The code is the low bits of a float of 2^23 and more; adding -0 changes nothing.
 inline constexpr std::uint32_t kCodeBits = 0x4b000000u;  // of 2^23
 struct Spread {
   float subtract, scale, add;
@@ -56,8 +61,8 @@ __device__ TUCKFOLD_INLINE std::uint32_t code_at(const std::byte* codes, std::in
 
 __device__ TUCKFOLD_INLINE float unpacked_value(const DenseTensor& tensor, const Settings& s,
                                                 std::int64_t index) {
-  const Spread spread(load_bytes(tensor.headers + index / s.group * 4));
-  return spread.value(kCodeBits | code_at(tensor.codes, index, s.bits));
+  const Group group = group_at(load_bytes(tensor.headers + index / s.group * 4));
+  return value_of(static_cast<int>(code_at(tensor.codes, index, s.bits)), group);
 }
 
 // ---- any tensor ---------------------------------------------------------------------------------
@@ -131,6 +136,13 @@ __device__ TUCKFOLD_INLINE uint4 step_values(std::uint64_t codes, std::uint32_t 
   for (int i = 0; i < kVector<T>; ++i) {
     const auto code = static_cast<std::uint32_t>(codes >> i * kBits) & ((1u << kBits) - 1u);
     x[i] = spread.value(kCodeBits | code);
+  }
+  if (const Group group = group_at(header); is_extreme(group)) {
+#pragma unroll
+    for (int i = 0; i < kVector<T>; ++i) {
+      const auto code = static_cast<std::uint32_t>(codes >> i * kBits) & ((1u << kBits) - 1u);
+      x[i] = extreme_value(static_cast<int>(code), group);
+    }
   }
   return cuda::vector_of<T>(x);
 }

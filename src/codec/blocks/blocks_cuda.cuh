@@ -10,6 +10,7 @@
 
 #include "base/cuda/view.cuh"
 #include "codec/blocks/block_rows.h"
+#include "codec/blocks/vectors_cuda.cuh"
 
 namespace tuckfold::cuda {
 
@@ -177,13 +178,7 @@ __device__ TUCKFOLD_INLINE void store_row(T* to, const float* x) {
     store_away(reinterpret_cast<float4*>(to), make_float4(x[0], x[1], x[2], x[3]));
     store_away(reinterpret_cast<float4*>(to + 4), make_float4(x[4], x[5], x[6], x[7]));
   } else {
-    std::uint32_t pairs[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      pairs[i] = static_cast<std::uint32_t>(from_float<T>(x[2 * i]).bits) |
-                 static_cast<std::uint32_t>(from_float<T>(x[2 * i + 1]).bits) << 16;
-    }
-    store_away(reinterpret_cast<uint4*>(to), make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]));
+    store_away(reinterpret_cast<uint4*>(to), halves_of<T>(x));
   }
 }
 

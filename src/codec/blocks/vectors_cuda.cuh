@@ -1,11 +1,11 @@
-// Sixteen bytes of a dense tensor of f32, f16 or bf16 as floats, by the conversions of the device:
-// they give the bits of base/half.h but for NaNs, which count as alike.
+// Sixteen bytes of a dense tensor of f32, f16 or bf16 as floats and back, by the conversions of the
+// device, to the bits of base/half.h.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
-#include "base/cuda/kernel.cuh"
+#include "base/cuda/view.cuh"
 #include "base/device.h"
 #include "base/half.h"
 
@@ -27,7 +27,8 @@ __device__ TUCKFOLD_INLINE float half_to_float(std::uint16_t bits) {
   return to_float(T{bits});
 }
 
-// Two values as the halves of a word.
+// Two values as the halves of a word, by the instruction: NaN becomes 0x7fff, and numbers beyond
+// the type's largest become infinities.
 template <class T>
 __device__ TUCKFOLD_INLINE std::uint32_t floats_to_halves(float low, float high) {
 #ifdef __CUDACC__
@@ -41,11 +42,34 @@ __device__ TUCKFOLD_INLINE std::uint32_t floats_to_halves(float low, float high)
   }
 #else
   const auto half = [](float value) -> std::uint32_t {
+    if (value != value) return 0x7fffu;
     if constexpr (std::is_same_v<T, F16>) return to_f16(value).bits;
     return to_bf16(value).bits;
   };
   return half(low) | half(high) << 16;
 #endif
+}
+
+// Eight values as from_float has them. Where the sum of their squares is small none is NaN or
+// beyond the type's largest, and the instruction will do; the others go one by one.
+template <class T>
+__device__ TUCKFOLD_INLINE uint4 halves_of(const float* x) {
+  constexpr float kTame = std::is_same_v<T, F16> ? kMaxF16 * kMaxF16 : float_of(kInfBits);
+  float sum = x[0] * x[0];
+#pragma unroll
+  for (int i = 1; i < 8; ++i) sum = fmaf(x[i], x[i], sum);
+  std::uint32_t pairs[4];
+  if (sum < kTame) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) pairs[i] = floats_to_halves<T>(x[2 * i], x[2 * i + 1]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      pairs[i] = from_float<T>(x[2 * i]).bits |
+                 static_cast<std::uint32_t>(from_float<T>(x[2 * i + 1]).bits) << 16;
+    }
+  }
+  return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
 template <class T>
@@ -68,8 +92,7 @@ __device__ TUCKFOLD_INLINE uint4 vector_of(const float* x) {
     return make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]),
                       __float_as_uint(x[3]));
   } else {
-    return make_uint4(floats_to_halves<T>(x[0], x[1]), floats_to_halves<T>(x[2], x[3]),
-                      floats_to_halves<T>(x[4], x[5]), floats_to_halves<T>(x[6], x[7]));
+    return halves_of<T>(x);
   }
 }
 

@@ -9,9 +9,10 @@
 
 #include "base/fail.h"
 #include "base/fp_env.h"
-#include "base/parallel.h"
 #include "base/stream.h"
+#include "base/thread_buffers.h"
 #include "codec/bounded/bounded_block.h"
+#include "codec/bounded/bounded_buffers.h"
 
 namespace tuckfold::bounded {
 namespace {
@@ -127,6 +128,21 @@ double absolute_bound(const Parts& parts, const FlatReader& in, RunContext run) 
   return bound_of(parts.params.relative, all.low, all.high);
 }
 
+// Calls body(buffers, begin, end) over ranges of parts, in parallel; `buffers` is null but for
+// codes=bytes.
+template <class Body>
+void for_each_range(const Parts& parts, int threads, Body&& body) {
+  if (parts.params.bytes) {
+    parallel_for_with<AnyPartBuffers>(
+        parts.count(), threads, [&](AnyPartBuffers& buffers, std::int64_t begin, std::int64_t end) {
+          body(&buffers, begin, end);
+        });
+  } else {
+    parallel_for(parts.count(), threads,
+                 [&](std::int64_t begin, std::int64_t end) { body(nullptr, begin, end); });
+  }
+}
+
 // Packs the payloads to `out`, one after the other. Several threads do not know where theirs will
 // begin: each range of parts starts where it would if nothing got smaller, and moves forward in the
 // end. The last parts, for which there might be no room there, go to the workspace. Returns the
@@ -140,28 +156,29 @@ std::size_t pack_parts(const Parts& parts, const TensorBound& tensor, const Flat
   auto* places = reinterpret_cast<Place*>(run.workspace.data());
   std::byte* slots = run.workspace.data() + static_cast<std::size_t>(parts.count()) * sizeof(Place);
   const std::int64_t first_in_slots = parts.count() - parts.slots();
-  const auto pack = [&](std::int64_t part, std::byte* to) {
+  const auto pack = [&](AnyPartBuffers* buffers, std::int64_t part, std::byte* to) {
     if (!parts.params.bytes) {
       const std::int64_t last = std::min((part + 1) * kTogether, chunks_of(tensor.elems));
       return pack_chunks(tensor, in, part * kTogether, last, headers, to);
     }
-    const std::size_t bytes = pack_part(tensor, parts.tiling, in, part, to);
+    const std::size_t bytes = pack_part(tensor, parts.tiling, in, part, to, *buffers);
     const auto stored = static_cast<std::uint32_t>(bytes);
     std::memcpy(headers + static_cast<std::size_t>(part) * kPartHeaderBytes, &stored, 4);
     return bytes;
   };
-  parallel_for(parts.count(), run.threads, [&](std::int64_t begin, std::int64_t end) {
-    std::size_t at = parts.bytes_before(begin);
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::size_t most = parts.bytes_before(i + 1) - parts.bytes_before(i) + 1;
-      const bool fits = at <= out.size() && out.size() - at >= most;
-      std::byte* to =
-          fits ? out.data() + at
-               : slots + static_cast<std::size_t>(i - first_in_slots) * parts.slot_bytes();
-      places[i] = {to, pack(i, to)};
-      at += places[i].bytes;
-    }
-  });
+  for_each_range(
+      parts, run.threads, [&](AnyPartBuffers* buffers, std::int64_t begin, std::int64_t end) {
+        std::size_t at = parts.bytes_before(begin);
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::size_t most = parts.bytes_before(i + 1) - parts.bytes_before(i) + 1;
+          const bool fits = at <= out.size() && out.size() - at >= most;
+          std::byte* to =
+              fits ? out.data() + at
+                   : slots + static_cast<std::size_t>(i - first_in_slots) * parts.slot_bytes();
+          places[i] = {to, pack(buffers, i, to)};
+          at += places[i].bytes;
+        }
+      });
   std::size_t at = 0;
   for (std::int64_t i = 0; i < parts.count(); ++i) {
     if (places[i].bytes > out.size() - at) return out.size() + 1;
@@ -268,20 +285,21 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   if (at != packed.size()) corrupt("there are more bytes than headers say");
   const bool stream = parts.tensor_bytes() > kStreamBytes;
   std::atomic<bool> good{true};
-  parallel_for(parts.count(), run.threads, [&](std::int64_t begin, std::int64_t end) {
-    bool fine = true;
-    if (parts.params.bytes) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const auto payload = packed.subspan(places[i].begin, places[i].bytes);
-        fine &= unpack_part(tensor, parts.tiling, payload, writer, i, stream);
-      }
-    } else {
-      fine = unpack_chunks(tensor, headers, packed.data() + places[begin].begin, writer,
-                           begin * kTogether, std::min(end * kTogether, chunks_of(parts.elems)),
-                           stream);
-    }
-    if (!fine) good = false;
-  });
+  for_each_range(
+      parts, run.threads, [&](AnyPartBuffers* buffers, std::int64_t begin, std::int64_t end) {
+        bool fine = true;
+        if (parts.params.bytes) {
+          for (std::int64_t i = begin; i < end; ++i) {
+            const auto payload = packed.subspan(places[i].begin, places[i].bytes);
+            fine &= unpack_part(tensor, parts.tiling, payload, writer, i, stream, *buffers);
+          }
+        } else {
+          fine = unpack_chunks(tensor, headers, packed.data() + places[begin].begin, writer,
+                               begin * kTogether, std::min(end * kTogether, chunks_of(parts.elems)),
+                               stream);
+        }
+        if (!fine) good = false;
+      });
   if (!good) corrupt("a payload contradicts itself");
 }
 

@@ -124,13 +124,15 @@ struct Tiling {
   std::int64_t before_part(std::int64_t part) const { return before(first_tile(part)); }
 };
 
+union AnyPartBuffers;  // bounded_buffers.h
+
 // Packs a part; its payload, at most its values' bytes, goes to `out`. Returns its bytes.
 std::size_t pack_part(const TensorBound& tensor, const Tiling& tiling, const FlatReader& in,
-                      std::int64_t part, std::byte* out);
+                      std::int64_t part, std::byte* out, AnyPartBuffers& buffers);
 // False if the payload contradicts itself.
 bool unpack_part(const TensorBound& tensor, const Tiling& tiling,
                  std::span<const std::byte> payload, const FlatWriter& out, std::int64_t part,
-                 bool stream);
+                 bool stream, AnyPartBuffers& buffers);
 
 TUCKFOLD_WEAK extern const CudaCodec kCuda;
 

@@ -142,8 +142,10 @@ TUCKFOLD_HOST_DEVICE inline Real value_of(std::int32_t code, const Grid<Real>& g
 
 // ---- what the tensor's dtype makes of a value, as a value again
 
-TUCKFOLD_HOST_DEVICE inline float as_bf16(float value) { return to_float(to_bf16(value)); }
-TUCKFOLD_HOST_DEVICE inline float as_f16(float value) { return to_float(to_f16(value)); }
+TUCKFOLD_HOST_DEVICE inline float as_bf16(float value) {
+  return to_float(to_bf16_saturated(value));
+}
+TUCKFOLD_HOST_DEVICE inline float as_f16(float value) { return to_float(to_f16_saturated(value)); }
 TUCKFOLD_HOST_DEVICE inline float as_whole(float value, float most) {
   const float inside = value > 0.0f ? (value < most ? value : most) : 0.0f;
   return (inside + 0x1p23f) - 0x1p23f;

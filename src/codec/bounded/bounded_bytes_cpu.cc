@@ -77,12 +77,11 @@ HWY_ATTR void move_rows(const Band& band, const Real* from, Real* to) {
 // Where a band lies in one piece it has the width of the tensor's planes.
 template <class Real>
 void load_band(const FlatReader& in, const Tiling& tiling, std::int64_t first, const Band& band,
-               Real* values) {
+               PartBuffers<Real>& buffers, Real* values) {
   const std::int64_t begin = tiling.before(first);
   const void* bits = tiling.across == 1 ? in.dense(begin, band.elems()) : nullptr;
   if (bits != nullptr) {
-    alignas(64) Real buffer[kPartValues];
-    const Real* reals = as_reals(in.dtype(), bits, band.elems(), buffer);
+    const Real* reals = as_reals(in.dtype(), bits, band.elems(), buffers.moved);
     if (band.tiles > 1) {
       move_rows<true>(band, reals, values);
     } else {
@@ -109,17 +108,15 @@ void load_band(const FlatReader& in, const Tiling& tiling, std::int64_t first, c
 
 template <class Real>
 void store_band(const FlatWriter& out, const Tiling& tiling, std::int64_t first, const Band& band,
-                bool stream, const Real* values) {
-  alignas(64) std::byte narrowed[kPartValues * 2];
+                bool stream, PartBuffers<Real>& buffers, const Real* values) {
   void* bits = tiling.across == 1 ? out.dense(tiling.before(first), band.elems()) : nullptr;
   if (bits != nullptr) {
-    alignas(64) Real buffer[kPartValues];
     if (band.tiles > 1) {
-      move_rows<false>(band, values, buffer);
-      values = buffer;
+      move_rows<false>(band, values, buffers.moved);
+      values = buffers.moved;
     }
     const auto* from =
-        static_cast<const char*>(as_elements(out.dtype(), values, band.elems(), narrowed));
+        static_cast<const char*>(as_elements(out.dtype(), values, band.elems(), buffers.narrowed));
     const std::size_t bytes = static_cast<std::size_t>(band.elems()) * size_bytes(out.dtype());
     if (stream) {
       tuckfold::HWY_NAMESPACE::stream_lines(static_cast<char*>(bits), from, bytes);
@@ -133,7 +130,7 @@ void store_band(const FlatWriter& out, const Tiling& tiling, std::int64_t first,
     for (std::int64_t r = 0; r < tile.rows; ++r) {
       const Real* row = values + r * band.width() + t * band.cols;
       out.scatter_bytes(tile.first + r * tiling.cols, tile.cols,
-                        as_elements(out.dtype(), row, tile.cols, narrowed));
+                        as_elements(out.dtype(), row, tile.cols, buffers.narrowed));
     }
   }
 }
@@ -227,11 +224,11 @@ std::size_t keep_part(const Tiling& tiling, const FlatReader& in, std::int64_t f
 
 template <class Real>
 std::size_t pack_part_as(const TensorBound& tensor, const Tiling& tiling, const FlatReader& in,
-                         std::int64_t part, std::byte* out) {
-  alignas(64) Real values[kPartValues + kSlack];
-  alignas(64) std::int32_t codes[kPartValues + kSlack];
-  alignas(64) std::uint8_t kept[kPartValues];
-  Planes planes;
+                         std::int64_t part, std::byte* out, PartBuffers<Real>& buffers) {
+  Real* values = buffers.values;
+  std::int32_t* codes = buffers.codes;
+  std::uint8_t* kept = buffers.kept;
+  Planes& planes = buffers.planes;
   const std::size_t width = size_bytes(tensor.dtype);
   const std::int64_t first = tiling.first_tile(part), last = tiling.first_tile(part + 1);
   const std::int64_t count = tiling.before(last) - tiling.before(first);
@@ -239,7 +236,7 @@ std::size_t pack_part_as(const TensorBound& tensor, const Tiling& tiling, const 
 
   std::int64_t at = 0;
   for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
-    load_band(in, tiling, tile, band, values + at);
+    load_band(in, tiling, tile, band, buffers, values + at);
     at += band.elems();
   });
   const Real largest = largest_finite(values, count);
@@ -268,7 +265,7 @@ std::size_t pack_part_as(const TensorBound& tensor, const Tiling& tiling, const 
   bool any_kept = false;
   for_each_band(tiling, first, last, [&](std::int64_t, const Band& band) {
     any_kept |= predict_band(static_cast<Predictor>(front.predictor), tensor.dtype, grid, band,
-                             values + at, before, codes + at, kept + at);
+                             values + at, before, codes + at, kept + at, buffers);
     at += band.elems();
   });
 
@@ -329,10 +326,7 @@ std::size_t pack_part_as(const TensorBound& tensor, const Tiling& tiling, const 
 template <class Real>
 bool unpack_part_as(const TensorBound& tensor, const Tiling& tiling,
                     std::span<const std::byte> from, const FlatWriter& out, std::int64_t part,
-                    bool stream) {
-  alignas(64) Real values[kPartValues + kSlack];
-  alignas(64) std::int32_t codes[kPartValues + kSlack];
-  Planes planes;
+                    bool stream, PartBuffers<Real>& buffers) {
   const std::size_t width = size_bytes(tensor.dtype);
   const std::int64_t first = tiling.first_tile(part), last = tiling.first_tile(part + 1);
   const std::int64_t count = tiling.before(last) - tiling.before(first);
@@ -361,15 +355,15 @@ bool unpack_part_as(const TensorBound& tensor, const Tiling& tiling,
   if (front.predictor > kLastPredictor || front.grid >= kGrids || front.width > kLastWidth) {
     return false;
   }
-  if (!load_codes(from, static_cast<Width>(front.width), front.escapes, count, planes, codes)) {
+  if (!load_codes(from, static_cast<Width>(front.width), front.escapes, count, buffers))
     return false;
-  }
   const Grid<Real> grid = grid_of<Real>(tensor.dtype, tensor.bound, tensor.exact_zero, front.grid);
   std::int32_t before = 0;
   std::int64_t at = 0;
   for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
-    restore_band(static_cast<Predictor>(front.predictor), grid, band, codes + at, before, values);
-    store_band(out, tiling, tile, band, stream, values);
+    restore_band(static_cast<Predictor>(front.predictor), grid, band, buffers.codes + at, before,
+                 buffers.values, buffers);
+    store_band(out, tiling, tile, band, stream, buffers, buffers.values);
     at += band.elems();
   });
   if (stream) stream_fence();
@@ -389,17 +383,17 @@ bool unpack_part_as(const TensorBound& tensor, const Tiling& tiling,
 }
 
 std::size_t pack_part_target(const TensorBound& tensor, const Tiling& tiling, const FlatReader& in,
-                             std::int64_t part, std::byte* out) {
-  return tensor.dtype == DType::F64 ? pack_part_as<double>(tensor, tiling, in, part, out)
-                                    : pack_part_as<float>(tensor, tiling, in, part, out);
+                             std::int64_t part, std::byte* out, AnyPartBuffers& buffers) {
+  return tensor.dtype == DType::F64 ? pack_part_as(tensor, tiling, in, part, out, buffers.f64)
+                                    : pack_part_as(tensor, tiling, in, part, out, buffers.f32);
 }
 
 bool unpack_part_target(const TensorBound& tensor, const Tiling& tiling,
                         std::span<const std::byte> payload, const FlatWriter& out,
-                        std::int64_t part, bool stream) {
+                        std::int64_t part, bool stream, AnyPartBuffers& buffers) {
   return tensor.dtype == DType::F64
-             ? unpack_part_as<double>(tensor, tiling, payload, out, part, stream)
-             : unpack_part_as<float>(tensor, tiling, payload, out, part, stream);
+             ? unpack_part_as(tensor, tiling, payload, out, part, stream, buffers.f64)
+             : unpack_part_as(tensor, tiling, payload, out, part, stream, buffers.f32);
 }
 
 }  // namespace tuckfold::bounded::HWY_NAMESPACE
@@ -412,14 +406,15 @@ HWY_EXPORT(pack_part_target);
 HWY_EXPORT(unpack_part_target);
 
 std::size_t pack_part(const TensorBound& tensor, const Tiling& tiling, const FlatReader& in,
-                      std::int64_t part, std::byte* out) {
-  return HWY_DYNAMIC_DISPATCH(pack_part_target)(tensor, tiling, in, part, out);
+                      std::int64_t part, std::byte* out, AnyPartBuffers& buffers) {
+  return HWY_DYNAMIC_DISPATCH(pack_part_target)(tensor, tiling, in, part, out, buffers);
 }
 
 bool unpack_part(const TensorBound& tensor, const Tiling& tiling,
                  std::span<const std::byte> payload, const FlatWriter& out, std::int64_t part,
-                 bool stream) {
-  return HWY_DYNAMIC_DISPATCH(unpack_part_target)(tensor, tiling, payload, out, part, stream);
+                 bool stream, AnyPartBuffers& buffers) {
+  return HWY_DYNAMIC_DISPATCH(unpack_part_target)(tensor, tiling, payload, out, part, stream,
+                                                  buffers);
 }
 
 }  // namespace tuckfold::bounded

@@ -33,8 +33,8 @@ void widen_elements(const void* bits, std::int64_t count, float* __restrict out)
   for (std::int64_t i = 0; i < count; ++i) out[i] = widened(from[i]);
 }
 
-inline F16 narrowed(float value, F16) { return to_f16(value); }
-inline BF16 narrowed(float value, BF16) { return to_bf16(value); }
+inline F16 narrowed(float value, F16) { return to_f16_saturated(value); }
+inline BF16 narrowed(float value, BF16) { return to_bf16_saturated(value); }
 inline std::uint8_t narrowed(float value, std::uint8_t) {
   return static_cast<std::uint8_t>(static_cast<std::int32_t>(as_u8(value)));
 }
@@ -113,7 +113,11 @@ HWY_ATTR HWY_INLINE V rounded(DType dtype, D d, V value) {
     const auto one = hn::Set(du, 1u);
     if (dtype == DType::BF16) {
       const auto odd = hn::And(hn::ShiftRight<16>(bits), one);
-      const auto sum = hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
+      const auto half = hn::Add(odd, hn::Set(du, 0x7fffu));
+      // Past the largest number, and at infinity, what is cut off is not rounded.
+      const auto rounds = hn::Lt(hn::Abs(value), hn::Set(d, kMaxBF16));
+      const auto sum =
+          hn::Add(bits, hn::BitCast(du, hn::IfThenElseZero(rounds, hn::BitCast(d, half))));
       return hn::BitCast(d, hn::And(sum, hn::Set(du, 0xffff0000u)));
     }
     if (dtype == DType::F16) {
@@ -125,8 +129,7 @@ HWY_ATTR HWY_INLINE V rounded(DType dtype, D d, V value) {
       const auto subnormal = hn::Sub(hn::Add(magnitude, middle), middle);
       const auto small = hn::Lt(magnitude, hn::Set(d, 0x1p-14f));
       const auto finite = hn::IfThenElse(small, subnormal, normal);
-      const auto fits = hn::Lt(finite, hn::Set(d, 0x1p16f));
-      return hn::CopySign(hn::IfThenElse(fits, finite, hn::Set(d, float_of(kInfBits))), value);
+      return hn::CopySign(hn::Min(finite, hn::Set(d, kMaxF16)), value);
     }
     if (has_whole_values(dtype)) {
       const auto most = hn::Set(d, dtype == DType::U8 ? 255.0f : 65535.0f);

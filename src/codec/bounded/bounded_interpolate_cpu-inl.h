@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "codec/bounded/bounded_buffers.h"
 #include "codec/bounded/bounded_cpu-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -52,22 +53,24 @@ bool whole_codes(DType dtype, const Grid<Real>& grid, const Real* values, std::i
   return true;
 }
 
+// Of codes in place; `row` has room for one of the band's.
 template <bool kLorenzo2d>
-void take_differences(const Band& band, std::int32_t& before, std::int32_t* codes);
+void take_differences(const Band& band, std::int32_t& before, std::int32_t* codes,
+                      std::int32_t* row);
 template <bool kLorenzo2d>
-void sum_differences(const Band& band, std::int32_t& before, std::int32_t* codes);
+void sum_differences(const Band& band, std::int32_t& before, std::int32_t* codes,
+                     std::int32_t* steps);
 
-constexpr int kLevels = 5;           // from every value to every 32nd
-constexpr std::int64_t kSlack = 16;  // elements about a row that kernels may touch
+constexpr int kLevels = 5;  // from every value to every 32nd
 
 // Every 2^l-th row and column of tiles, for l = 0 … top, where tiles have one value or l is
 // kLevels; the first are the tiles themselves.
 template <class Real>
 struct Pyramid {
-  Pyramid(const Band& band, Real* values) {
+  Pyramid(const Band& band, Real* values, PartBuffers<Real>& buffers) : odd(buffers.odd) {
     at[0] = band;
     level[0] = values;
-    Real* next = storage + kSlack;
+    Real* next = buffers.levels + kSlack;
     for (top = 0; top < kLevels && at[top].rows * at[top].cols > 1; ++top) {
       at[top + 1] = {band.tiles, (at[top].rows + 1) / 2, (at[top].cols + 1) / 2};
       level[top + 1] = next;
@@ -79,7 +82,7 @@ struct Pyramid {
   int top;
   Band at[kLevels + 1];
   Real* level[kLevels + 1];
-  alignas(64) Real storage[kPartValues + 4 * kSlack];
+  Real* odd;  // room for every other value of a row
 };
 
 // Which values a coder is given: those at begin, begin + 1 … of a row whose tiles have `cols` of
@@ -169,7 +172,7 @@ HWY_ATTR void code_across(Pyramid<Real>& tile, int l, std::int64_t r, Coder& cod
 // Gives a coder all values but the coarsest, from coarse to fine.
 template <class Real, class Coder>
 void code_levels(Pyramid<Real>& tile, Coder& coder) {
-  alignas(64) Real odd[kPartValues / 2 + 2 * kSlack];
+  Real* __restrict odd = tile.odd;
   for (int l = tile.top; l-- > 0;) {
     const Band &fine = tile.at[l], &coarse = tile.at[l + 1];
     // Tiles of odd width have one known value more than there are between, and go one by one.
@@ -207,10 +210,11 @@ struct InterpolateEncoder {
   const Band& band;
   std::int32_t* codes;
   std::uint8_t* kept;
+  PartBuffers<Real>& buffers;
   bool any_kept = false;
 
   bool run(Real* values, std::int32_t& before) {
-    Pyramid<Real> tile(band, values);
+    Pyramid<Real> tile(band, values, buffers);
     for (int l = 1; l <= tile.top; ++l) {
       for (std::int64_t r = 0; r < tile.at[l].rows; ++r) halve(tile, l, r);
     }
@@ -221,7 +225,7 @@ struct InterpolateEncoder {
           mark({tile.top, i / coarse.width(), 0, coarse.cols, 0, 1}, i % coarse.width());
         });
     for (std::int64_t i = 0; i < coarse.elems(); ++i) coarsest[i] = value_of(codes[i], grid);
-    take_differences<false>(coarse, before, codes);
+    take_differences<false>(coarse, before, codes, buffers.row);
     codes += coarse.elems();
     code_levels(tile, *this);
     return any_kept;
@@ -297,11 +301,12 @@ struct InterpolateDecoder {
 
   const Grid<Real>& grid;
   std::int32_t* codes;
+  PartBuffers<Real>& buffers;
 
   void run(const Band& band, std::int32_t& before, Real* values) {
-    Pyramid<Real> tile(band, values);
+    Pyramid<Real> tile(band, values, buffers);
     const Band& coarse = tile.at[tile.top];
-    sum_differences<false>(coarse, before, codes);
+    sum_differences<false>(coarse, before, codes, buffers.row);
     Real* coarsest = tile.level[tile.top];
     for (std::int64_t i = 0; i < coarse.elems(); ++i) coarsest[i] = value_of(codes[i], grid);
     codes += coarse.elems();

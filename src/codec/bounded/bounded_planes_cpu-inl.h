@@ -16,6 +16,7 @@
 
 #include "codec/bounded/bounded.h"
 #include "codec/bounded/bounded_block.h"
+#include "codec/bounded/bounded_buffers.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::bounded::HWY_NAMESPACE {
@@ -38,14 +39,6 @@ constexpr std::int64_t kBehind = 64;  // bytes behind a plane that writing it ma
 inline std::int64_t plane_bytes(Width width, std::int64_t count) {
   return width == kHalf ? (count + 1) / 2 : count;
 }
-
-// A part's codes, in bytes.
-struct Planes {
-  static constexpr std::int64_t kRoom = (kPartValues + 96) / kWord * kWord;
-  alignas(64) std::uint8_t low[kRoom];   // two codes of 4 bits, the first lowest, or one of 8
-  alignas(64) std::uint8_t high[kRoom];  // what codes of 16 bits have beside
-  alignas(64) std::uint8_t more[kRoom];  // of escapes of 4 bits, in the order of their places
-};
 
 // Zigzag numbers as bytes, and how many of them are from an escape on.
 struct Counts {
@@ -262,8 +255,9 @@ HWY_ATTR inline std::byte* store_plane(const std::uint8_t* plane, std::int64_t b
 }
 
 // Reads what store_plane wrote, with 0 up to a whole word; false where the payload ends too early.
-inline bool load_plane(std::span<const std::byte>& from, std::int64_t bytes, std::uint8_t* plane) {
-  alignas(64) std::byte present[Planes::kRoom + 8 * kGroup];
+// `present` has room for Planes::kRoom and eight groups.
+inline bool load_plane(std::span<const std::byte>& from, std::int64_t bytes, std::byte* present,
+                       std::uint8_t* plane) {
   const std::size_t front = mask_bytes(bytes);
   if (from.size() < front) return false;
   const std::byte* mask = from.data();
@@ -296,11 +290,14 @@ inline bool load_plane(std::span<const std::byte>& from, std::int64_t bytes, std
 }
 
 // Reads planes and escapes; false if the payload ends too early or has escapes to spare.
-inline bool load_codes(std::span<const std::byte>& from, Width width, std::size_t escapes,
-                       std::int64_t count, Planes& planes, std::int32_t* codes) {
+template <class Real>
+bool load_codes(std::span<const std::byte>& from, Width width, std::size_t escapes,
+                std::int64_t count, PartBuffers<Real>& buffers) {
+  Planes& planes = buffers.planes;
+  std::int32_t* codes = buffers.codes;
   const std::int64_t bytes = plane_bytes(width, count);
-  if (!load_plane(from, bytes, planes.low)) return false;
-  if (width == kTwoBytes && !load_plane(from, bytes, planes.high)) return false;
+  if (!load_plane(from, bytes, buffers.present, planes.low)) return false;
+  if (width == kTwoBytes && !load_plane(from, bytes, buffers.present, planes.high)) return false;
   // What damaged bytes have behind the last code is no code.
   if (width == kHalf && count % 2 != 0) planes.low[bytes - 1] &= 15;
   for (std::int64_t i = bytes; i % kWord != 0; ++i) planes.low[i] = 0;

@@ -73,9 +73,9 @@ inline const void* as_elements(DType, const double* values, std::int64_t, void*)
 // Of rows of tiles side by side, in place. `before` is the first code of the tile before, and of
 // the last tile afterwards.
 template <bool kLorenzo2d>
-void take_differences(const Band& band, std::int32_t& before, std::int32_t* codes) {
+void take_differences(const Band& band, std::int32_t& before, std::int32_t* codes,
+                      std::int32_t* __restrict row) {
   const std::int64_t width = band.width(), cols = band.cols;
-  std::int32_t row[kPartValues];
   const std::int32_t last = codes[width - cols];
   for (std::int64_t r = band.rows; r-- > 0;) {
     std::int32_t* to = codes + r * width;
@@ -98,10 +98,11 @@ void take_differences(const Band& band, std::int32_t& before, std::int32_t* code
   before = last;
 }
 
+// `steps` has those of the row above.
 template <bool kLorenzo2d>
-void sum_differences(const Band& band, std::int32_t& before, std::int32_t* codes) {
+void sum_differences(const Band& band, std::int32_t& before, std::int32_t* codes,
+                     std::int32_t* __restrict steps) {
   const std::int64_t width = band.width(), cols = band.cols;
-  std::int32_t steps[kPartValues];  // of the row above
   for (std::int64_t r = 0; r < band.rows; ++r) {
     std::int32_t* row = codes + r * width;
     if constexpr (kLorenzo2d) {
@@ -127,23 +128,28 @@ void sum_differences(const Band& band, std::int32_t& before, std::int32_t* codes
 // Returns whether some values do not hold; they are marked. `values` may change.
 template <class Real>
 bool predict_band(Predictor predictor, DType dtype, const Grid<Real>& grid, const Band& band,
-                  Real* values, std::int32_t& before, std::int32_t* codes, std::uint8_t* kept) {
+                  Real* values, std::int32_t& before, std::int32_t* codes, std::uint8_t* kept,
+                  PartBuffers<Real>& buffers) {
   if (predictor == kInterpolate) {
-    InterpolateEncoder<Real> encoder{dtype, grid, band, codes, kept};
+    InterpolateEncoder<Real> encoder{dtype, grid, band, codes, kept, buffers};
     return encoder.run(values, before);
   }
   const bool any_kept = whole_codes(dtype, grid, values, band.elems(), before, codes,
                                     [&](std::int64_t i) { kept[band.in_tiles(i)] = 1; });
-  (predictor == kLorenzo ? take_differences<true> : take_differences<false>)(band, before, codes);
+  (predictor == kLorenzo ? take_differences<true> : take_differences<false>)(band, before, codes,
+                                                                             buffers.row);
   return any_kept;
 }
 
 template <class Real>
 void restore_band(Predictor predictor, const Grid<Real>& grid, const Band& band,
-                  std::int32_t* codes, std::int32_t& before, Real* values) {
-  if (predictor == kInterpolate)
-    return InterpolateDecoder<Real>{grid, codes}.run(band, before, values);
-  (predictor == kLorenzo ? sum_differences<true> : sum_differences<false>)(band, before, codes);
+                  std::int32_t* codes, std::int32_t& before, Real* values,
+                  PartBuffers<Real>& buffers) {
+  if (predictor == kInterpolate) {
+    return InterpolateDecoder<Real>{grid, codes, buffers}.run(band, before, values);
+  }
+  (predictor == kLorenzo ? sum_differences<true> : sum_differences<false>)(band, before, codes,
+                                                                           buffers.row);
   for (std::int64_t i = 0; i < band.elems(); ++i) values[i] = value_of(codes[i], grid);
 }
 

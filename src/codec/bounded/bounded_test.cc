@@ -300,6 +300,46 @@ TEST(Bounded, ZerosStayAndNothingElseBecomesZero) {
   }
 }
 
+// +0 comes back as it is. So does -0 where values are stored as they are, beside one that no grid
+// holds; elsewhere it comes back as +0.
+TEST(Bounded, ZerosHaveTheSignThatTheirPlaceGivesThem) {
+  for (const char* codes : kCodes) {
+    for (const DType dtype : {DType::F32, DType::F16, DType::BF16, DType::F64}) {
+      for (const bool exact_zero : {false, true}) {
+        if (!exact_zero && codes == std::string_view("bytes")) continue;  // near 0, if anything
+        Tensor in(dtype, {4, 1024});
+        std::vector<double> values = ref::pattern(ref::Pattern::Random, dtype, in.elems());
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          if (i % 3 == 0) values[i] = i % 2 == 0 ? 0.0 : -0.0;
+          if (i / 1024 == 1) values[i] = i % 16 == 0 ? HUGE_VAL : -0.0;
+        }
+        in.fill(values);
+        const Tensor out = pack_tensor(spec_text("abs", 0.01, codes, exact_zero), in).unpack(in);
+        for (std::int64_t i = 0; i < in.elems(); ++i) {
+          if (in.get(i) != 0) continue;
+          ASSERT_EQ(out.get(i), 0.0);
+          const bool stored = i / 1024 == 1 && codes == std::string_view("bits");
+          ASSERT_EQ(std::signbit(out.get(i)), stored && std::signbit(in.get(i))) << codes << i;
+        }
+      }
+    }
+  }
+}
+
+// The number of the grid that is nearest to the largest one lies beyond it, and saturates.
+TEST(Bounded, TheLargestNumbersHoldOnTheFirstGrid) {
+  for (const DType dtype : {DType::F16, DType::BF16}) {
+    const double most = dtype == DType::F16 ? kMaxF16 : kMaxBF16, bound = most / 1001.2;
+    Tensor in(dtype, {2048});
+    std::vector<double> values;
+    for (int i = 0; i < 2048; ++i) values.push_back(i % 2 == 0 ? most : -most);
+    in.fill(values);
+    const std::string text = spec_text("abs", bound, "bits");
+    keeps_promise(text, in, bound, false);
+    EXPECT_EQ(static_cast<int>(pack_tensor(text, in).bytes[4]) & 7, 0) << to_string(dtype);
+  }
+}
+
 TEST(Bounded, ConstantTensorsAreExactUnderARelativeBoundAndSmall) {
   for (const char* codes : kCodes) {
     for (const double value : {0.0, 3.14159, -1e-42, 1e38, std::nan(""), HUGE_VAL}) {

@@ -4,8 +4,8 @@
 #include <array>
 
 #include "base/fail.h"
-#include "base/parallel.h"
 #include "base/stream.h"
+#include "base/thread_buffers.h"
 
 namespace tuckfold::dct_chop {
 namespace {
@@ -103,14 +103,17 @@ Layout layout_of(const Stage& stage, DType, const Shape& shape) {
 }
 
 // Threads part where 16 block rows end, so that each starts its packed rows at a cache line.
-template <class PackOrUnpackJob, class Run>
-void for_each_block_row(const PackOrUnpackJob& job, Run run, int threads) {
+template <class Job, class Buffers>
+void for_each_block_row(const Job& job,
+                        void (*run)(const Job&, std::int64_t, std::int64_t, Buffers&),
+                        int threads) {
   constexpr std::int64_t kTogether = 16;
   const std::int64_t block_rows = job.blocks.all_block_rows();
-  parallel_for((block_rows + kTogether - 1) / kTogether, threads,
-               [&](std::int64_t begin, std::int64_t end) {
-                 run(job, begin * kTogether, std::min(end * kTogether, block_rows));
-               });
+  parallel_for_with<Buffers>((block_rows + kTogether - 1) / kTogether, threads,
+                             [&](Buffers& buffers, std::int64_t begin, std::int64_t end) {
+                               run(job, begin * kTogether, std::min(end * kTogether, block_rows),
+                                   buffers);
+                             });
 }
 
 std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<std::byte> out,

@@ -29,11 +29,33 @@ struct Params {
 // The shape's blocks; throws InvalidArgument where it has none, or `serialize` does not fit them.
 Blocks blocks_of(const Params& params, const Shape& shape);
 
+// What a thread of the CPU works in.
+inline constexpr std::int64_t kFlushFloats = 2048;  // packed values collected before they go out
+inline constexpr std::int64_t kSlack = 16;          // a vector may write junk this far past the end
+inline constexpr int kMaxBlock = 16;
+struct PackBuffers {
+  alignas(64) float gathered[kBlockRowFloats];
+  alignas(64) float square[kBlockRowFloats + kSlack];
+  alignas(64) float values[kFlushFloats + kBlockRowFloats + kSlack];  // on their way out
+  alignas(64) std::uint16_t narrow[kFlushFloats + kBlockRowFloats];
+  alignas(64) float line[kBlockRowFloats / 4];  // of one plane
+  alignas(64) std::uint16_t narrow_line[kBlockRowFloats / 4];
+  alignas(64) float slots[2][kFlushFloats + kBlockRowFloats + 8 * 16];
+};
+struct UnpackBuffers {
+  alignas(64) float linear[kBlockRowFloats + kSlack];
+  alignas(64) float square[kBlockRowFloats + kMaxBlock * kSlack];
+  alignas(64) float values[kBlockRowFloats];
+  alignas(64) float line[kBlockRowFloats / 4];
+};
+
 // The kernels, over block rows [begin, end). They never throw.
 using PackJob = PackBlockRows<Params>;
 using UnpackJob = UnpackBlockRows<Params>;
-void pack_block_rows(const PackJob& job, std::int64_t begin, std::int64_t end);
-void unpack_block_rows(const UnpackJob& job, std::int64_t begin, std::int64_t end);
+void pack_block_rows(const PackJob& job, std::int64_t begin, std::int64_t end,
+                     PackBuffers& buffers);
+void unpack_block_rows(const UnpackJob& job, std::int64_t begin, std::int64_t end,
+                       UnpackBuffers& buffers);
 
 // On CUDA, tensors of up to so many blocks for each multiprocessor are small: a kernel of their own
 // takes them, several at once. Larger ones keep a thread for each block busy.

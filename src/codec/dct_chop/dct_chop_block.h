@@ -1,6 +1,7 @@
 // The normative arithmetic of dct_chop on one block, forth and back. Every kernel, on any device,
 // must give these bits: additions, multiplications and fused multiply-adds, each correctly rounded,
-// in this order.
+// in this order. What is NaN in the end, a coefficient or a value, is the canonical NaN, since
+// machines differ in the NaN that arithmetic makes.
 //
 // Rows of both transforms are even or odd about their middle, so with
 //   s_k = x_k + x_{N-1-k},  d_k = x_k - x_{N-1-k}                       k < N/2
@@ -17,6 +18,7 @@
 #include <cstdint>
 
 #include "base/device.h"
+#include "base/half.h"
 
 namespace tuckfold::dct_chop {
 
@@ -234,6 +236,22 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_column_8(int keep, const float
 
 // ---- a whole block ------------------------------------------------------------------------------
 
+// Makes each NaN of some rows the canonical one. Nearly always there is none: a sum would be NaN
+// too. There are four, so that they need not wait for each other.
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void settle_nans(int rows, int cols, float* values,
+                                                      std::int64_t row) {
+  float sums[4] = {};
+  TUCKFOLD_UNROLL for (int r = 0; r < rows; ++r) {
+    TUCKFOLD_UNROLL for (int c = 0; c < cols; ++c) sums[c % 4] = sums[c % 4] + values[r * row + c];
+  }
+  const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  if (sum == sum) return;
+  TUCKFOLD_UNROLL for (int r = 0; r < rows; ++r) {
+    TUCKFOLD_UNROLL for (int c = 0; c < cols; ++c) values[r * row + c] =
+        canonical(values[r * row + c]);
+  }
+}
+
 // Columns first, then rows, and back rows first, then columns. `coefs` is keep x keep; `x_row` is
 // the distance of the block's rows.
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_block_8(int keep, const float* x,
@@ -242,6 +260,7 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_block_8(int keep, const float*
   TUCKFOLD_UNROLL for (int j = 0; j < 8; ++j) forward_column_8(keep, x + j, x_row, half + j, 8);
   TUCKFOLD_UNROLL for (int u = 0; u < keep; ++u)
       forward_row_8(kScaled[u], keep, half + u * 8, coefs + u * keep);
+  settle_nans(keep, keep, coefs, keep);
 }
 
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_block_8(int keep, const float* coefs, float* x,
@@ -250,6 +269,7 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_block_8(int keep, const float*
   TUCKFOLD_UNROLL for (int u = 0; u < keep; ++u)
       inverse_row_8(kScaled[u], keep, coefs + u * keep, half + u * 8);
   TUCKFOLD_UNROLL for (int j = 0; j < 8; ++j) inverse_column_8(keep, half + j, 8, x + j, x_row);
+  settle_nans(8, 8, x, x_row);
 }
 
 // Blocks of 8 are always of the DCT.
@@ -265,6 +285,7 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_block(const Table<N>& table, i
     for (int u = 0; u < keep; ++u) {
       forward_line<N>(table, keep, half + u * N, 1, coefs + u * keep, 1);
     }
+    settle_nans(keep, keep, coefs, keep);
   }
 }
 
@@ -280,6 +301,7 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_block(const Table<N>& table, i
       inverse_line<N>(table, keep, coefs + u * keep, 1, half + u * N, 1);
     }
     for (int j = 0; j < N; ++j) inverse_line<N>(table, keep, half + j, N, x + j, x_row);
+    settle_nans(N, N, x, x_row);
   }
 }
 

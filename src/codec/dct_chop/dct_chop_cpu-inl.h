@@ -5,6 +5,10 @@
 //   lane k: x_k + x_{7-k},  lane 7-k: x_k - x_{7-k}           k < 4
 // and coefficient v is four products with lanes looked up by table. Both passes stay in registers:
 // the only stores are of finished rows, since every store waits for the streaming ones before it.
+//
+// NaN is not looked for value by value. One that arithmetic makes raises the processor's flag. One
+// that was there before makes all coefficients, or values, of its block NaN, so that the first row
+// tells. Where the flag is up in the end, what was written is gone through (NanFlag, NanWatch).
 #if defined(TUCKFOLD_CODEC_DCT_CHOP_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_DCT_CHOP_INL_H
 #undef TUCKFOLD_CODEC_DCT_CHOP_INL_H
@@ -18,6 +22,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "codec/blocks/nan_cpu-inl.h"
 #include "codec/dct_chop/dct_chop_block.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,7 +32,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 #undef TUCKFOLD_DCT_CHOP_SLOTS
 #define TUCKFOLD_DCT_CHOP_SLOTS (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
 
-#if HWY_CAP_GE256  // a vector holds a row of a block; narrower targets use dct_chop_block.h itself
+// Where a vector holds a row of a block; narrower targets use dct_chop_block.h itself.
+#undef TUCKFOLD_DCT_CHOP_VECTORS
+#define TUCKFOLD_DCT_CHOP_VECTORS (HWY_CAP_GE256 && HWY_ARCH_X86)
+
+#if TUCKFOLD_DCT_CHOP_VECTORS
+using tuckfold::HWY_NAMESPACE::NanWatch;
 
 template <class D>
 constexpr int lanes_of(D) {
@@ -139,7 +149,8 @@ HWY_INLINE void forward_columns(D d, const float* const* rows, std::int64_t col,
 
 // One vector of columns to K packed rows, which `put(u, row)` takes.
 template <int K, class D, class Put>
-HWY_INLINE void forward_step(D d, const float* const* rows, std::int64_t col, const Put& put) {
+HWY_INLINE void forward_step(D d, const float* const* rows, std::int64_t col, NanWatch& watch,
+                             const Put& put) {
   using V = hn::Vec<D>;
   constexpr int kLanes = lanes_of(D());
   static constexpr auto kTerms = forward_terms<K, kLanes, kLanes / 8>();
@@ -148,9 +159,11 @@ HWY_INLINE void forward_step(D d, const float* const* rows, std::int64_t col, co
   forward_columns<K>(d, rows, col, y);
   for (int u = 0; u < K; ++u) {
     const V folded = fold(y[u]);
-    put(u, dot<4>(d, kTerms.factors[u], [&](int k) HWY_ATTR {
-          return hn::TableLookupLanes(folded, hn::SetTableIndices(d, kTerms.lanes[k].data()));
-        }));
+    const V row = dot<4>(d, kTerms.factors[u], [&](int k) HWY_ATTR {
+      return hn::TableLookupLanes(folded, hn::SetTableIndices(d, kTerms.lanes[k].data()));
+    });
+    if (u == 0) watch.look_at(row);
+    put(u, row);
   }
 }
 
@@ -160,12 +173,13 @@ HWY_ATTR HWY_NOINLINE void forward_block_row(const float* const* rows, std::int6
                                              float* out) {
   const std::int64_t row_values = cols / 8 * K;
   Ahead ahead(rows[0], 8 * cols);
+  NanWatch watch;
   const auto step = [&]<class D>(D d, std::int64_t col) HWY_ATTR {
     constexpr int kLanes = lanes_of(D());
     float* at = out + col / 8 * K;
     // Lanes past the blocks are junk that the next ones overwrite, unless it reaches the next row.
     const bool last = col / 8 * K + kLanes > row_values;
-    forward_step<K>(d, rows, col, [&](int u, hn::Vec<D> row) HWY_ATTR {
+    forward_step<K>(d, rows, col, watch, [&](int u, hn::Vec<D> row) HWY_ATTR {
       if (last) {
         hn::BlendedStore(row, hn::FirstN(d, kLanes / 8 * K), d, at + u * row_values);
       } else {
@@ -285,7 +299,7 @@ struct Drain {
 // As forward_step, in the order of slot_lane.
 template <int K, class D, class Put>
 HWY_INLINE void forward_step_in_slots(D d, const float* const* rows, std::int64_t col,
-                                      const Put& put) {
+                                      NanWatch& watch, const Put& put) {
   using V = hn::Vec<D>;
   alignas(64) static constexpr auto kFactors = [] {
     std::array<std::array<std::array<float, 16>, 4>, K> factors{};
@@ -307,14 +321,16 @@ HWY_INLINE void forward_step_in_slots(D d, const float* const* rows, std::int64_
     const V folded = fold(y[u]);
     const V lanes[4] = {hn::Broadcast<0>(folded), hn::Broadcast<1>(folded),
                         hn::Broadcast<2>(folded), hn::Broadcast<3>(folded)};
-    put(u, dot<4>(d, kFactors[u], [&](int k) HWY_ATTR { return lanes[k]; }));
+    const V row = dot<4>(d, kFactors[u], [&](int k) HWY_ATTR { return lanes[k]; });
+    if (u == 0) watch.look_at(row);
+    put(u, row);
   }
 }
 
 // Two vectors of columns at a time where their packed rows fit into one.
 template <int K, class D, class Put>
 HWY_INLINE void forward_step_two(D d, const float* const* rows, std::int64_t col, Ahead& ahead,
-                                 const Put& put) {
+                                 NanWatch& watch, const Put& put) {
   using V = hn::Vec<D>;
   static constexpr auto kTerms = forward_terms<K, 16, 4>();
   const Fold<D> fold(d);
@@ -325,21 +341,23 @@ HWY_INLINE void forward_step_two(D d, const float* const* rows, std::int64_t col
   ahead.lines(8);
   for (int u = 0; u < K; ++u) {
     const V a = fold(left[u]), b = fold(right[u]);
-    put(u, dot<4>(d, kTerms.factors[u],
-                  [&](int k) HWY_ATTR { return lookup_two(a, b, kTerms.lanes[k].data()); }));
+    const V row = dot<4>(d, kTerms.factors[u],
+                         [&](int k) HWY_ATTR { return lookup_two(a, b, kTerms.lanes[k].data()); });
+    if (u == 0) watch.look_at(row);
+    put(u, row);
   }
 }
 
 // One slot of each row, at `at` and row_step slots further on, from eight rows.
 template <int K, class D>
 HWY_INLINE void forward_slot(D d, const float* const* rows, std::int64_t slot, float* at,
-                             std::int64_t row_step, Ahead& ahead) {
+                             std::int64_t row_step, Ahead& ahead, NanWatch& watch) {
   const auto put = [&](int u, hn::Vec<D> row)
                        HWY_ATTR { hn::Store(row, d, at + u * row_step * 16); };
   if constexpr (kSlotBlocks<K> == 4) {
-    forward_step_two<K>(d, rows, slot * 32, ahead, put);
+    forward_step_two<K>(d, rows, slot * 32, ahead, watch, put);
   } else {
-    forward_step_in_slots<K>(d, rows, slot * 16, put);
+    forward_step_in_slots<K>(d, rows, slot * 16, watch, put);
     ahead.lines(8);
   }
 }
@@ -357,6 +375,7 @@ HWY_ATTR HWY_NOINLINE void forward_rows(const float* in, std::int64_t cols, std:
   alignas(64) float buffers[2][K * kSlots * 16];
   Drain<K> drain{.to_step = row_values, .stream = stream};
   Ahead ahead(in, 8 * cols);
+  NanWatch watch;
   int turn = 0;
   for (std::int64_t block_row = 0; block_row < block_rows;
        ++block_row, in += 8 * cols, out += K * row_values) {
@@ -364,7 +383,8 @@ HWY_ATTR HWY_NOINLINE void forward_rows(const float* in, std::int64_t cols, std:
     for (int r = 0; r < 8; ++r) rows[r] = in + r * cols;
     for (std::int64_t segment = 0; segment < segments; ++segment, turn ^= 1) {
       for (int i = 0; i < kSlots; ++i) {
-        forward_slot<K>(d, rows, segment * kSlots + i, buffers[turn] + i * 16, kSlots, ahead);
+        forward_slot<K>(d, rows, segment * kSlots + i, buffers[turn] + i * 16, kSlots, ahead,
+                        watch);
         drain.step(kGroups);
       }
       drain.slots = buffers[turn];
@@ -386,11 +406,13 @@ HWY_ATTR HWY_NOINLINE void forward_slots(const float* in, std::int64_t cols,
   const std::int64_t row_slots = cols / 8 / kBlocks;
   Drain<K> drain = waiting;  // in registers
   Ahead ahead(in, 8 * cols);
+  NanWatch watch;
   for (std::int64_t block_row = 0; block_row < block_rows; ++block_row, in += 8 * cols) {
     const float* rows[8];
     for (int r = 0; r < 8; ++r) rows[r] = in + r * cols;
     for (std::int64_t i = 0; i < row_slots; ++i) {
-      forward_slot<K>(d, rows, i, out + (block_row * K * row_slots + i) * 16, row_slots, ahead);
+      forward_slot<K>(d, rows, i, out + (block_row * K * row_slots + i) * 16, row_slots, ahead,
+                      watch);
       drain.step(kGroups);
     }
   }
@@ -421,7 +443,7 @@ constexpr LaneTerms<K, kLanes> inverse_terms() {
 // One vector of columns from K packed rows to eight rows.
 template <int K, bool kStream, class D>
 HWY_INLINE void inverse_step(D d, const float* in, std::int64_t in_row, float* const* rows,
-                             std::int64_t col, Ahead& ahead) {
+                             std::int64_t col, Ahead& ahead, NanWatch& watch) {
   using V = hn::Vec<D>;
   constexpr int kLanes = lanes_of(D());
   static constexpr auto kTerms = inverse_terms<K, kLanes>();
@@ -463,6 +485,7 @@ HWY_INLINE void inverse_step(D d, const float* in, std::int64_t in_row, float* c
       upper = hn::Add(even[j], odd);
       lower = hn::Sub(even[j], odd);
     }
+    if (j == 0) watch.look_at(upper);
     if constexpr (kStream) {
       hn::Stream(upper, d, rows[j] + col);
       hn::Stream(lower, d, rows[7 - j] + col);
@@ -482,22 +505,23 @@ HWY_ATTR HWY_NOINLINE void inverse_block_rows(const float* in, std::int64_t in_r
                                               std::int64_t block_row_step) {
   const hn::CappedTag<float, 16> wide;
   Ahead ahead(in, K * in_row);
+  NanWatch watch;
   float* rows[8];
   for (int r = 0; r < 8; ++r) rows[r] = first_rows[r];
   for (std::int64_t block_row = 0; block_row < block_rows; ++block_row, in += K * in_row) {
     std::int64_t col = 0;
     for (; col + lanes_of(wide) <= cols; col += lanes_of(wide)) {
-      inverse_step<K, kStream>(wide, in + col / 8 * K, in_row, rows, col, ahead);
+      inverse_step<K, kStream>(wide, in + col / 8 * K, in_row, rows, col, ahead, watch);
     }
     if (col < cols) {
       inverse_step<K, kStream>(hn::CappedTag<float, 8>(), in + col / 8 * K, in_row, rows, col,
-                               ahead);
+                               ahead, watch);
     }
     for (float*& row : rows) row += block_row_step;
   }
 }
 
-#endif  // HWY_CAP_GE256
+#endif  // TUCKFOLD_DCT_CHOP_VECTORS
 
 }  // namespace tuckfold::dct_chop::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -20,12 +20,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::dct_chop::HWY_NAMESPACE {
 
-constexpr std::int64_t kFlushFloats = 2048;  // packed values collected before they go out
-constexpr std::int64_t kSlack = 16;          // a vector may write junk this far past the end
-constexpr int kMaxBlock = 16;
-
-// ---- one row of blocks, f32 to f32
-// ----------------------------------------------------------------
+// ---- one row of blocks, f32 to f32 --------------------------------------------------------------
 
 // `block` rows, cols wide, to and from `keep` packed rows; those of `forward` lie side by side.
 using ForwardFn = void (*)(int keep, const float* const* rows, std::int64_t cols, float* out);
@@ -35,7 +30,7 @@ using InverseFn = void (*)(int keep, const float* in, std::int64_t in_row, std::
 // Block rows that lie one behind the other in memory straight to a stored f32 output at a cache
 // line.
 using FastFn = void (*)(const float* in, std::int64_t cols, std::int64_t block_rows, float* out,
-                        bool stream);
+                        bool stream, PackBuffers& buffers);
 
 template <int N, bool kZfp>
 constexpr const Table<N>& forward_table() {
@@ -83,7 +78,7 @@ void inverse_plain(int keep, const float* in, std::int64_t in_row, std::int64_t 
   }
 }
 
-#if HWY_CAP_GE256
+#if TUCKFOLD_DCT_CHOP_VECTORS
 // 8 x 8 in vectors, where they hold a block's row.
 template <int K>
 void forward_8(int, const float* const* rows, std::int64_t cols, float* out) {
@@ -101,7 +96,7 @@ void inverse_8(int, const float* in, std::int64_t in_row, std::int64_t cols,
 // of lines move on to the next turn.
 template <int K>
 HWY_ATTR void fast_8(const float* in, std::int64_t cols, std::int64_t block_rows, float* out,
-                     bool stream) {
+                     bool stream, PackBuffers& buffers) {
   using Out = Drain<K>;
   const std::int64_t row_slots = cols / 8 / kSlotBlocks<K>;
   if (row_slots % Out::kSlots == 0) {
@@ -109,26 +104,28 @@ HWY_ATTR void fast_8(const float* in, std::int64_t cols, std::int64_t block_rows
     return;
   }
   const std::int64_t at_a_time = HWY_MAX(kFlushFloats / 16 / (K * row_slots), 1);
-  alignas(64) float buffers[2][kFlushFloats + kBlockRowFloats + Out::kSlots * 16];
+  static_assert(sizeof(buffers.slots[0]) >=
+                (kFlushFloats + kBlockRowFloats + Out::kSlots * 16) * 4);
+  auto& turns = buffers.slots;
   Out drain{.to = out, .to_step = Out::kLines * 16, .stream = stream};
   std::int64_t waiting = 0;  // slots at the front of the buffer to fill
   for (int turn = 0; block_rows > 0; turn ^= 1) {
     const std::int64_t count = HWY_MIN(at_a_time, block_rows);
-    float* buffer = buffers[turn];
+    float* buffer = turns[turn];
     forward_slots<K>(in, cols, count, buffer + waiting * 16, drain);
     drain.step(drain.groups);
     const std::int64_t filled = waiting + count * K * row_slots;
     drain.slots = buffer;
     drain.groups = filled / Out::kSlots;
     waiting = filled % Out::kSlots;
-    std::memcpy(buffers[turn ^ 1], buffer + drain.groups * Out::kSlots * 16,
+    std::memcpy(turns[turn ^ 1], buffer + drain.groups * Out::kSlots * 16,
                 static_cast<std::size_t>(waiting) * 64);
     block_rows -= count;
     in += count * 8 * cols;
     if (block_rows == 0) {
       drain.step(drain.groups);
       for (std::int64_t i = 0; i < waiting; ++i, drain.to += Out::kValues) {
-        const float* slot = buffers[turn ^ 1] + i * 16;
+        const float* slot = turns[turn ^ 1] + i * 16;
         for (int j = 0; j < Out::kValues; ++j) drain.to[j] = slot[slot_lane<K>(j)];
       }
     }
@@ -156,7 +153,7 @@ Kernels kernels_of(const Params& p) {
     return kTable[static_cast<std::size_t>(p.keep - 1)];
   }
   (std::make_integer_sequence<int, 8>());
-#elif HWY_CAP_GE256
+#elif TUCKFOLD_DCT_CHOP_VECTORS
   return [&]<int... K>(std::integer_sequence<int, K...>) {
     constexpr std::array kTable = {
         Kernels{forward_8<K + 1>, inverse_8<K + 1, false>, inverse_8<K + 1, true>}...};
@@ -172,9 +169,9 @@ Kernels kernels_of(const Params& p) {
 
 inline void narrow(DType coef, const float* in, std::int64_t count, std::uint16_t* out) {
   if (coef == DType::F16) {
-    for (std::int64_t i = 0; i < count; ++i) out[i] = to_f16(in[i]).bits;
+    for (std::int64_t i = 0; i < count; ++i) out[i] = to_f16_saturated(in[i]).bits;
   } else {
-    for (std::int64_t i = 0; i < count; ++i) out[i] = to_bf16(in[i]).bits;
+    for (std::int64_t i = 0; i < count; ++i) out[i] = to_bf16_saturated(in[i]).bits;
   }
 }
 
@@ -194,11 +191,13 @@ inline void widen(DType coef, const std::byte* in, std::int64_t count, float* ou
 // Packed values on their way out, in order, in pieces that end where cache lines do.
 class PackedWriter {
  public:
-  PackedWriter(DType coef, std::byte* to, bool stream)
+  PackedWriter(DType coef, std::byte* to, bool stream, PackBuffers& buffers)
       : coef_(coef),
         width_(static_cast<std::int64_t>(size_bytes(coef))),
         to_(to),
-        stream_(stream) {}
+        stream_(stream),
+        values_(buffers.values),
+        narrow_(buffers.narrow) {}
 
   float* room() { return values_ + count_; }  // for one part of a block row
   void commit(std::int64_t count) {
@@ -234,9 +233,9 @@ class PackedWriter {
   std::int64_t width_;
   std::byte* to_;
   bool stream_;
+  float* values_;
+  std::uint16_t* narrow_;
   std::int64_t count_ = 0;
-  alignas(64) float values_[kFlushFloats + kBlockRowFloats + kSlack];
-  alignas(64) std::uint16_t narrow_[kFlushFloats + kBlockRowFloats];
 };
 
 // Square coefficients of a block row's part to triangles, block by block, and back with zeros. Rows
@@ -282,17 +281,15 @@ void for_each_frequency(const Params& p, std::int64_t square_row, Visit&& visit)
 }
 
 // Square coefficients of a part to `blocks` values of each plane, which are plane_values long.
-void write_planes(const Params& p, const float* square, std::int64_t square_row,
-                  std::int64_t blocks, std::byte* out, std::int64_t plane_values) {
+void write_planes(const Params& p, std::int64_t square_row, std::int64_t blocks,
+                  PackBuffers& buffers, std::byte* out, std::int64_t plane_values) {
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
-  float line[kBlockRowFloats / 4];
-  std::uint16_t narrow_line[kBlockRowFloats / 4];
   for_each_frequency(p, square_row, [&](std::int64_t from, int frequency) {
-    for (std::int64_t b = 0; b < blocks; ++b) line[b] = square[from + b * p.keep];
-    const void* values = line;
+    for (std::int64_t b = 0; b < blocks; ++b) buffers.line[b] = buffers.square[from + b * p.keep];
+    const void* values = buffers.line;
     if (p.coef != DType::F32) {
-      narrow(p.coef, line, blocks, narrow_line);
-      values = narrow_line;
+      narrow(p.coef, buffers.line, blocks, buffers.narrow_line);
+      values = buffers.narrow_line;
     }
     std::memcpy(out + frequency * plane_values * width, values,
                 static_cast<std::size_t>(blocks * width));
@@ -301,20 +298,20 @@ void write_planes(const Params& p, const float* square, std::int64_t square_row,
 
 // And back; what is not kept becomes zero.
 void read_planes(const Params& p, const std::byte* in, std::int64_t plane_values,
-                 std::int64_t blocks, float* square, std::int64_t square_row) {
+                 std::int64_t blocks, std::int64_t square_row, UnpackBuffers& buffers) {
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
-  float line[kBlockRowFloats / 4];
-  if (p.triangle) std::fill_n(square, p.keep * square_row, 0.0f);
+  if (p.triangle) std::fill_n(buffers.square, p.keep * square_row, 0.0f);
   for_each_frequency(p, square_row, [&](std::int64_t to, int frequency) {
-    widen(p.coef, in + frequency * plane_values * width, blocks, line);
-    for (std::int64_t b = 0; b < blocks; ++b) square[to + b * p.keep] = line[b];
+    widen(p.coef, in + frequency * plane_values * width, blocks, buffers.line);
+    for (std::int64_t b = 0; b < blocks; ++b) buffers.square[to + b * p.keep] = buffers.line[b];
   });
 }
 
 // ---- block rows of a tensor ---------------------------------------------------------------------
 
 // Packs all block rows at once where everything suits the fast kernel.
-bool pack_fast(const PackJob& job, const Kernels& kernels, std::int64_t begin, std::int64_t end) {
+bool pack_fast(const PackJob& job, const Kernels& kernels, std::int64_t begin, std::int64_t end,
+               PackBuffers& buffers) {
   const Params& p = job.params;
   const Blocks& b = job.blocks;
   const std::int64_t block_row_elems = p.block * b.cols;
@@ -327,30 +324,31 @@ bool pack_fast(const PackJob& job, const Kernels& kernels, std::int64_t begin, s
   const void* in = job.in->dense(begin * block_row_elems, (end - begin) * block_row_elems);
   if (in == nullptr) return false;
   kernels.fast(static_cast<const float*>(in), b.cols, end - begin, reinterpret_cast<float*>(out),
-               job.stream);
+               job.stream, buffers);
   return true;
 }
 
-void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
+void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t end,
+                            PackBuffers& buffers) {
   const Params& p = job.params;
   const Blocks& b = job.blocks;
   const Kernels kernels = kernels_of(p);
-  if (pack_fast(job, kernels, begin, end)) return;
+  if (pack_fast(job, kernels, begin, end, buffers)) return;
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
   const std::int64_t block_row_values = b.block_cols * p.values_per_block();
   const bool whole_rows = b.block_cols * p.block <= kBlockRowFloats / p.block;
-  alignas(64) float gathered[kBlockRowFloats];
-  alignas(64) float square[kBlockRowFloats + kSlack];
-  PackedWriter writer(p.coef, job.out + begin * block_row_values * width, job.stream);
+  float* square = buffers.square;
+  PackedWriter writer(p.coef, job.out + begin * block_row_values * width, job.stream, buffers);
   for (std::int64_t block_row = begin; block_row < end; ++block_row) {
     for_each_part(b, block_row, [&](const BlockRowPart& part) {
       const float* rows[kMaxBlock];
-      if (!direct_rows(*job.in, b, part, rows)) gather_rows(*job.in, b, part, gathered, rows);
+      if (!direct_rows(*job.in, b, part, rows))
+        gather_rows(*job.in, b, part, buffers.gathered, rows);
       const std::int64_t blocks = part.cols / p.block, row = blocks * p.keep;
       if (p.planes) {
         kernels.forward(p.keep, rows, part.cols, square);
         const std::int64_t first = block_row * b.block_cols + part.first / p.block;
-        write_planes(p, square, row, blocks, job.out + first * width,
+        write_planes(p, row, blocks, buffers, job.out + first * width,
                      b.all_block_rows() * b.block_cols);
         return;
       }
@@ -365,11 +363,12 @@ void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t
         writer.commit(blocks * p.values_per_block());
         return;
       }
-      // Squares of a block row too wide for one part: their rows leave one by one.
+      // Squares of a block row too wide for one part: their rows leave one by one,
+      // none by `writer`.
       for (int u = 0; u < p.keep; ++u) {
         const std::int64_t at = block_row * block_row_values + u * b.block_cols * p.keep +
                                 part.first / p.block * p.keep;
-        PackedWriter piece(p.coef, job.out + at * width, job.stream);
+        PackedWriter piece(p.coef, job.out + at * width, job.stream, buffers);
         std::memcpy(piece.room(), square + u * row, static_cast<std::size_t>(row) * sizeof(float));
         piece.commit(row);
         piece.finish();
@@ -393,16 +392,15 @@ std::int64_t dense_block_rows(const UnpackJob& job, std::int64_t block_row, std:
   return std::max<std::int64_t>(run / block_row_elems, 1);
 }
 
-void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int64_t end,
+                              UnpackBuffers& buffers) {
   const Params& p = job.params;
   const Blocks& b = job.blocks;
   const Kernels kernels = kernels_of(p);
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
   const std::int64_t block_row_values = b.block_cols * p.values_per_block();
   const bool aligned_in = reinterpret_cast<std::uintptr_t>(job.in) % alignof(float) == 0;
-  alignas(64) float linear[kBlockRowFloats + kSlack];
-  alignas(64) float square[kBlockRowFloats + kMaxBlock * kSlack];
-  alignas(64) float buffer[kBlockRowFloats];
+  float* square = buffers.square;
   std::int64_t block_rows = 1;
   for (std::int64_t block_row = begin; block_row < end; block_row += block_rows) {
     block_rows = aligned_in ? dense_block_rows(job, block_row, end - block_row) : 1;
@@ -414,13 +412,13 @@ void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int
       std::int64_t coef_row = blocks * p.keep;
       if (p.planes) {
         const std::int64_t first = block_row * b.block_cols + first_block;
-        read_planes(p, job.in + first * width, b.all_block_rows() * b.block_cols, blocks, square,
-                    coef_row);
+        read_planes(p, job.in + first * width, b.all_block_rows() * b.block_cols, blocks, coef_row,
+                    buffers);
       } else if (p.triangle) {
         const std::int64_t count = p.values_per_block();
         coef_row += kSlack;
-        widen(p.coef, block_row_at + first_block * count * width, blocks * count, linear);
-        triangle_to_square(p.keep, linear, blocks, square, coef_row);
+        widen(p.coef, block_row_at + first_block * count * width, blocks * count, buffers.linear);
+        triangle_to_square(p.keep, buffers.linear, blocks, square, coef_row);
       } else {
         const std::byte* at = block_row_at + first_block * p.keep * width;
         const std::int64_t stored_row = b.block_cols * p.keep;
@@ -443,7 +441,7 @@ void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int
                                                               block_rows, rows, block_row_step);
         return;
       }
-      for (int r = 0; r < p.block; ++r) rows[r] = buffer + r * part.cols;
+      for (int r = 0; r < p.block; ++r) rows[r] = buffers.values + r * part.cols;
       kernels.inverse(p.keep, coefs, coef_row, part.cols, 1, rows, 0);
       scatter_rows(*job.out, b, part, rows);
     });
@@ -454,21 +452,70 @@ void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "base/fp_env.h"
 #include "base/stream.h"
 
 namespace tuckfold::dct_chop {
+namespace {
+
+// ---- after a NaN --------------------------------------------------------------------------------
+
+// Makes every NaN of f32 values, at any address, the canonical one.
+void settle_run(void* values, std::int64_t count) {
+  auto* at = static_cast<std::byte*>(values);
+  for (std::int64_t i = 0; i < count; ++i, at += sizeof(float)) {
+    std::uint32_t bits;
+    std::memcpy(&bits, at, sizeof(bits));
+    bits = pick((bits & ~kSignBit) > kInfBits, kNanBits, bits);
+    std::memcpy(at, &bits, sizeof(bits));
+  }
+}
+
+// Of block rows [begin, end). Values narrower than f32 are settled when they are rounded to.
+void settle_packed(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  const Params& p = job.params;
+  const Blocks& b = job.blocks;
+  if (p.coef != DType::F32) return;
+  const std::int64_t first = begin * b.block_cols, blocks = (end - begin) * b.block_cols;
+  const std::int64_t each = p.values_per_block(), all = b.all_block_rows() * b.block_cols;
+  if (!p.planes) return settle_run(job.out + first * each * 4, blocks * each);
+  for (std::int64_t i = 0; i < each; ++i) settle_run(job.out + (i * all + first) * 4, blocks);
+}
+
+void settle_unpacked(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  const Blocks& b = job.blocks;
+  if (job.out->dtype() != DType::F32) return;
+  const auto row_of = [&](std::int64_t block_row) {  // of all planes' rows
+    return block_row / b.block_rows * b.rows + block_row % b.block_rows * b.block;
+  };
+  std::int64_t at = row_of(begin) * b.cols, left = row_of(end) * b.cols - at;
+  while (left > 0) {
+    const std::int64_t run = job.out->run_length(at, left);
+    settle_run(job.out->dense(at, run), run);
+    at += run;
+    left -= run;
+  }
+}
+
+}  // namespace
 
 HWY_EXPORT(pack_block_rows_target);
 HWY_EXPORT(unpack_block_rows_target);
 
-void pack_block_rows(const PackJob& job, std::int64_t begin, std::int64_t end) {
-  HWY_DYNAMIC_DISPATCH(pack_block_rows_target)(job, begin, end);
+void pack_block_rows(const PackJob& job, std::int64_t begin, std::int64_t end,
+                     PackBuffers& buffers) {
+  const NanFlag nan;
+  HWY_DYNAMIC_DISPATCH(pack_block_rows_target)(job, begin, end, buffers);
   if (job.stream) stream_fence();
+  if (nan.raised()) settle_packed(job, begin, end);
 }
 
-void unpack_block_rows(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
-  HWY_DYNAMIC_DISPATCH(unpack_block_rows_target)(job, begin, end);
+void unpack_block_rows(const UnpackJob& job, std::int64_t begin, std::int64_t end,
+                       UnpackBuffers& buffers) {
+  const NanFlag nan;
+  HWY_DYNAMIC_DISPATCH(unpack_block_rows_target)(job, begin, end, buffers);
   if (job.stream) stream_fence();
+  if (nan.raised()) settle_unpacked(job, begin, end);
 }
 
 }  // namespace tuckfold::dct_chop

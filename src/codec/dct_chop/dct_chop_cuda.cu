@@ -45,8 +45,8 @@ __device__ float stored_value(const StoredCoefs& s, DType coef, std::int64_t pla
 }
 __device__ void store_value(const StoredCoefs& s, DType coef, std::int64_t place, float value) {
   switch (coef) {
-    case DType::F16: static_cast<F16*>(s.data)[place] = to_f16(value); break;
-    case DType::BF16: static_cast<BF16*>(s.data)[place] = to_bf16(value); break;
+    case DType::F16: static_cast<F16*>(s.data)[place] = to_f16_saturated(value); break;
+    case DType::BF16: static_cast<BF16*>(s.data)[place] = to_bf16_saturated(value); break;
     default: static_cast<float*>(s.data)[place] = value;
   }
 }

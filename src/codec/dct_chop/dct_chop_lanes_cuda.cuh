@@ -151,6 +151,7 @@ __global__ void __launch_bounds__(kLaneThreads, kLaneBlocksPerSm)
   if (at.u < kKeep) {
     halfway.get_row(at.u, at.lane, x);
     forward_row_8(kScaled[at.u], kKeep, x, y);
+    settle_nans(1, kKeep, y, 0);
   }
 
   typed<kF32>(tensor.stored, tensors.coef, [&](auto* to) {
@@ -220,6 +221,7 @@ __global__ void __launch_bounds__(kLaneThreads, kLaneBlocksPerSm)
 #pragma unroll
   for (int u = 0; u < kKeep; ++u) y[u] = halfway.rows[u][at.thread];
   inverse_column_8(kKeep, y, 1, x, 1);
+  settle_nans(1, 8, x, 0);
   typed<kF32>(tensor.data, tensors.dtype, [&](auto* to) {
     using T = std::remove_reference_t<decltype(*to)>;
 #pragma unroll

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <random>
 
 #include "base/tensor_fixture.h"
 #include "codec/dct_chop/dct_chop_block.h"
@@ -265,6 +266,56 @@ TEST(DctChop, TheErrorIsTheEnergyOfWhatWasDropped) {
         EXPECT_LT(energy(error), last) << spec.print();
         last = energy(error);
       }
+    }
+  }
+}
+
+TEST(DctChop, CoefficientsBeyondTheirTypeSaturate) {
+  // The mean of 9000s is stored as 8 * 9000, which f16 cannot hold.
+  for (const auto& [value, coef, most] :
+       {std::tuple(9000.0, "f16", double{kMaxF16}), std::tuple(-9000.0, "f16", double{kMaxF16}),
+        std::tuple(8.5e36, "bf16", 8 * 8.5e36), std::tuple(9000.0, "bf16", 8 * 9000.0)}) {
+    const CodecSpec spec = CodecSpec::parse(fmt::format("dct_chop(keep=4, coef={})", coef));
+    const Tensor in = std::move(Tensor(DType::F32, {16, 16}).fill(std::vector<double>(256, value)));
+    const std::vector<double> packed = packed_values(spec, in);
+    EXPECT_NEAR(std::abs(packed[0]) / most, 1.0, 0.01);
+    for (const double got : unpacked_values(spec, packed, in.shape())) {
+      EXPECT_NEAR(got / std::copysign(most / 8, value), 1.0, 0.01) << coef;
+    }
+  }
+}
+
+TEST(DctChop, FiniteF16ComesBackFinite) {
+  Tensor in(DType::F16, {16, 16});
+  std::vector<double> values;
+  for (int i = 0; i < 256; ++i)
+    values.push_back(i % 16 < 3 ? -65504 : 65504);  // rings when chopped
+  in.fill(values);
+  const CodecSpec spec = CodecSpec::parse("dct_chop(keep=4)");
+  const std::vector<double> back =
+      unpacked_values(spec, packed_values(spec, in), in.shape(), DType::F16);
+  EXPECT_EQ(largest(back), 65504);
+  EXPECT_GT(largest(unpacked_values(spec, packed_values(spec, in), in.shape())), 66000);
+}
+
+// No sum that makes a coefficient has more than 52 times the largest value.
+TEST(DctChop, ValuesBelow2To122NeverOverflow) {
+  std::mt19937 random(3);
+  for (int keep = 1; keep <= 8; ++keep) {
+    const CodecSpec spec = CodecSpec::parse(fmt::format("dct_chop(keep={})", keep));
+    std::vector<double> values(64 * 64);
+    for (double& value : values) value = random() % 2 == 0 ? 0x1p122 : -0x1p122;
+    for (int i = 0; i < 8 * 64; ++i) {  // one block of alike, one of every sign
+      const int r = i / 64, c = i % 64;
+      if (c < 8) values[static_cast<std::size_t>(i)] = 0x1p122;
+      if (c >= 8 && c < 16)
+        values[static_cast<std::size_t>(i)] = (r + c) % 2 == 0 ? 0x1p122 : -0x1p122;
+    }
+    const Tensor in = std::move(Tensor(DType::F32, {64, 64}).fill(values));
+    const std::vector<double> packed = packed_values(spec, in);
+    ASSERT_TRUE(std::isfinite(largest(packed))) << keep;
+    for (const double value : unpacked_values(spec, packed, in.shape())) {
+      ASSERT_TRUE(std::isfinite(value)) << keep;
     }
   }
 }

@@ -14,11 +14,13 @@
 #include <cstring>
 
 #include "base/stream_cpu-inl.h"
+#include "codec/blocks/nan_cpu-inl.h"
 #include "codec/dct_quant/dct_quant.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::dct_quant::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+using tuckfold::HWY_NAMESPACE::canonical;
 
 constexpr int kBatchBlocks = 32;  // blocks worked on at a time
 

@@ -151,8 +151,7 @@ std::vector<std::byte> normative_unpack(const Params& p, std::span<const std::by
     const auto* block =
         reinterpret_cast<const std::uint8_t*>(packed.data() + static_cast<std::size_t>(b) * bytes);
     if (i == 0) dct_quant::unpack_block(p.form, block, x);
-    const float value = p.offset == 0 ? x[i] : x[i] + p.offset;
-    if (inside) ref::set(dtype, out.data(), at, p.clamp && value < 0 ? 0.0f : value);
+    if (inside) ref::set(dtype, out.data(), at, dct_quant::finished(x[i], p.offset, p.clamp));
   });
   return out;
 }

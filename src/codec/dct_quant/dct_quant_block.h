@@ -92,12 +92,12 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse(const float* z, float* x) {
 
 // ---- steps and widths ---------------------------------------------------------------------------
 
-TUCKFOLD_TABLE int kLeastStep = 80;   // 2^-107: its inverse and its half are ordinary numbers
-inline constexpr int kNoStep = 1020;  // from here on steps would not be finite
-inline constexpr std::uint32_t kQuietNan = 0x7fc00000u;
+TUCKFOLD_TABLE int kLeastStep = 80;      // 2^-107: its inverse and its half are ordinary numbers
+inline constexpr int kNoStep = 1020;     // from here on steps would not be finite
 inline constexpr int kNotFinite = 1023;  // marks a block that is NaN
-inline constexpr int kNothing = 0;       // marks a block of zeros, where bias > 0
-inline constexpr int kStepShift = 21;    // a step has what an f32 has above this bit
+inline constexpr int kHugeStep = 4 * (127 + 90);  // 2^90; below it no sum of codes overflows
+inline constexpr int kNothing = 0;                // marks a block of zeros, where bias > 0
+inline constexpr int kStepShift = 21;             // a step has what an f32 has above this bit
 
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE float step_of(int q) {
   return float_of(static_cast<std::uint32_t>(q) << kStepShift);
@@ -294,7 +294,7 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void unpack_block(const Form& form, const s
   const bool fits = widths.share_out(form);
   const bool nothing = fits && form.bias > 0 && q == kNothing;
   if (nothing || !fits || q < kLeastStep || q >= kNoStep) {
-    for (int i = 0; i < 64; ++i) x[i] = nothing ? 0.0f : float_of(kQuietNan);
+    for (int i = 0; i < 64; ++i) x[i] = nothing ? 0.0f : float_of(kNanBits);
     return;
   }
   const int low_dc = form.header_bits() % 8;
@@ -323,6 +323,12 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void unpack_block(const Form& form, const s
     }
   }
   inverse(z, x);
+}
+
+// What comes back of a value that unpack_block gave.
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE float finished(float x, float offset, bool clamp) {
+  const float value = offset == 0 ? x : x + offset;
+  return canonical(clamp && value < 0 ? 0.0f : value);
 }
 
 }  // namespace tuckfold::dct_quant

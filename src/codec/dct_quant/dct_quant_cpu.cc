@@ -42,8 +42,7 @@ HWY_ATTR void unpack_plain(const Params& p, bool, const std::uint8_t* in, const 
   for (int b = 0; b < out.count; ++b, in += p.form.bytes) {
     unpack_block(p.form, in, x);
     for (int i = 0; i < 64; ++i) {
-      const float value = p.offset == 0 ? x[i] : x[i] + p.offset;
-      out.at[b][i / 8 * out.row + i % 8] = p.clamp && value < 0 ? 0.0f : value;
+      out.at[b][i / 8 * out.row + i % 8] = finished(x[i], p.offset, p.clamp);
     }
   }
 }

@@ -36,10 +36,7 @@ __global__ __launch_bounds__(kPlainThreads) void unpack_plain_kernel(
   const std::int64_t block = blocks.block_of(thread);
   float x[64];
   unpack_block(params.form, packed + block * params.form.bytes, x);
-  for (int i = 0; i < 64; ++i) {
-    const float value = params.offset == 0 ? x[i] : x[i] + params.offset;
-    x[i] = params.clamp && value < 0 ? 0.0f : value;
-  }
+  for (int i = 0; i < 64; ++i) x[i] = finished(x[i], params.offset, params.clamp);
   cuda::store_block<T>(blocks, block, x);
 }
 

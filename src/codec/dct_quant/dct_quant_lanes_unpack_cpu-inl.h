@@ -103,7 +103,7 @@ HWY_INLINE F restore_first(const Form& form, const Headers& headers, const Field
   const F upper = hn::ConvertTo(df, hn::ShiftRightSame(top, 32 - form.dc));
   const F number = hn::MulAdd(upper, power_of_two(width), hn::ConvertTo(df, lower));
   const F other =
-      hn::IfThenZeroElse(hn::RebindMask(df, headers.nothing), floats(float_of(kQuietNan)));
+      hn::IfThenZeroElse(hn::RebindMask(df, headers.nothing), floats(float_of(kNanBits)));
   return hn::IfThenElse(hn::RebindMask(df, headers.readable), hn::Mul(number, step), other);
 }
 
@@ -157,9 +157,9 @@ HWY_INLINE void inverse_rows(const F* z, RowOfEach* half) {
   }
 }
 
-// Columns of block b.
+// Columns of block b. `numbers`: there is no NaN.
 HWY_INLINE void inverse_columns(const Params& p, const RowOfEach* half, int b, float* to,
-                                std::int64_t row, bool stream) {
+                                std::int64_t row, bool stream, bool numbers) {
   const LF d;
   F x[8], y[8];
   for (int part = 0; part < 8 / kLanes; ++part, to += kLanes) {
@@ -170,6 +170,9 @@ HWY_INLINE void inverse_columns(const Params& p, const RowOfEach* half, int b, f
     }
     if (p.clamp) {
       for (int r = 0; r < 8; ++r) x[r] = hn::IfThenZeroElse(hn::Lt(x[r], hn::Zero(d)), x[r]);
+    }
+    if (!numbers) {
+      for (F& value : x) value = canonical(d, value);
     }
     if (stream) {
       for (int r = 0; r < 8; ++r) hn::Stream(x[r], d, to + r * row);
@@ -195,6 +198,7 @@ inline HWY_ATTR HWY_NOINLINE void unpack_lanes(const Params& params, bool stream
     aligned = aligned && reinterpret_cast<std::uintptr_t>(out.at[b]) % (4 * kLanes) == 0;
   }
   alignas(64) RowOfEach half[kBatchBlocks / kLanes][8];
+  bool numbers = true;
   for (int b = 0; b < out.count; b += kLanes) {
     // Lanes without a block repeat the first.
     const auto block = [&](int i) { return bytes + (b + i < out.count ? b + i : 0) * form.bytes; };
@@ -206,6 +210,8 @@ inline HWY_ATTR HWY_NOINLINE void unpack_lanes(const Params& params, bool stream
       fields.header[1][i] = low_word(header >> 32);
     }
     read_headers(form, headers, fields);
+    const IMask tame = hn::And(headers.readable, hn::Lt(headers.q, ints(kHugeStep)));
+    numbers = numbers && hn::AllTrue(LI(), tame);
     for (int i = 0; i < kLanes; ++i) {
       if (long_tiles(form)) {
         read_lane<true>(form, block(i), i, fields);
@@ -219,7 +225,8 @@ inline HWY_ATTR HWY_NOINLINE void unpack_lanes(const Params& params, bool stream
   }
   // Apart, since other stores wait for streaming ones.
   for (int b = 0; b < out.count; ++b) {
-    inverse_columns(p, half[b / kLanes], b % kLanes, out.at[b], out.row, stream && aligned);
+    inverse_columns(p, half[b / kLanes], b % kLanes, out.at[b], out.row, stream && aligned,
+                    numbers);
   }
 }
 

@@ -123,9 +123,10 @@ HWY_INLINE void read_rest(const Form& form, int block, UnpackBuffers& io) {
   io.low_bits[block] = _pdep_u64(tail, _pdep_u64(io.odd[block], kNibbles) * 15);
 }
 
-// Steps and first coefficients of 16 blocks; NaN where nothing can be read.
+// Steps and first coefficients of 16 blocks; NaN where nothing can be read. Returns which blocks
+// may hold a NaN in the end.
 template <int kTiles>
-HWY_INLINE void read_first(const Form& form, int block, __mmask16 nothing, UnpackBuffers& io) {
+HWY_INLINE __mmask16 read_first(const Form& form, int block, __mmask16 nothing, UnpackBuffers& io) {
   const auto ints = [](int value) TUCKFOLD_VBMI_ATTR { return _mm512_set1_epi32(value); };
   const auto joined = [](__m512i low, __m512i high) TUCKFOLD_VBMI_ATTR {
     return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(low)),
@@ -165,8 +166,9 @@ HWY_INLINE void read_first(const Form& form, int block, __mmask16 nothing, Unpac
   const __m512 first = _mm512_mul_ps(_mm512_cvtepi32_ps(number),
                                      _mm512_mask_mul_ps(step, halved, step, _mm512_set1_ps(0.5f)));
   _mm512_store_ps(io.first + block,
-                  _mm512_mask_mov_ps(first, none, _mm512_set1_ps(float_of(kQuietNan))));
+                  _mm512_mask_mov_ps(first, none, _mm512_set1_ps(float_of(kNanBits))));
   _mm512_store_si512(io.step + block, step_bits);
+  return none | _mm512_cmpge_epi32_mask(q, ints(kHugeStep));
 }
 
 // A block's codes at the top of a word, followed by a bit for the half that is added, the sign bit
@@ -258,7 +260,7 @@ HWY_INLINE void restore_along(const UnpackBuffers& from, const std::uint16_t (*w
   store_squares(x, half);
 }
 
-// The second, to values.
+// The second, to values. kPlain: nothing is left to be done with them.
 template <bool kStream, bool kPlain>
 HWY_INLINE void restore_down(const Params& p, const float (*half)[16], float* left, float* right,
                              std::int64_t row) {
@@ -268,8 +270,9 @@ HWY_INLINE void restore_down(const Params& p, const float (*half)[16], float* le
   inverse_pass(d, y, x);
   const V shift = hn::Set(d, p.offset);
   for (int r = 0; r < 8; ++r) {
-    V value = kPlain ? x[r] : hn::Add(x[r], shift);
+    V value = kPlain || p.offset == 0 ? x[r] : hn::Add(x[r], shift);
     if (!kPlain && p.clamp) value = V{_mm512_max_ps(_mm512_setzero_ps(), value.raw)};  // NaN stays
+    if (!kPlain) value = canonical(d, value);
     if (kStream) {
       hn::Stream(value, d, left + r * row);
     } else if (right == left + 8) {
@@ -295,14 +298,17 @@ TUCKFOLD_VBMI_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream,
   unsigned misfits = 0;
   for (int b = 0; b < count; b += 4) misfits |= read_widths<kTiles>(form, b, buffers) << b;
   for (int b = 0; b < count; ++b) read_rest(form, b, buffers);
+  unsigned nans = 0;
   for (int b = 0; b < count; b += 16) {
-    read_first<kTiles>(form, b, static_cast<__mmask16>(misfits >> b), buffers);
+    nans |= unsigned{read_first<kTiles>(form, b, static_cast<__mmask16>(misfits >> b), buffers)}
+            << b;
   }
+  nans &= ~0u >> (kBatchBlocks - out.count);  // there may be fewer blocks than `count`
   // Three steps, each of them one behind the one before: a block's results wait for each other in a
   // long chain, so that several blocks must be under way.
   alignas(64) std::uint16_t words[2][2][64];
   alignas(64) float half[2][8][16];
-  const bool plain = p.offset == 0 && !p.clamp;
+  const bool plain = p.offset == 0 && !p.clamp && nans == 0;
   const int pairs = (out.count + 1) / 2;
   for (int i = 0; i < pairs + 2; ++i) {
     if (i < pairs) {

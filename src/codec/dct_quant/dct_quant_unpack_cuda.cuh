@@ -49,8 +49,9 @@ __device__ TUCKFOLD_INLINE void fill_table(unsigned char* table, int lane) {
                                                 .pick = lowest * 0x10001u};
 }
 
+// Returns whether all values are sure to be numbers.
 template <int kTiles>
-__device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const Words& in,
+__device__ TUCKFOLD_INLINE bool unpack_fast(const Form& form, const Words& in,
                                             const unsigned char* table, float* x) {
   constexpr int kWords = (kTiles + 3) / 4;
   std::uint32_t head[2];
@@ -151,7 +152,7 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const Words& in,
         const std::uint32_t code = (low & ((1u << even) - 1)) << odd | (four & odd);
         const auto number = static_cast<std::int32_t>((dc << wide | code) << unused) >> unused;
         const float step = wide > (given[0] & 0xffu) ? 0.5f * step_of(q) : step_of(q);
-        z[0] = good ? static_cast<float>(number) * step : float_of(kQuietNan);
+        z[0] = good ? static_cast<float>(number) * step : float_of(kNanBits);
       }
       const float scale = float_of(step_bits + (byte_of(given) << 23) - (16u << 23));
 #pragma unroll
@@ -165,6 +166,7 @@ __device__ TUCKFOLD_INLINE void unpack_fast(const Form& form, const Words& in,
     }
   }
   inverse(z, x);
+  return good && q < kHugeStep;
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
@@ -317,7 +319,7 @@ __global__ __launch_bounds__(kUnpackThreads, blocks_per_sm(kF32)) void unpack_fa
   __syncwarp();
 
   float x[64];
-  unpack_fast<kTiles>(form, {slots + 4 * lane}, table, x);
+  const bool numbers = unpack_fast<kTiles>(form, {slots + 4 * lane}, table, x);
   if (args.params.offset != 0) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) x[i] = x[i] + args.params.offset;
@@ -325,6 +327,10 @@ __global__ __launch_bounds__(kUnpackThreads, blocks_per_sm(kF32)) void unpack_fa
   if (args.params.clamp) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) x[i] = x[i] < 0 ? 0.0f : x[i];
+  }
+  if (!numbers) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) x[i] = canonical(x[i]);
   }
   if (kStageRows && (kF32 || args.dtype == DType::F32)) {
     return store_staged(args.blocks, first + own, x, shared);

@@ -253,7 +253,14 @@ __global__ void __launch_bounds__(kGroup, 3)
 #pragma unroll
         for (int k = 0; k < kEach; ++k) {
           const auto code = static_cast<std::uint32_t>(codes[turn] >> (bits * k)) & mask;
-          v[k] = block_quant::value_of(static_cast<int>(code), use);
+          v[k] = block_quant::ordinary_value(static_cast<int>(code), use);
+        }
+        if (block_quant::is_extreme(use)) {
+#pragma unroll
+          for (int k = 0; k < kEach; ++k) {
+            const auto code = static_cast<std::uint32_t>(codes[turn] >> (bits * k)) & mask;
+            v[k] = block_quant::extreme_value(static_cast<int>(code), use);
+          }
         }
         float* to = tile + number * kGroup;
         const int at = place(kEach * lane);
