@@ -125,6 +125,16 @@ def bytes_of() -> list[Row]:
     ]
 
 
+def shuffle() -> list[Row]:
+    values = np.array([1000, 1001, 1003, 1002, 998, 999], np.int32)
+    packed = tuckfold.pack(values, "shuffle(delta=sub)")
+    return [
+        Row("6 values, i32", [(str(v), 1) for v in values]),
+        Row("less the one before", [(f"{v:+}", 1) for v in np.diff(values, prepend=0)], "code"),
+        Row("lowest bytes, next …", [(text, 1 / 3) for text in hexes(packed)], "head"),
+    ]
+
+
 def zstd() -> list[Row]:
     return [
         Row("2.5 MiB of codes", [("1 MiB", 3), ("1 MiB", 3), ("½ MiB", 1.5)]),
@@ -143,6 +153,7 @@ PICTURES = {
     "positive": positive,
     "pool_index": pool_index,
     "bytes_of": bytes_of,
+    "shuffle": shuffle,
     "zstd": zstd,
 }
 

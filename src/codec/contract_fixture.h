@@ -93,7 +93,9 @@ inline std::vector<Group> groups() {
   if (names.contains("zstd")) {
     for (const char* text :
          {"dct_chop(keep=4) | zstd", "block_quant(bits=4) | zstd(level=-3)", "zstd | zstd",
-          "zstd | raw", "dct_chop(keep=4) | block_quant(bits=8) | zstd"}) {
+          "zstd | raw", "dct_chop(keep=4) | block_quant(bits=8) | zstd", "shuffle | zstd",
+          "shuffle(delta=plane) | zstd(level=-3)",
+          "dct_chop(keep=4) | shuffle(delta=xor) | zstd"}) {
       chains.specs.push_back(CodecSpec::parse(text));
     }
   }

@@ -141,6 +141,7 @@ extern const Codec kMask;
 extern const Codec kPositive;
 extern const Codec kPoolIndex;
 extern const Codec kBytesOf;
+extern const Codec kShuffle;
 extern const Codec kZstd;
 extern const Codec kZfp;
 

@@ -11,7 +11,7 @@ namespace tuckfold::portable {
 namespace {
 
 // Why a codec stays out, for those that do.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kReasons = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kReasons = {{
     {"bounded", "its size depends on the values, and accelerators fix all sizes when they compile"},
     {"zstd", "its size depends on the values, and accelerators fix all sizes when they compile"},
     {"zfp", "it codes bit planes, which takes shifts of bits"},
@@ -20,6 +20,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kReasons 
     {"positive", "it packs bits side by side in bytes, which takes shifts of bits"},
     {"pool_index", "it packs codes side by side in bytes, which takes shifts of bits"},
     {"bytes_of", "it refuses values that are no multiples, and a graph refuses nothing"},
+    {"shuffle", "it takes values apart into bytes, which takes shifts of bits"},
     {"raw", "it changes nothing, so there is nothing to write"},
 }};
 

@@ -298,6 +298,43 @@ def zstd_frame(frame, size):
     return out.raw
 
 
+def unpack_shuffle(parameters, dtype, shape, packed):
+    """Words of a value's bits; a row is the last axis, with axes before it while it has fewer than 8 values."""
+    count, width = prod(shape), DTYPES[dtype].itemsize
+    need(len(packed) == count * width, "shuffle: wrong size")
+    delta, word = parameters.get("delta", "none"), np.dtype(f"<u{width}")
+    words = np.frombuffer(packed, np.uint8).reshape(width, count).T.copy().view(word)
+    columns, axis = 1, len(shape)
+    while axis > 0 and columns < 8:
+        axis -= 1
+        columns *= shape[axis]
+    rows = shape[axis - 1] if axis > 0 else 1
+    planes = words.reshape(-1, rows, columns)
+    if delta == "xor":
+        planes = np.bitwise_xor.accumulate(planes.reshape(-1, rows * columns), axis=1)
+    elif delta == "sub":
+        planes = np.cumsum(planes.reshape(-1, rows * columns), axis=1, dtype=word)
+    elif delta == "rows":
+        planes = np.cumsum(planes, axis=1, dtype=word)
+        planes += (np.cumsum(planes[:, :1], axis=2, dtype=word) - planes[:, :1]).astype(word)
+    elif delta == "plane":
+        planes = add_planes(planes)
+    return planes.astype(word).reshape(-1).view(DTYPES[dtype]).reshape(shape)
+
+
+def add_planes(residuals):
+    """x = residual + left + above - above of left, where left of a row's first value is the last one before it."""
+    out = np.zeros_like(residuals)
+    for row in range(residuals.shape[1]):
+        sums = np.cumsum(residuals[:, row], axis=1, dtype=out.dtype)
+        if row > 0:
+            # x - above is the running sum of residuals, from (left - above of left) at the row's start.
+            before = out[:, row - 2, -1] if row > 1 else np.zeros_like(out[:, 0, 0])
+            sums += (out[:, row - 1, -1] - before)[:, None] + out[:, row - 1]
+        out[:, row] = sums
+    return out
+
+
 def unpack_zfp(parameters, dtype, shape, packed):
     """By libzfp; the types and modes of its C interface, release 1."""
     library = ctypes.CDLL("libzfp.so.1")
@@ -355,6 +392,7 @@ UNPACK = {
     "bytes_of": unpack_bytes_of,
     "block_quant": unpack_block_quant,
     "zstd": unpack_zstd,
+    "shuffle": unpack_shuffle,
     "zfp": unpack_zfp,
 }
 PACKED = {
@@ -363,5 +401,9 @@ PACKED = {
     "mask": lambda parameters, dtype, shape: ("u8", (ceil(prod(shape) / 8),)),
     "pool_index": packed_pool_index,
     "positive": lambda parameters, dtype, shape: ("u8", (ceil(prod(shape) / 8),)),
+    "shuffle": lambda parameters, dtype, shape: (
+        "u8",
+        (prod(shape) * DTYPES[dtype].itemsize,),
+    ),
     "zfp": packed_zfp,
 }

@@ -229,6 +229,10 @@ def exact_cases():
         for spec in ("raw", "zstd", "zstd(level=-5)", "zstd(level=7) | zstd", "raw | zstd | raw"):
             for kind in ("smooth", "hostile"):
                 yield Case(spec, dtype, (3, 7), kind)
+    for dtype, delta in itertools.product(DTYPES, ("none", "sub", "xor", "rows", "plane")):
+        for shape in [(13, 21), (3, 5, 2), (), (4, 3, 3, 3)]:
+            yield Case(f"shuffle(delta={delta})", dtype, shape, "hostile")
+        yield Case(f"shuffle(delta={delta}) | zstd", dtype, (13, 21))
     for dtype in WIDTHS:
         for spec in ("bits", "bits | zstd", "bits(width=8)", f"bits(width={WIDTHS[dtype]})"):
             yield Case(

@@ -117,6 +117,13 @@ std::vector<Ladder> ladders_for(const Facts& facts, const Target& target) {
             CodecSpec::parse(fmt::format(fmt::runtime(rungs.text), fmt::arg("x", setting),
                                          fmt::arg("mean", mean), fmt::arg("high", high))));
       }
+      if (target.kind == Target::Kind::MaxError) {
+        // What is found on a part must hold for the rest.
+        std::erase_if(ladder, [&](const CodecSpec& spec) {
+          const std::optional<double> bound = error_bound(spec);
+          return !bound || *bound > target.value;
+        });
+      }
       if (!ladder.empty()) ladders.push_back(std::move(ladder));
     }
   }

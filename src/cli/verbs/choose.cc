@@ -14,7 +14,6 @@
 #include "cli/terminal/status_line.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
-#include "codec/registry.h"
 #include "tuckfold/version.h"
 
 namespace tuckfold::cli {
@@ -27,8 +26,8 @@ range of the data as peak. Ratios are against the type that is packed; "ratio st
 type in the file.
 
 Codecs are tried on a part of the array: whole planes of its last two axes, spread over the others, or
-bands of rows of a large matrix. Figures are those of the part. Errors of the rest may be larger, but
-for codecs that bound them: bounded, zfp(accuracy=..), and what is exact.
+bands of rows of a large matrix. Figures are those of the part. With --max-error only codecs that bound
+the error of every value are tried, or lose nothing where it is 0, so the rest keeps the bound, too.
 
 Examples:
   tuckfold choose images.npy --target-psnr 45
@@ -88,9 +87,6 @@ void print_text(const Array& array, const Array& part, const Target& target, con
                   : target.kind == Target::Kind::Ratio ? "closest"
                                                        : "smallest");
   text += to_table(choice) + notes_on(array);
-  if (!whole && target.kind == Target::Kind::MaxError && !error_bound(best)) {
-    text += "note: the error was measured on a part; the rest may have a larger one\n";
-  }
   print_out(fmt::format("{}use: {}\n", text, best.print()));
 }
 

@@ -15,7 +15,7 @@ from tuckfold.torch._library import DTYPES, dtype_name  # noqa: E402
 
 LOSSY = ["dct_chop(keep=3)", "dct_chop(keep=3, shape=triangle)", "dct_quant(rate=4)",
          "block_quant(bits=4)", "dct_chop(keep=3) | block_quant(bits=8)", "zfp(rate=8)"]  # fmt: skip
-EXACT = ["raw", "bits(width=8)", "mask", "positive", "bytes_of(scale=1/255)",
+EXACT = ["raw", "bits(width=8)", "mask", "positive", "bytes_of(scale=1/255)", "shuffle(delta=plane)",
          "pool_index(stride=1, width=1000)"]  # fmt: skip
 VARYING = ["bounded(abs=0.05)", "bounded(abs=0.05) | zstd", "zstd", "bits", "zfp(accuracy=0.05)"]
 FLOATS = ["f32", "f16", "bf16", "f64"]
