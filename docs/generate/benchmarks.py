@@ -208,7 +208,8 @@ def real_tables() -> str:
     real = Results("gpu_real")
     text = "### Tensors that networks save\n\nActivations of ResNet-50, ViT and GPT, 50 MB to 1 GB, through the operators of `tuckfold.torch`, over a copy of as many bytes: the least\ncell, and in brackets the mean. `block_quant` packs in storage order, so rows and channels_last are alike.\n\n"
     groups = [row for row in real.rows if row["kernel"] == "real"]
-    exact = [row for row in real.rows if row["kernel"] == "real exact"]
+    others = Results("gpu_real_exact")
+    exact = [row for row in others.rows if row["kernel"] == "real exact"]
     planes = [row for row in real.rows if row["kernel"] == "real planes"]
     kinds = [(dtype, way) for dtype in ("float32", "bfloat16") for way in ("pack", "unpack")]
     head = [
@@ -235,7 +236,12 @@ def real_tables() -> str:
             for memory in ("rows", "channels_last")
         ]
         text += table(head, lines) + "\n"
-    steps = [row for row in real.rows if row["kernel"] == "real step"]
+    indices = [row for row in exact if row["shape"] == "pool indices"]
+    ways = " and ".join(
+        f"{least_and_mean(indices, way)[:4]} {way}ing" for way in ("pack", "unpack")
+    )
+    text += f"`mask` and `bytes_of` on dropout masks and images: {least_and_mean([row for row in exact if row['codec'].startswith(('mask', 'bytes_of'))], 'pack')[:4]} packing or more. `pool_index` of a 3 × 3 pooling: {ways}.\n\n"
+    steps = [row for row in others.rows if row["kernel"] == "real step"]
     text += "A training step whose saved activations over 64 KB are packed in 4 bits by hooks, bf16 autocast, SGD with momentum:\n\n"
     text += table(
         ["", "ms", "peak GiB"],
