@@ -1,4 +1,5 @@
 // tuckfold: compress arrays, and see what that costs. One verb per file; errors end here.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
 #include <exception>
@@ -34,10 +35,11 @@ Exit status: 1 the answer of diff or fits is no, 2 invalid argument, 3 corrupt d
 output, 70 a bug, 130 stopped by Ctrl-C.)_";
 
 int run(int argc, char** argv) {
-  CLI::App app("Tuckfold folds tensors small.", "tuckfold");
-  app.set_version_flag("-V,--version", "tuckfold " + version());
+  CLI::App parser("Tuckfold folds tensors small.", "tuckfold");
+  Command app(parser);
+  parser.set_version_flag("-V,--version", "tuckfold " + version());
   app.footer(kExamples);
-  app.require_subcommand(1);
+  parser.require_subcommand(1);
   add_pack(app);
   add_unpack(app);
   add_slice(app);
@@ -60,9 +62,9 @@ int run(int argc, char** argv) {
   add_man(app);
   add_help(app);
 
-  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  parser.get_formatter()->label("SUBCOMMAND", "VERB");
   std::vector<std::string> names;
-  for (CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+  for (CLI::App* verb : parser.get_subcommands([](const CLI::App*) { return true; })) {
     verb->group("Verbs");
     names.push_back(verb->get_name());
   }
@@ -74,16 +76,16 @@ int run(int argc, char** argv) {
     invalid("{}", unknown_text("verb", verb, candidates));
   }
   try {
-    app.parse(argc, argv);
+    parser.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help and --version
     std::ostringstream text;
-    app.exit(asked, text, text);
+    parser.exit(asked, text, text);
     print_out(fit_help(text.str(), terminal_columns()));
-  } catch (const CLI::RuntimeError& done) {  // a verb that did its work and has an answer
-    return done.get_exit_code();
+  } catch (const ExitStatus& answer) {
+    return answer.value;
   } catch (const CLI::ParseError& error) {
     if (verb.empty()) {
-      fmt::print(stderr, "{}", fit_help(app.help(), terminal_columns()));
+      fmt::print(stderr, "{}", fit_help(parser.help(), terminal_columns()));
       return exit_code(Errc::InvalidArgument);
     }
     invalid("{}{}; see 'tuckfold {}--help'", known ? "[" + verb + "] " : "", error.what(),

@@ -7,15 +7,15 @@
 
 namespace tuckfold::cli {
 
-void TargetOption::add_to(CLI::App& verb) {
-  verb.add_option("--target-psnr", psnr_, "Look for a codec with this PSNR")->type_name("DB");
+void TargetOption::add_to(Command& verb) {
+  verb.add_option("--target-psnr", psnr_, "Look for a codec with this PSNR").type_name("DB");
   verb.add_option("--target-ratio", ratio_, "Look for a codec so many times smaller")
-      ->type_name("R");
+      .type_name("R");
   verb.add_option("--max-error", max_error_, "Look for a codec with no larger error")
-      ->type_name("E");
+      .type_name("E");
   verb.add_option("--trial-values", trial_values_, "Values to try codecs on, default 4000000")
-      ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62).description(""));
+      .type_name("N")
+      .range(std::int64_t{1}, std::int64_t{1} << 62);
 }
 
 std::optional<Target> TargetOption::get(const char* verb, const CodecOption& codec) const {

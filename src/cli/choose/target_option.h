@@ -1,18 +1,18 @@
 // --target-psnr, --target-ratio and --max-error of pack and convert: a codec is looked for.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 
 #include "cli/choose/choose_search.h"
 #include "cli/dataset/codec_option.h"
+#include "cli/terminal/command.h"
 
 namespace tuckfold::cli {
 
 class TargetOption {
  public:
-  void add_to(CLI::App& verb);
+  void add_to(Command& verb);
 
   // The target, if one is given. Throws InvalidArgument for several, also beside a --codec for all
   // arrays.

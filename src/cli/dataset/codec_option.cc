@@ -23,12 +23,12 @@ Binding split(std::string_view text) {
 
 }  // namespace
 
-void CodecOption::add_to(CLI::App& verb) {
+void CodecOption::add_to(Command& verb) {
   verb.add_option("--codec", texts_,
                   "For arrays of samples with two axes or more; NAME=SPEC for one array; may be "
                   "repeated")
-      ->type_name("[NAME=]SPEC")
-      ->allow_extra_args(false);
+      .type_name("[NAME=]SPEC")
+      .one_at_a_time();
 }
 
 bool CodecOption::for_all() const {

@@ -2,13 +2,13 @@
 // one array.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/terminal/command.h"
 #include "inputs/source.h"
 #include "tuckfold/codec.h"
 
@@ -16,7 +16,7 @@ namespace tuckfold::cli {
 
 class CodecOption {
  public:
-  void add_to(CLI::App& verb);
+  void add_to(Command& verb);
 
   bool given() const noexcept { return !texts_.empty(); }
   // Whether a codec was given without a name.

@@ -34,39 +34,36 @@ Shape parse_shape(const char* verb, std::string_view text) {
 
 }  // namespace
 
-void add_select(CLI::App& verb, std::vector<std::string>& names, const char* text) {
-  verb.add_option("--select", names, text)
-      ->type_name("NAME")
-      ->allow_extra_args(false)
-      ->delimiter(',');
+void add_select(Command& verb, std::vector<std::string>& names, const char* text) {
+  verb.add_option("--select", names, text).type_name("NAME").one_at_a_time().delimiter(',');
 }
 
-void InputOptions::add_to(CLI::App& verb, const char* select) {
+void InputOptions::add_to(Command& verb, const char* select) {
   verb.add_option("INPUT", files,
                   "Files with samples, - for standard input; several of one kind are one dataset")
-      ->type_name("");
+      .type_name("");
   add_options_to(verb, select);
 }
 
-void InputOptions::add_names_to(CLI::App& verb, const char* select) {
+void InputOptions::add_names_to(Command& verb, const char* select) {
   add_select(verb, arrays, select);
   verb.add_option("--rename", rename, "Give an array another name; may be repeated")
-      ->type_name("OLD=NEW")
-      ->allow_extra_args(false);
+      .type_name("OLD=NEW")
+      .one_at_a_time();
 }
 
-void InputOptions::add_options_to(CLI::App& verb, const char* select) {
+void InputOptions::add_options_to(Command& verb, const char* select) {
   std::string known;
   for (const SourceFormatInfo& row : list_source_formats()) {
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
   verb.add_option("--format", format, "How to read them, else by their contents: " + known)
-      ->type_name("NAME");
+      .type_name("NAME");
   add_names_to(verb, select);
   verb.add_flag("--side-by-side", side_by_side, "Each input is an array, named as its file");
-  verb.add_option("--dtype", dtype, "Of raw inputs: " + dtype_names())->type_name("T");
+  verb.add_option("--dtype", dtype, "Of raw inputs: " + dtype_names()).type_name("T");
   verb.add_option("--shape", shape, "Of raw inputs: the shape of one sample, as 3x32x32")
-      ->type_name("SHAPE");
+      .type_name("SHAPE");
   verb.add_flag("--allow-external", allow_external,
                 "Let HDF5 files lead to others (external storage and links, virtual datasets)");
 }
@@ -104,7 +101,7 @@ std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
   return open_source(paths, options);
 }
 
-void add_strict(CLI::App& verb, bool& strict) {
+void add_strict(Command& verb, bool& strict) {
   verb.add_flag("--strict", strict,
                 "Exit with 3 where samples may be missing, in place of a warning");
 }

@@ -2,7 +2,6 @@
 // text, and files that must not be written over by mistake.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "cli/dataset/array.h"
+#include "cli/terminal/command.h"
 #include "inputs/source.h"
 #include "tuckfold/container.h"
 
@@ -20,7 +20,7 @@ namespace tuckfold::cli {
 inline constexpr const char* kSelectText =
     "Only these arrays, as the inputs name them: A,B or repeated";
 // --select NAME: one value each time, so that a file may follow; several with commas.
-void add_select(CLI::App& verb, std::vector<std::string>& names, const char* text);
+void add_select(Command& verb, std::vector<std::string>& names, const char* text);
 
 // Inputs of pack, diff and convert, as they are given.
 struct InputOptions {
@@ -29,18 +29,18 @@ struct InputOptions {
   std::vector<std::string> arrays, rename;
   bool side_by_side = false, allow_external = false, strict = false;
 
-  void add_to(CLI::App& verb, const char* select = kSelectText);
+  void add_to(Command& verb, const char* select = kSelectText);
   // The options without the files, where a verb names these in its own way.
-  void add_options_to(CLI::App& verb, const char* select = kSelectText);
+  void add_options_to(Command& verb, const char* select = kSelectText);
   // --select and --rename alone.
-  void add_names_to(CLI::App& verb, const char* select = kSelectText);
+  void add_names_to(Command& verb, const char* select = kSelectText);
   // Throws InvalidArgument for a pair of --rename that is none.
   std::map<std::string, std::string, std::less<>> renames(const char* verb) const;
   std::unique_ptr<Source> open(const char* verb, bool quiet = false) const;
 };
 
 // --strict of the verbs that read .tuck files.
-void add_strict(CLI::App& verb, bool& strict);
+void add_strict(Command& verb, bool& strict);
 // Opens a file or a manifest. Warns on standard error where samples may be missing; with `strict`
 // that is CorruptData.
 FileReader open_reader(const std::string& path, bool strict);

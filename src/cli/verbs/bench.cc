@@ -130,34 +130,34 @@ void run(Options& options) {
 
 }  // namespace
 
-void add_bench(CLI::App& app) {
+void add_bench(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("bench", "Measure speed beside a copy, ratio and error");
-  verb->add_option("FILE", options->files, "Arrays to pack, .npy, or - for standard input")
-      ->type_name("");
-  verb->add_option("--codec", options->codecs, "Codecs to measure; see 'tuckfold codecs'")
-      ->type_name("SPEC");
-  verb->add_option("--peer", options->peers, "Other compressors: zfp, sz3, szx")
-      ->type_name("NAME[=PATH][@SETTING,..]");
-  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
-      ->type_name("N")
-      ->check(CLI::Range(0, 255).description(""));
-  verb->add_option("--min-time", options->min_time, "Seconds of rounds for each codec, default 0.5")
-      ->type_name("S")
-      ->check(CLI::Range(0.0, 3600.0).description(""));
-  verb->add_option("--repeat", options->repeat, "Rounds at least, default 7")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000000).description(""));
-  verb->add_option("--as", options->read_as,
-                   "What to pack; default: as stored, but f32 for integers of 8 and 16 bits")
-      ->type_name("f32|stored")
-      ->check(CLI::IsMember({"f32", "stored"}).description(""));
-  verb->add_option("--synthetic", options->synthetic,
-                   "Made-up arrays, as 100x3x256x256 or 64x64:f16")
-      ->type_name("SHAPE[:DTYPE]");
-  verb->add_flag("--json", options->json, "Print a JSON array of objects");
-  verb->footer(kFooter);
-  verb->callback([options] { run(*options); });
+  Command verb = app.add_subcommand("bench", "Measure speed beside a copy, ratio and error");
+  verb.add_option("FILE", options->files, "Arrays to pack, .npy, or - for standard input")
+      .type_name("");
+  verb.add_option("--codec", options->codecs, "Codecs to measure; see 'tuckfold codecs'")
+      .type_name("SPEC");
+  verb.add_option("--peer", options->peers, "Other compressors: zfp, sz3, szx")
+      .type_name("NAME[=PATH][@SETTING,..]");
+  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
+      .type_name("N")
+      .range(0, 255);
+  verb.add_option("--min-time", options->min_time, "Seconds of rounds for each codec, default 0.5")
+      .type_name("S")
+      .range(0.0, 3600.0);
+  verb.add_option("--repeat", options->repeat, "Rounds at least, default 7")
+      .type_name("N")
+      .range(1, 1000000);
+  verb.add_option("--as", options->read_as,
+                  "What to pack; default: as stored, but f32 for integers of 8 and 16 bits")
+      .type_name("f32|stored")
+      .one_of({"f32", "stored"});
+  verb.add_option("--synthetic", options->synthetic,
+                  "Made-up arrays, as 100x3x256x256 or 64x64:f16")
+      .type_name("SHAPE[:DTYPE]");
+  verb.add_flag("--json", options->json, "Print a JSON array of objects");
+  verb.footer(kFooter);
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace tuckfold::cli

@@ -146,32 +146,32 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_choose(CLI::App& app) {
+void add_choose(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("choose", "Find the codec for a quality, ratio or error");
-  verb->add_option("FILE", options->file, "Array to pack, .npy, or - for standard input")
-      ->type_name("");
-  verb->add_option("--target-psnr", options->psnr, "PSNR to reach")->type_name("DB");
-  verb->add_option("--target-ratio", options->ratio, "How many times smaller to become")
-      ->type_name("R");
-  verb->add_option("--max-error", options->max_error,
-                   "Largest error of a value; 0 asks for exact codecs")
-      ->type_name("E");
-  verb->add_flag("--smallest", options->smallest, "The smallest that reaches the target; default");
-  verb->add_flag("--fastest", options->fastest, "The fastest that reaches the target");
-  verb->add_option("--trial-values", options->trial_values, "Values to try on, default 4000000")
-      ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62).description(""));
-  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
-      ->type_name("N")
-      ->check(CLI::Range(0, 255).description(""));
-  verb->add_option("--as", options->read_as,
-                   "What to pack; default: as stored, but f32 for integers of 8 and 16 bits")
-      ->type_name("f32|stored")
-      ->check(CLI::IsMember({"f32", "stored"}).description(""));
-  verb->add_flag("--json", options->json, "Print a JSON object");
-  verb->footer(kFooter);
-  verb->callback([options] { run(*options); });
+  Command verb = app.add_subcommand("choose", "Find the codec for a quality, ratio or error");
+  verb.add_option("FILE", options->file, "Array to pack, .npy, or - for standard input")
+      .type_name("");
+  verb.add_option("--target-psnr", options->psnr, "PSNR to reach").type_name("DB");
+  verb.add_option("--target-ratio", options->ratio, "How many times smaller to become")
+      .type_name("R");
+  verb.add_option("--max-error", options->max_error,
+                  "Largest error of a value; 0 asks for exact codecs")
+      .type_name("E");
+  verb.add_flag("--smallest", options->smallest, "The smallest that reaches the target; default");
+  verb.add_flag("--fastest", options->fastest, "The fastest that reaches the target");
+  verb.add_option("--trial-values", options->trial_values, "Values to try on, default 4000000")
+      .type_name("N")
+      .range(std::int64_t{1}, std::int64_t{1} << 62);
+  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
+      .type_name("N")
+      .range(0, 255);
+  verb.add_option("--as", options->read_as,
+                  "What to pack; default: as stored, but f32 for integers of 8 and 16 bits")
+      .type_name("f32|stored")
+      .one_of({"f32", "stored"});
+  verb.add_flag("--json", options->json, "Print a JSON object");
+  verb.footer(kFooter);
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace tuckfold::cli

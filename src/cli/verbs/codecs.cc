@@ -93,16 +93,15 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_codecs(CLI::App& app) {
+void add_codecs(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb =
-      app.add_subcommand("codecs", "List codecs, their parameters, defaults and ranges");
-  verb->add_option("NAME", options->name, "Only this codec")->type_name("");
-  verb->add_flag("--json", options->json, "Print a JSON array");
-  verb->footer(
+  Command verb = app.add_subcommand("codecs", "List codecs, their parameters, defaults and ranges");
+  verb.add_option("NAME", options->name, "Only this codec").type_name("");
+  verb.add_flag("--json", options->json, "Print a JSON array");
+  verb.footer(
       "[CUDA] marks those that this build runs on a GPU, too.\n\nExample:\n  tuckfold codecs "
       "dct_chop");
-  verb->callback([options] { run(*options); });
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace tuckfold::cli

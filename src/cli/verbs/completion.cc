@@ -133,13 +133,12 @@ constexpr Shell kShells[] = {{"bash", bash}, {"zsh", zsh}, {"fish", fish}};
 
 }  // namespace
 
-void add_completion(CLI::App& app) {
+void add_completion(Command& app) {
   const auto name = std::make_shared<std::string>();
-  CLI::App* verb =
-      app.add_subcommand("completion", "Print a script that completes words in a shell");
-  verb->add_option("SHELL", *name, "bash, zsh or fish")->type_name("bash|zsh|fish");
-  verb->footer(kFooter);
-  verb->callback([name, &app] {
+  Command verb = app.add_subcommand("completion", "Print a script that completes words in a shell");
+  verb.add_option("SHELL", *name, "bash, zsh or fish").type_name("bash|zsh|fish");
+  verb.footer(kFooter);
+  verb.callback([name, &app] {
     std::vector<std::string_view> names;
     for (const Shell& shell : kShells) {
       if (*name == shell.name) return print_out(shell.script(verb_table(app)));

@@ -228,36 +228,36 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_convert(CLI::App& app) {
+void add_convert(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb =
+  Command verb =
       app.add_subcommand("convert", "Merge or shard .tuck files, change codecs, write .npy");
-  verb->add_option("INPUT", options->inputs.files, "The .tuck files, or manifests of several")
-      ->type_name("");
-  verb->add_option("-o,--out", options->out,
-                   "OUT.tuck, or as unpack: OUT.npy, OUT.npz, OUT.h5, a folder, or - for .npy")
-      ->type_name("OUT");
-  options->inputs.add_names_to(*verb);
-  options->codec.add_to(*verb);
-  options->target.add_to(*verb);
-  verb->add_option("--samples-per-chunk", options->samples_per_chunk,
-                   "Samples packed together; default: as they are")
-      ->type_name("N")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31).description(""));
-  verb->add_option("--shards", options->shards,
-                   "Write so many files, NAME-00000-of-0000N.tuck, and OUT.tuck that lists them")
-      ->type_name("N")
-      ->check(CLI::Range(1, 99999).description(""));
-  verb->add_option("--seed", options->seed, "For stochastic rounding")->type_name("N");
-  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
-      ->type_name("N")
-      ->check(CLI::Range(0, 255).description(""));
-  add_strict(*verb, options->inputs.strict);
-  verb->add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
-  verb->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
-  verb->add_flag("--json", options->json, "Print a JSON array with one object");
-  verb->footer(kFooter);
-  verb->callback([options] { run(*options); });
+  verb.add_option("INPUT", options->inputs.files, "The .tuck files, or manifests of several")
+      .type_name("");
+  verb.add_option("-o,--out", options->out,
+                  "OUT.tuck, or as unpack: OUT.npy, OUT.npz, OUT.h5, a folder, or - for .npy")
+      .type_name("OUT");
+  options->inputs.add_names_to(verb);
+  options->codec.add_to(verb);
+  options->target.add_to(verb);
+  verb.add_option("--samples-per-chunk", options->samples_per_chunk,
+                  "Samples packed together; default: as they are")
+      .type_name("N")
+      .range(std::int64_t{0}, std::int64_t{1} << 31);
+  verb.add_option("--shards", options->shards,
+                  "Write so many files, NAME-00000-of-0000N.tuck, and OUT.tuck that lists them")
+      .type_name("N")
+      .range(1, 99999);
+  verb.add_option("--seed", options->seed, "For stochastic rounding").type_name("N");
+  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
+      .type_name("N")
+      .range(0, 255);
+  add_strict(verb, options->inputs.strict);
+  verb.add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
+  verb.add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
+  verb.add_flag("--json", options->json, "Print a JSON array with one object");
+  verb.footer(kFooter);
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace tuckfold::cli

@@ -200,7 +200,7 @@ void judge(const std::vector<Compared>& all, double least) {
     fmt::print(stderr, "tuckfold: [diff] '{}' has a PSNR of {} dB, below {}\n", one.name,
                std::isnan(psnr) ? "no" : fmt::format("{:.2f}", psnr), least);
   }
-  if (!passed) throw CLI::RuntimeError(1);
+  if (!passed) throw ExitStatus{1};
 }
 
 void run(const Options& options) {
@@ -235,26 +235,26 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_diff(CLI::App& app) {
+void add_diff(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("diff", "Compare samples with those they were packed from");
-  verb->add_option("FILE", options->files, "What to judge; then the original, if it is one file")
-      ->type_name("");
-  verb->add_option("--against", options->original.files, "The original, in one file or several")
-      ->type_name("ORIGINAL");
-  options->original.add_options_to(*verb);
-  verb->add_option("--range", options->range, kRangeText)->type_name("RANGE");
-  verb->add_option("--fail-below", options->fail_below,
-                   "Exit with 1 where the PSNR of an array is below this")
-      ->type_name("DB");
-  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
-      ->type_name("N")
-      ->check(CLI::Range(0, 255).description(""));
-  add_strict(*verb, options->original.strict);
-  verb->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
-  verb->add_flag("--json", options->json, "Print a JSON array, an object for each array");
-  verb->footer(kFooter);
-  verb->callback([options] { run(*options); });
+  Command verb = app.add_subcommand("diff", "Compare samples with those they were packed from");
+  verb.add_option("FILE", options->files, "What to judge; then the original, if it is one file")
+      .type_name("");
+  verb.add_option("--against", options->original.files, "The original, in one file or several")
+      .type_name("ORIGINAL");
+  options->original.add_options_to(verb);
+  verb.add_option("--range", options->range, kRangeText).type_name("RANGE");
+  verb.add_option("--fail-below", options->fail_below,
+                  "Exit with 1 where the PSNR of an array is below this")
+      .type_name("DB");
+  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
+      .type_name("N")
+      .range(0, 255);
+  add_strict(verb, options->original.strict);
+  verb.add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
+  verb.add_flag("--json", options->json, "Print a JSON array, an object for each array");
+  verb.footer(kFooter);
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace tuckfold::cli

@@ -122,12 +122,12 @@ void run(bool json) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app) {
+void add_doctor(Command& app) {
   const auto json = std::make_shared<bool>(false);
-  CLI::App* verb = app.add_subcommand("doctor", "See what this installation has to run with");
-  verb->add_flag("--json", *json, "Print a JSON array of objects");
-  verb->footer("Example:\n  tuckfold doctor");
-  verb->callback([json] { run(*json); });
+  Command verb = app.add_subcommand("doctor", "See what this installation has to run with");
+  verb.add_flag("--json", *json, "Print a JSON array of objects");
+  verb.footer("Example:\n  tuckfold doctor");
+  verb.callback([json] { run(*json); });
 }
 
 }  // namespace tuckfold::cli

@@ -1,10 +1,10 @@
 #include "cli/verbs/each_file.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
 
 #include "base/fail.h"
+#include "cli/terminal/command.h"
 #include "cli/terminal/table.h"
 
 namespace tuckfold::cli {
@@ -38,7 +38,7 @@ void look_at_each(const char* verb, const std::vector<std::string>& files, bool 
   if (json && !nothing) print_out(print_json(objects));
   if (!first) return;
   if (files.size() == 1) throw Error(*first);
-  throw CLI::RuntimeError(exit_code(first->code()));
+  throw ExitStatus{exit_code(first->code())};
 }
 
 }  // namespace tuckfold::cli

@@ -84,23 +84,23 @@ void run(Options& options) {
 
 }  // namespace
 
-void add_eval(CLI::App& app) {
+void add_eval(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("eval", "See what codecs do to an array, as a picture too");
-  verb->add_option("FILE", options->files, "Array to pack, .npy, or - for standard input")
-      ->type_name("");
-  verb->add_option("--codec", options->codecs, "Codecs to try; see 'tuckfold codecs'")
-      ->type_name("SPEC");
-  verb->add_option("--png", options->png, "Write original, results and errors side by side")
-      ->type_name("OUT.png");
-  verb->add_option("--index", options->index, "Which picture of the array, from 0")->type_name("I");
-  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
-      ->type_name("N")
-      ->check(CLI::Range(0, 255).description(""));
-  verb->add_flag("-f,--force", options->force, "Write over a picture that exists");
-  verb->add_flag("--json", options->json, "Print a JSON array of objects");
-  verb->footer(kFooter);
-  verb->callback([options] { run(*options); });
+  Command verb = app.add_subcommand("eval", "See what codecs do to an array, as a picture too");
+  verb.add_option("FILE", options->files, "Array to pack, .npy, or - for standard input")
+      .type_name("");
+  verb.add_option("--codec", options->codecs, "Codecs to try; see 'tuckfold codecs'")
+      .type_name("SPEC");
+  verb.add_option("--png", options->png, "Write original, results and errors side by side")
+      .type_name("OUT.png");
+  verb.add_option("--index", options->index, "Which picture of the array, from 0").type_name("I");
+  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
+      .type_name("N")
+      .range(0, 255);
+  verb.add_flag("-f,--force", options->force, "Write over a picture that exists");
+  verb.add_flag("--json", options->json, "Print a JSON array of objects");
+  verb.footer(kFooter);
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace tuckfold::cli

@@ -274,25 +274,24 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_export(CLI::App& app) {
+void add_export(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb =
-      app.add_subcommand("export", "Write a codec in plain operators, for accelerators");
-  verb->add_option("WHAT", options->what, "codec")->type_name("");
-  verb->add_option("SPEC", options->codec.spec, "The codec")->type_name("");
-  options->codec.add_to(*verb);
-  verb->add_option("--target", options->target, "What the file is for")
-      ->type_name("torch|onnx|poptorch|samba|cerebras|groq");
-  verb->add_option("--device", options->device, "Check against this accelerator")
-      ->type_name("NAME|FILE.json");
-  verb->add_option("-o,--out", options->out, "File to write, - for standard output")
-      ->type_name("FILE");
-  verb->add_option("--opset", options->opset, "ONNX operator set, 13 to 25, default 13")
-      ->type_name("N");
-  verb->add_flag("-f,--force", options->force, "Write over files that exist");
-  verb->add_flag("--json", options->json, "Print a JSON array of one object");
-  verb->footer(kFooter);
-  verb->callback([options] { run(*options); });
+  Command verb = app.add_subcommand("export", "Write a codec in plain operators, for accelerators");
+  verb.add_option("WHAT", options->what, "codec").type_name("");
+  verb.add_option("SPEC", options->codec.spec, "The codec").type_name("");
+  options->codec.add_to(verb);
+  verb.add_option("--target", options->target, "What the file is for")
+      .type_name("torch|onnx|poptorch|samba|cerebras|groq");
+  verb.add_option("--device", options->device, "Check against this accelerator")
+      .type_name("NAME|FILE.json");
+  verb.add_option("-o,--out", options->out, "File to write, - for standard output")
+      .type_name("FILE");
+  verb.add_option("--opset", options->opset, "ONNX operator set, 13 to 25, default 13")
+      .type_name("N");
+  verb.add_flag("-f,--force", options->force, "Write over files that exist");
+  verb.add_flag("--json", options->json, "Print a JSON array of one object");
+  verb.footer(kFooter);
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace tuckfold::cli

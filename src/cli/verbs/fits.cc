@@ -48,20 +48,20 @@ void run(const Options& options) {
     print_out(fmt::format("{}: {}: {}{}{}\n", device.name, fit.fits ? "fits" : "does not fit",
                           fit.why, fit.remedy.empty() ? "" : "; ", fit.remedy));
   }
-  if (!fit.fits) throw CLI::RuntimeError(1);
+  if (!fit.fits) throw ExitStatus{1};
 }
 
 }  // namespace
 
-void add_fits(CLI::App& app) {
+void add_fits(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("fits", "See whether an accelerator can take a codec");
-  verb->add_option("SPEC", options->codec.spec, "The codec")->type_name("");
-  options->codec.add_to(*verb);
-  verb->add_option("--device", options->device, "The accelerator")->type_name("NAME|FILE.json");
-  verb->add_flag("--json", options->json, "Print a JSON array of one object");
-  verb->footer(kFooter);
-  verb->callback([options] { run(*options); });
+  Command verb = app.add_subcommand("fits", "See whether an accelerator can take a codec");
+  verb.add_option("SPEC", options->codec.spec, "The codec").type_name("");
+  options->codec.add_to(verb);
+  verb.add_option("--device", options->device, "The accelerator").type_name("NAME|FILE.json");
+  verb.add_flag("--json", options->json, "Print a JSON array of one object");
+  verb.footer(kFooter);
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace tuckfold::cli

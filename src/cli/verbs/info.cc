@@ -95,20 +95,20 @@ FoundInFile look_at(const Options& options, const std::string& file) {
 
 }  // namespace
 
-void add_info(CLI::App& app) {
+void add_info(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("info", "See what .tuck files hold");
-  verb->add_option("FILE", options->files,
-                   ".tuck files, manifests of several, or - for standard input")
-      ->type_name("");
-  add_strict(*verb, options->strict);
-  verb->add_flag("--json", options->json, "Print a JSON array, an object for each file");
-  verb->footer(R"_(Only the index is read; verify looks at the samples.
+  Command verb = app.add_subcommand("info", "See what .tuck files hold");
+  verb.add_option("FILE", options->files,
+                  ".tuck files, manifests of several, or - for standard input")
+      .type_name("");
+  add_strict(verb, options->strict);
+  verb.add_flag("--json", options->json, "Print a JSON array, an object for each file");
+  verb.footer(R"_(Only the index is read; verify looks at the samples.
 
 Examples:
   tuckfold info train.tuck
   tuckfold info *.tuck --json)_");
-  verb->callback([options] {
+  verb.callback([options] {
     look_at_each("info", options->files, options->json,
                  [&](const std::string& file) { return look_at(*options, file); });
   });

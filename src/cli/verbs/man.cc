@@ -92,13 +92,13 @@ std::string verb_page(const VerbRow& verb) {
          ".SH SEE ALSO\n.BR tuckfold (1)\n";
 }
 
-std::string main_page(const CLI::App& app, const std::vector<VerbRow>& verbs) {
+std::string main_page(const std::string& footer, const std::vector<VerbRow>& verbs) {
   std::string text = head("tuckfold", "tuckfold", "fold tensors small");
   text += ".SH SYNOPSIS\n.B tuckfold\n\\fIVERB\\fR [options]\n.SH VERBS\n";
   for (const VerbRow& verb : verbs) {
     text += fmt::format(".TP\n.BR tuckfold\\-{} (1)\n{}\n", verb.name, roff(verb.summary));
   }
-  return text + ".SH NOTES\n" + notes(app.get_footer());
+  return text + ".SH NOTES\n" + notes(footer);
 }
 
 void write(const std::filesystem::path& folder, const std::string& name, const std::string& text) {
@@ -111,25 +111,25 @@ void write(const std::filesystem::path& folder, const std::string& name, const s
 
 }  // namespace
 
-void add_man(CLI::App& app) {
+void add_man(Command& app) {
   struct Options {
     std::string name, folder;
   };
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("man", "Print the manual page of a verb, or write them all");
-  verb->add_option("VERB", options->name, "Whose page; none: tuckfold's own")->type_name("");
-  verb->add_option("--out", options->folder, "Write all pages to this folder")->type_name("DIR");
-  verb->footer(kFooter);
-  verb->callback([options, &app] {
+  Command verb = app.add_subcommand("man", "Print the manual page of a verb, or write them all");
+  verb.add_option("VERB", options->name, "Whose page; none: tuckfold's own").type_name("");
+  verb.add_option("--out", options->folder, "Write all pages to this folder").type_name("DIR");
+  verb.footer(kFooter);
+  verb.callback([options, &app] {
     const std::vector<VerbRow> verbs = verb_table(app);
     if (!options->folder.empty()) {
-      write(options->folder, "tuckfold.1", main_page(app, verbs));
+      write(options->folder, "tuckfold.1", main_page(app.footer(), verbs));
       for (const VerbRow& row : verbs) {
         write(options->folder, fmt::format("tuckfold-{}.1", row.name), verb_page(row));
       }
       return;
     }
-    if (options->name.empty()) return print_out(main_page(app, verbs));
+    if (options->name.empty()) return print_out(main_page(app.footer(), verbs));
     std::vector<std::string_view> names;
     for (const VerbRow& row : verbs) {
       if (row.name == options->name) return print_out(verb_page(row));

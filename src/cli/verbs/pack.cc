@@ -281,47 +281,46 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_pack(CLI::App& app) {
+void add_pack(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("pack", "Pack samples from files into a .tuck file");
-  options->inputs.add_to(*verb);
-  verb->add_option("-o,--out", options->out, "The file to write, or - for standard output")
-      ->type_name("OUT.tuck");
-  options->codec.add_to(*verb);
-  options->target.add_to(*verb);
-  verb->add_option(
-          "--samples-per-chunk", options->samples_per_chunk,
-          "Samples packed together; default: what lets one be read in tens of microseconds")
-      ->type_name("N")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31).description(""));
-  verb->add_option("--shards", options->shards,
-                   "Write so many files, NAME-00000-of-0000N.tuck, and OUT.tuck that lists them")
-      ->type_name("N")
-      ->check(CLI::Range(1, 99999).description(""));
-  verb->add_option("--metadata", options->metadata, "A JSON object for the file, or @FILE with one")
-      ->type_name("JSON");
-  verb->add_option("--seed", options->seed, "For stochastic rounding")
-      ->type_name("N")
-      ->check([](const std::string& text) {  // the parser wraps around, or stops at the largest
+  Command verb = app.add_subcommand("pack", "Pack samples from files into a .tuck file");
+  options->inputs.add_to(verb);
+  verb.add_option("-o,--out", options->out, "The file to write, or - for standard output")
+      .type_name("OUT.tuck");
+  options->codec.add_to(verb);
+  options->target.add_to(verb);
+  verb.add_option("--samples-per-chunk", options->samples_per_chunk,
+                  "Samples packed together; default: what lets one be read in tens of microseconds")
+      .type_name("N")
+      .range(std::int64_t{0}, std::int64_t{1} << 31);
+  verb.add_option("--shards", options->shards,
+                  "Write so many files, NAME-00000-of-0000N.tuck, and OUT.tuck that lists them")
+      .type_name("N")
+      .range(1, 99999);
+  verb.add_option("--metadata", options->metadata, "A JSON object for the file, or @FILE with one")
+      .type_name("JSON");
+  verb.add_option("--seed", options->seed, "For stochastic rounding")
+      .type_name("N")
+      .check([](const std::string& text) {  // the parser wraps around, or stops at the largest
         std::uint64_t value = 0;
         const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         const bool whole = error == std::errc{} && stop == text.data() + text.size();
         return whole ? std::string() : "must be 0..2^64-1, got " + text;
       });
-  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
-      ->type_name("N")
-      ->check(CLI::Range(0, 255).description(""));
-  verb->add_flag("--append", options->append, "Add samples to the file, or shards to the manifest");
-  verb->add_flag("--resume", options->resume, "Go on where a stopped run of the same was");
-  verb->add_flag("-f,--force", options->force,
-                 "Write over a file that exists or a stopped run has left, or to a terminal");
-  add_strict(*verb, options->strict);
-  verb->add_flag("--dry-run", options->dry_run,
-                 "Print codecs, sizes, quality, time and memory; write nothing");
-  verb->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
-  verb->add_flag("--json", options->json, "Print a JSON array with one object");
-  verb->footer(kFooter);
-  verb->callback([options] { run(*options); });
+  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
+      .type_name("N")
+      .range(0, 255);
+  verb.add_flag("--append", options->append, "Add samples to the file, or shards to the manifest");
+  verb.add_flag("--resume", options->resume, "Go on where a stopped run of the same was");
+  verb.add_flag("-f,--force", options->force,
+                "Write over a file that exists or a stopped run has left, or to a terminal");
+  add_strict(verb, options->strict);
+  verb.add_flag("--dry-run", options->dry_run,
+                "Print codecs, sizes, quality, time and memory; write nothing");
+  verb.add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
+  verb.add_flag("--json", options->json, "Print a JSON array with one object");
+  verb.footer(kFooter);
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace tuckfold::cli

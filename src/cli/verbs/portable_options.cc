@@ -48,11 +48,11 @@ std::vector<fs::path> device_folders() {
 
 }  // namespace
 
-void PortableOptions::add_to(CLI::App& verb) {
+void PortableOptions::add_to(Command& verb) {
   verb.add_option("--shape", shape, "Lengths of the tensor's axes, batch first")
-      ->type_name("100,3,256,256");
-  verb.add_option("--dtype", dtype, "Type of the tensor, default f32")->type_name("f32|f16|bf16");
-  verb.add_option("--only", only, "One direction; default: both")->type_name("pack|unpack");
+      .type_name("100,3,256,256");
+  verb.add_option("--dtype", dtype, "Type of the tensor, default f32").type_name("f32|f16|bf16");
+  verb.add_option("--only", only, "One direction; default: both").type_name("pack|unpack");
 }
 
 std::string known_word(const char* verb, std::string_view kind, const std::string& word,

@@ -1,10 +1,10 @@
 // What export, fits and time share: a codec and a tensor in plain operators, and devices by name.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/terminal/command.h"
 #include "tuckfold/devices.h"
 
 namespace tuckfold::cli {
@@ -13,7 +13,7 @@ struct PortableOptions {
   std::string spec, shape, dtype = "f32", only;
 
   // Adds --shape, --dtype and --only; the spec is each verb's own.
-  void add_to(CLI::App& verb);
+  void add_to(Command& verb);
 };
 
 // The options, read and checked.

@@ -72,24 +72,24 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_repair(CLI::App& app) {
+void add_repair(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("repair", "Save what is whole of a .tuck file");
-  verb->add_option("FILE", options->file, "A .tuck file, a manifest, or - for standard input")
-      ->type_name("");
-  verb->add_option("-o,--out", options->out, "The file to write, or - for standard output")
-      ->type_name("OUT.tuck");
-  verb->add_flag("-f,--force", options->force, "Write over a file that exists, or to a terminal");
-  verb->add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
-  verb->add_flag("--json", options->json, "Print a JSON array with one object");
-  verb->footer(
+  Command verb = app.add_subcommand("repair", "Save what is whole of a .tuck file");
+  verb.add_option("FILE", options->file, "A .tuck file, a manifest, or - for standard input")
+      .type_name("");
+  verb.add_option("-o,--out", options->out, "The file to write, or - for standard output")
+      .type_name("OUT.tuck");
+  verb.add_flag("-f,--force", options->force, "Write over a file that exists, or to a terminal");
+  verb.add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
+  verb.add_flag("--json", options->json, "Print a JSON array with one object");
+  verb.footer(
       R"_(Where a chunk is broken all arrays lose its samples, so that they stay in step. Chunks that follow the
 last whole state of a file, of an append that was stopped or cut off, are saved, too. Of a manifest every
 shard is repaired, and OUT.tuck is a manifest.
 
 Example:
   tuckfold repair broken.tuck -o saved.tuck)_");
-  verb->callback([options] { run(*options); });
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace tuckfold::cli

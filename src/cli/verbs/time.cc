@@ -114,15 +114,15 @@ void run(const Options& options) {
 
 }  // namespace
 
-void add_time(CLI::App& app) {
+void add_time(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("time", "Predict how long an accelerator takes for a codec");
-  verb->add_option("SPEC", options->codec.spec, "The codec")->type_name("");
-  options->codec.add_to(*verb);
-  verb->add_option("--device", options->device, "The accelerator")->type_name("NAME|FILE.json");
-  verb->add_flag("--json", options->json, "Print a JSON array of one object");
-  verb->footer(kFooter);
-  verb->callback([options] { run(*options); });
+  Command verb = app.add_subcommand("time", "Predict how long an accelerator takes for a codec");
+  verb.add_option("SPEC", options->codec.spec, "The codec").type_name("");
+  options->codec.add_to(verb);
+  verb.add_option("--device", options->device, "The accelerator").type_name("NAME|FILE.json");
+  verb.add_flag("--json", options->json, "Print a JSON array of one object");
+  verb.footer(kFooter);
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace tuckfold::cli

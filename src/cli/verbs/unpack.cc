@@ -85,27 +85,27 @@ void run(const char* verb, const Options& options, std::optional<ArrayOut::Kind>
                                      {"seconds", took.count()}}})));
 }
 
-CLI::App* add_verb(CLI::App& app, const char* name, const char* summary, const char* arrays,
-                   const std::shared_ptr<Options>& options) {
-  CLI::App* verb = app.add_subcommand(name, summary);
-  verb->add_option("FILE", options->file,
-                   "A .tuck file, a manifest of several, or - for standard input")
-      ->type_name("");
-  add_select(*verb, options->arrays, arrays);
-  add_strict(*verb, options->strict);
-  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
-      ->type_name("N")
-      ->check(CLI::Range(0, 255).description(""));
+Command add_verb(Command& app, const char* name, const char* summary, const char* arrays,
+                 const std::shared_ptr<Options>& options) {
+  Command verb = app.add_subcommand(name, summary);
+  verb.add_option("FILE", options->file,
+                  "A .tuck file, a manifest of several, or - for standard input")
+      .type_name("");
+  add_select(verb, options->arrays, arrays);
+  add_strict(verb, options->strict);
+  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
+      .type_name("N")
+      .range(0, 255);
   return verb;
 }
 
 // Of the verbs that write files.
-void add_output(CLI::App& verb, const std::shared_ptr<Options>& options) {
+void add_output(Command& verb, const std::shared_ptr<Options>& options) {
   verb.add_option(
           "-o,--out", options->out,
           "A folder for NAME.npy of each array, OUT.npz or OUT.h5 for all, OUT.npy for one, - "
           "for standard output")
-      ->type_name("OUT");
+      .type_name("OUT");
   verb.add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
   verb.add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
   verb.add_flag("--json", options->json, "Print a JSON array with one object: what was written");
@@ -113,49 +113,49 @@ void add_output(CLI::App& verb, const std::shared_ptr<Options>& options) {
 
 }  // namespace
 
-void add_unpack(CLI::App& app) {
+void add_unpack(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = add_verb(app, "unpack", "Unpack a .tuck file to .npy, .npz or HDF5",
-                            "Only these arrays", options);
-  add_output(*verb, options);
-  verb->footer(R"_(bf16 becomes f32, since numpy and HDF5 have no bf16.
+  Command verb = add_verb(app, "unpack", "Unpack a .tuck file to .npy, .npz or HDF5",
+                          "Only these arrays", options);
+  add_output(verb, options);
+  verb.footer(R"_(bf16 becomes f32, since numpy and HDF5 have no bf16.
 
 Examples:
   tuckfold unpack train.tuck -o train
   tuckfold unpack train.tuck --select image -o images.npy
   tuckfold unpack - --select label -o - <train.tuck >labels.npy)_");
-  verb->callback([options] { run("unpack", *options); });
+  verb.callback([options] { run("unpack", *options); });
 }
 
-void add_slice(CLI::App& app) {
+void add_slice(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb =
+  Command verb =
       add_verb(app, "slice", "Unpack some samples of a .tuck file", "Only these arrays", options);
-  verb->add_option("RANGE", options->range, kRangeText)->type_name("");
-  add_output(*verb, options);
-  verb->footer(R"_(Samples are counted from 0; END is not among them.
+  verb.add_option("RANGE", options->range, kRangeText).type_name("");
+  add_output(verb, options);
+  verb.footer(R"_(Samples are counted from 0; END is not among them.
 
 Examples:
   tuckfold slice train.tuck 100:200 --select image -o some.npy
   tuckfold slice train.tuck 7 -o seventh)_");
-  verb->callback([options] {
+  verb.callback([options] {
     if (options->range.empty()) invalid("[slice] which samples? give a range, as 100:200");
     run("slice", *options);
   });
 }
 
-void add_cat(CLI::App& app) {
+void add_cat(Command& app) {
   const auto options = std::make_shared<Options>();
   options->out = "-";
-  CLI::App* verb = add_verb(app, "cat", "Write the values of one array to standard output",
-                            "Which, where the file has several", options);
-  verb->add_option("--range", options->range, kRangeText)->type_name("RANGE");
-  verb->add_flag("-f,--force", options->force, "Write to a terminal, too");
-  verb->footer(R"_(Values are row-major and little-endian, without a header; unpack -o - has one.
+  Command verb = add_verb(app, "cat", "Write the values of one array to standard output",
+                          "Which, where the file has several", options);
+  verb.add_option("--range", options->range, kRangeText).type_name("RANGE");
+  verb.add_flag("-f,--force", options->force, "Write to a terminal, too");
+  verb.footer(R"_(Values are row-major and little-endian, without a header; unpack -o - has one.
 
 Example:
   tuckfold cat train.tuck --select label --range :100 | od -td8)_");
-  verb->callback([options] {
+  verb.callback([options] {
     options->quiet = true;
     run("cat", *options, ArrayOut::Kind::Bytes);
   });

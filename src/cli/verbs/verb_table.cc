@@ -1,5 +1,6 @@
 #include "cli/verbs/verb_table.h"
 
+#include <CLI/CLI.hpp>
 #include <sstream>
 
 namespace tuckfold::cli {
@@ -26,9 +27,9 @@ OptionRow row_of(const CLI::Option& option) {
 
 }  // namespace
 
-std::vector<VerbRow> verb_table(const CLI::App& app) {
+std::vector<VerbRow> verb_table(const Command& app) {
   std::vector<VerbRow> verbs;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* verb : app.parser().get_subcommands([](const CLI::App*) { return true; })) {
     VerbRow row{
         .name = verb->get_name(), .summary = verb->get_description(), .footer = verb->get_footer()};
     for (const CLI::Option* option : verb->get_options()) row.options.push_back(row_of(*option));

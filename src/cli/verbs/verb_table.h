@@ -2,9 +2,10 @@
 // anything that --help does not.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include "cli/terminal/command.h"
 
 namespace tuckfold::cli {
 
@@ -24,6 +25,6 @@ struct VerbRow {
   std::vector<OptionRow> options;
 };
 
-std::vector<VerbRow> verb_table(const CLI::App& app);
+std::vector<VerbRow> verb_table(const Command& app);
 
 }  // namespace tuckfold::cli

@@ -1,35 +1,36 @@
 // The verbs of the command line: each adds itself, options and all, and runs when it was chosen.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/terminal/command.h"
+
 namespace tuckfold::cli {
 
-void add_pack(CLI::App& app);
-void add_unpack(CLI::App& app);
-void add_slice(CLI::App& app);
-void add_cat(CLI::App& app);
-void add_info(CLI::App& app);
-void add_verify(CLI::App& app);
-void add_repair(CLI::App& app);
-void add_diff(CLI::App& app);
-void add_convert(CLI::App& app);
-void add_view(CLI::App& app);
-void add_codecs(CLI::App& app);
-void add_bench(CLI::App& app);
-void add_eval(CLI::App& app);
-void add_choose(CLI::App& app);
-void add_export(CLI::App& app);
-void add_fits(CLI::App& app);
-void add_time(CLI::App& app);
-void add_doctor(CLI::App& app);
-void add_completion(CLI::App& app);
-void add_man(CLI::App& app);
-void add_help(CLI::App& app);
+void add_pack(Command& app);
+void add_unpack(Command& app);
+void add_slice(Command& app);
+void add_cat(Command& app);
+void add_info(Command& app);
+void add_verify(Command& app);
+void add_repair(Command& app);
+void add_diff(Command& app);
+void add_convert(Command& app);
+void add_view(Command& app);
+void add_codecs(Command& app);
+void add_bench(Command& app);
+void add_eval(Command& app);
+void add_choose(Command& app);
+void add_export(Command& app);
+void add_fits(Command& app);
+void add_time(Command& app);
+void add_doctor(Command& app);
+void add_completion(Command& app);
+void add_man(Command& app);
+void add_help(Command& app);
 
 // Runs the program `tuckfold-VERB`, found beside this one or on PATH, in place of this one. Returns
 // only if there is none. `arguments` begin with the verb and end with a null pointer.

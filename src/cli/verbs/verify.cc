@@ -78,26 +78,26 @@ FoundInFile look_at(const Options& options, const std::string& file) {
 
 }  // namespace
 
-void add_verify(CLI::App& app) {
+void add_verify(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("verify", "Look at every checksum of .tuck files");
-  verb->add_option("FILE", options->files,
-                   ".tuck files, manifests of several, or - for standard input")
-      ->type_name("");
-  add_strict(*verb, options->strict);
-  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
-      ->type_name("N")
-      ->check(CLI::Range(0, 255).description(""));
-  verb->add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
-  verb->add_flag("--json", options->json, "Print a JSON array, an object for each file");
-  verb->footer(
+  Command verb = app.add_subcommand("verify", "Look at every checksum of .tuck files");
+  verb.add_option("FILE", options->files,
+                  ".tuck files, manifests of several, or - for standard input")
+      .type_name("");
+  add_strict(verb, options->strict);
+  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
+      .type_name("N")
+      .range(0, 255);
+  verb.add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
+  verb.add_flag("--json", options->json, "Print a JSON array, an object for each file");
+  verb.footer(
       R"_(Exit status 3 where something is broken. An append that was stopped is no damage: the file is as
 before, and a warning says so; but a copy that was cut short looks the same, and --strict refuses both.
 
 Examples:
   tuckfold verify train.tuck
   tuckfold verify - <train.tuck)_");
-  verb->callback([options] {
+  verb.callback([options] {
     look_at_each("verify", options->files, options->json,
                  [&](const std::string& file) { return look_at(*options, file); });
   });

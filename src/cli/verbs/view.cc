@@ -228,37 +228,36 @@ void run(Options& options) {
 
 }  // namespace
 
-void add_view(CLI::App& app) {
+void add_view(Command& app) {
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("view", "Show samples as a picture or a page");
-  options->inputs.add_to(*verb, "The array to show, as the inputs name it");
-  verb->add_option("-o,--out", options->out, "OUT.png or OUT.html, default sheet.png")
-      ->type_name("OUT");
-  verb->add_option("--against", options->original.files, "The original, in one file or several")
-      ->type_name("ORIGINAL");
-  verb->add_option("--codec", options->codecs, "Show what it makes of the samples; may be repeated")
-      ->type_name("SPEC")
-      ->allow_extra_args(false);
-  verb->add_option("--count", options->which.count,
-                   "How many samples, spread evenly; default 16, or 8 beside others")
-      ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20).description(""));
-  verb->add_option("--samples", options->which.list, "These samples, as 3,17,100")
-      ->type_name("LIST");
-  verb->add_option("--range", options->which.range, kRangeText)->type_name("RANGE");
-  verb->add_option("--channel", options->channel, "One channel, in shades of grey")->type_name("C");
-  verb->add_option("--columns", options->columns, "Samples beside each other")
-      ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20).description(""));
-  verb->add_option("--threads", options->threads, "Threads; 0 is every core")
-      ->type_name("N")
-      ->check(CLI::Range(0, 255).description(""));
-  add_strict(*verb, options->inputs.strict);
-  verb->add_flag("-f,--force", options->force, "Write over a file that exists");
-  verb->add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
-  verb->add_flag("--json", options->json, "Print a JSON array with one object");
-  verb->footer(kFooter);
-  verb->callback([options] { run(*options); });
+  Command verb = app.add_subcommand("view", "Show samples as a picture or a page");
+  options->inputs.add_to(verb, "The array to show, as the inputs name it");
+  verb.add_option("-o,--out", options->out, "OUT.png or OUT.html, default sheet.png")
+      .type_name("OUT");
+  verb.add_option("--against", options->original.files, "The original, in one file or several")
+      .type_name("ORIGINAL");
+  verb.add_option("--codec", options->codecs, "Show what it makes of the samples; may be repeated")
+      .type_name("SPEC")
+      .one_at_a_time();
+  verb.add_option("--count", options->which.count,
+                  "How many samples, spread evenly; default 16, or 8 beside others")
+      .type_name("N")
+      .range(std::int64_t{1}, std::int64_t{1} << 20);
+  verb.add_option("--samples", options->which.list, "These samples, as 3,17,100").type_name("LIST");
+  verb.add_option("--range", options->which.range, kRangeText).type_name("RANGE");
+  verb.add_option("--channel", options->channel, "One channel, in shades of grey").type_name("C");
+  verb.add_option("--columns", options->columns, "Samples beside each other")
+      .type_name("N")
+      .range(std::int64_t{1}, std::int64_t{1} << 20);
+  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
+      .type_name("N")
+      .range(0, 255);
+  add_strict(verb, options->inputs.strict);
+  verb.add_flag("-f,--force", options->force, "Write over a file that exists");
+  verb.add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
+  verb.add_flag("--json", options->json, "Print a JSON array with one object");
+  verb.footer(kFooter);
+  verb.callback([options] { run(*options); });
 }
 
 }  // namespace tuckfold::cli
