@@ -139,6 +139,35 @@ def test_not_a_number_stays_within_its_plane(kind: type, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", [Torch, Onnx])
+@pytest.mark.parametrize("more", ["", " | block_quant(bits=8)"])
+def test_coefficients_beyond_f16_are_its_largest(kind: type, more: str, tmp_path: Path) -> None:
+    spec = "dct_chop(keep=4, coef=f16)" + more
+    x = images((4, 16, 16))
+    x[1] += 30000
+    x[2] -= 30000
+    x[3, 2, 3] = np.nan if not more else 0  # groups are of all planes
+    ours, library = kind(spec, x.shape, tmp_path), pack(x, spec)
+    packed = ours("Pack", x)
+    want = unpack(library, spec, "f32", x.shape)
+    assert np.isfinite(want[:3]).all()
+    if not more:
+        assert packed[0][1, 0, 0] == library[1, 0, 0] == 65504
+        assert packed[0][2, 0, 0] == library[2, 0, 0] == -65504
+        assert np.isnan(packed[0][3]).all()
+    (back,) = ours("Unpack", *packed)
+    assert np.abs(back[:3] - want[:3]).max() <= (1e-2 if not more else 1) * 65504 / 255
+    assert np.isnan(back[3]).all() == (not more)
+
+
+@pytest.mark.parametrize("kind", [Torch, Onnx])
+def test_an_infinity_is_no_number_in_f16(kind: type, tmp_path: Path) -> None:
+    x = images((2, 16, 16))
+    x[1, 2, 3] = np.inf
+    (packed,) = kind("dct_chop(keep=4, coef=f16)", x.shape, tmp_path)("Pack", x)
+    assert np.isfinite(packed[0]).all() and np.isnan(packed[1]).all()
+
+
+@pytest.mark.parametrize("kind", [Torch, Onnx])
 def test_large_small_and_zero_values_agree(kind: type, tmp_path: Path) -> None:
     spec = "dct_chop(keep=6)"
     ours = kind(spec, (2, 16, 16), tmp_path)
