@@ -67,7 +67,7 @@ with a file is said with the field: `limits[0].value must be a number, 0 or abov
 | `numbers` | figures in SI units: {numbers} |
 | `dtypes` | `names` of f32, f16, bf16, u8 |
 | `operators`, `missing` | `names` that it has; each `name` that a source says it lacks, with a `text`: {operators} |
-| `limits` | `rule`, `value`, `text`: memory_bytes (all that lives at once), matrix_bytes and matrix_side (of each product), batch (of `sample` or larger) |
+| `limits` | `rule`, `value`, `text`: memory_bytes (all that lives at once), matrix_bytes and matrix_side (of each product), planes (of as many values as `sample` or more) |
 | `host_call` | `settings` of t0_ms, in_gbps, out_gbps, tflops: one, or the ends of what sources allow; `error`, the relative half-width of the interval; `points`; `uncompressed` if GB/s count the tensor both ways |
 | `serialize`, `triangle` | `slower`, factors; for the triangle `t0_ms` and `ns_per_value` |
 | `stated`, `restrictions` | what sources say of speed (`gbps`, `direction`, `shape`, `keep`) and else |

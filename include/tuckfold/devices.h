@@ -38,7 +38,7 @@ struct DeviceLimit {
     MemoryBytes,  // everything that lives at once
     MatrixBytes,  // each matrix that a product takes or gives
     MatrixSide,   // the longer side of these
-    Batch,        // samples of `sample` or larger, at f32
+    Planes,       // planes of as many values as `sample`, or more
   };
   Rule rule;
   double value;

@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 14> kNumbers = {"compute_units",
                                                        "clock_hz",
                                                        "power_w"};
 constexpr std::array<std::string_view, 4> kRules = {"memory_bytes", "matrix_bytes", "matrix_side",
-                                                    "batch"};
+                                                    "planes"};
 constexpr std::array<std::string_view, 3> kDirections = {"pack", "unpack", "both"};
 
 // The operators of a graph, each name once, and shifts, which no graph has and many devices lack.
@@ -133,7 +133,7 @@ class Reader {
                       .sample = {},
                       .text = field.at("text").text(),
                       .from = origin(field)};
-    if (limit.rule == DeviceLimit::Rule::Batch) limit.sample = field.at("sample").shape();
+    if (limit.rule == DeviceLimit::Rule::Planes) limit.sample = field.at("sample").shape();
     if (limit.value == 0) field.at("value").wrong("above 0");
     return limit;
   }
@@ -145,6 +145,7 @@ class Reader {
       one.only(Names{"t0_ms", "in_gbps", "out_gbps", "tflops"});
       const auto value = [&](std::string_view key) {
         const auto found = one.find(key);
+        if (found && found->number() == 0) found->wrong("above 0; leave out what takes no time");
         return found ? found->number() : 0;
       };
       model.settings.push_back({.t0_s = one.at("t0_ms").number() / 1e3,

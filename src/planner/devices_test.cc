@@ -235,7 +235,72 @@ TEST(Devices, WithoutACallTheTimeIsABound) {
   const HostCallTime time = host_call_time(device("a30"), CodecSpec::parse("dct_chop(keep=4)"),
                                            DType::F32, {100, 3, 256, 256}, Direction::Pack);
   EXPECT_EQ(time.high, std::numeric_limits<double>::infinity());
-  EXPECT_GT(time.seconds, 0);
+  // 7.535 GFLOP at TF32's 82 TFLOP/s, and 98.3 MB at 933 GB/s, which takes longer.
+  EXPECT_NEAR(time.seconds, 98.304e6 / 933e9, 1e-7);
+}
+
+// Sources round their figures, and speak of dct_chop alone.
+TEST(Devices, IntervalsAreAsWideAsSourcesLeaveThem) {
+  const auto time = [](const char* name, const char* spec, Direction direction) {
+    return host_call_time(device(name), CodecSpec::parse(spec), DType::F32, {100, 3, 32, 32},
+                          direction);
+  };
+  for (const char* name : {"cs2", "sn30", "a100", "groqchip"}) {
+    const HostCallTime unpack = time(name, "dct_chop(keep=4)", Direction::Unpack);
+    EXPECT_GE(unpack.high, unpack.low * 1.15) << name;
+  }
+  const auto pack = [&](const char* name, const char* spec) {
+    return time(name, spec, Direction::Pack);
+  };
+  EXPECT_EQ(pack("groqchip", "dct_chop(keep=2)").seconds,
+            pack("groqchip", "dct_chop(keep=7)").seconds);
+  EXPECT_EQ(pack("a100", "dct_chop(keep=2)").seconds, pack("a100", "dct_chop(keep=7)").seconds);
+  for (const char* spec :
+       {"block_quant(bits=8)", "dct_quant(rate=4)", "dct_chop(keep=4) | block_quant(bits=8)"}) {
+    const HostCallTime unpack = time("ipu-bow", spec, Direction::Unpack);
+    EXPECT_EQ(unpack.high, std::numeric_limits<double>::infinity()) << spec;
+    EXPECT_NE(unpack.how.find("dct_chop alone"), unpack.how.npos) << unpack.how;
+  }
+}
+
+// The SN30 outperforms the A100 (section 4.2.2).
+TEST(Devices, TheSn30IsAheadOfTheA100) {
+  for (const Direction direction : {Direction::Pack, Direction::Unpack}) {
+    const auto time = [&](const char* name) {
+      return host_call_time(device(name), CodecSpec::parse("dct_chop(keep=4)"), DType::F32,
+                            {100, 3, 256, 256}, direction);
+    };
+    EXPECT_LT(time("sn30").high, time("a100").low);
+  }
+}
+
+// The same values in other axes or a narrower type do not fit better.
+TEST(Devices, PlanesCountHoweverAxesAreNamed) {
+  const auto takes = [](DType dtype, const Shape& shape) {
+    return fits(device("groqchip"), CodecSpec::parse("dct_chop(keep=4)"), dtype, shape,
+                Direction::Both)
+        .fits;
+  };
+  EXPECT_TRUE(takes(DType::F32, {1000, 3, 64, 64}));
+  EXPECT_TRUE(takes(DType::F32, {3000, 64, 64}));
+  for (const DType dtype : {DType::F32, DType::F16}) {
+    for (const Shape& shape : std::vector<Shape>{
+             {1001, 3, 64, 64}, {3003, 1, 64, 64}, {3003, 64, 64}, {7, 143, 3, 64, 64}}) {
+      EXPECT_FALSE(takes(dtype, shape)) << to_string(shape);
+    }
+  }
+}
+
+TEST(Devices, SecondsLieBetweenTheEnds) {
+  for (const DeviceInfo& one : all_devices()) {
+    if (!one.host_call) continue;
+    for (std::int64_t batch = 1; batch < 200; ++batch) {
+      const HostCallTime time = host_call_time(one, CodecSpec::parse("dct_chop(keep=4)"),
+                                               DType::F32, {batch, 3, 32, 32}, Direction::Pack);
+      ASSERT_LE(time.low, time.seconds) << one.name << batch;
+      ASSERT_LE(time.seconds, time.high) << one.name << batch;
+    }
+  }
 }
 
 TEST(Devices, WhatCannotBeWrittenInPlainOperatorsIsUnsupported) {
@@ -291,6 +356,11 @@ TEST(Devices, AWrongFieldIsNamed) {
       why(R"("limits")",
           R"("host_call": {"settings": [{"t0_ms": 0}], "error": 0, "points": "p", "source": "me", "at": "1"}, "limits")")
           .find("host_call.settings must be settings of which each takes time"),
+      19u);
+  EXPECT_EQ(
+      why(R"("limits")",
+          R"("host_call": {"settings": [{"t0_ms": 1, "in_gbps": 0}], "error": 0, "points": "p", "source": "me", "at": "1"}, "limits")")
+          .find("host_call.settings[0].in_gbps must be above 0"),
       19u);
   EXPECT_EQ(
       why(R"("value": 1000)", R"("value": "big")"),

@@ -63,18 +63,15 @@ std::string operator_fault(const DeviceInfo& device, const Graph& graph) {
                      device.target);
 }
 
-// Samples of at least these sides, in f32 or wider, and how many there are.
-bool is_batch_of(const DeviceLimit& limit, DType dtype, const Shape& shape) {
-  const std::size_t rank = limit.sample.rank();
-  if (shape.rank() != rank + 1 || size_bytes(dtype) < size_bytes(DType::F32)) return false;
-  for (std::size_t i = 0; i < rank; ++i) {
-    if (shape[i + 1] < limit.sample[i]) return false;
-  }
-  return true;
+// Planes of at least as many values as the limit's sample; 0 where they are smaller. Narrow types
+// count alike, since products are of f32.
+std::int64_t planes_of(const DeviceLimit& limit, const Shape& shape) {
+  const std::size_t rank = shape.rank();
+  const std::int64_t plane = rank < 2 ? shape.elems() : shape[rank - 2] * shape[rank - 1];
+  return plane < limit.sample.elems() ? 0 : shape.elems() / plane;
 }
 
-std::string limit_fault(const DeviceLimit& limit, const Count& count, DType dtype,
-                        const Shape& shape) {
+std::string limit_fault(const DeviceLimit& limit, const Count& count, const Shape& shape) {
   const auto over = [&](std::int64_t value) { return static_cast<double>(value) > limit.value; };
   switch (limit.rule) {
     case DeviceLimit::Rule::MemoryBytes:
@@ -91,10 +88,10 @@ std::string limit_fault(const DeviceLimit& limit, const Count& count, DType dtyp
       if (!over(count.matrix_side)) return "";
       return fmt::format("a matrix has a side of {}, and {} ({})", count.matrix_side, limit.text,
                          source_text(limit.from));
-    case DeviceLimit::Rule::Batch:
-      if (!is_batch_of(limit, dtype, shape) || !over(shape[0])) return "";
-      return fmt::format("the batch is {}, and {} ({})", shape[0], limit.text,
-                         source_text(limit.from));
+    case DeviceLimit::Rule::Planes:
+      if (!over(planes_of(limit, shape))) return "";
+      return fmt::format("the tensor has {} planes, and {} ({})", planes_of(limit, shape),
+                         limit.text, source_text(limit.from));
   }
   return "";
 }
@@ -130,7 +127,7 @@ Verdict verdict_on(const DeviceInfo& device, const Question& asked) {
     const Count count = portable::count(graph);
     verdict.peak_bytes = std::max(verdict.peak_bytes, count.peak_bytes);
     for (const DeviceLimit& limit : device.limits) {
-      verdict.add(Fault::Limit, limit_fault(limit, count, asked.dtype, asked.shape));
+      verdict.add(Fault::Limit, limit_fault(limit, count, asked.shape));
     }
   }
   return verdict;
@@ -203,6 +200,7 @@ std::vector<Change> changes_for(Fault fault) {
     }
   } else if (fault == Fault::Operator) {
     parameter("shape", "square");
+    parameter("coef", "f32");
     changes.push_back({"use --only unpack", [](Question& asked) {
                          return std::exchange(asked.direction, Direction::Unpack) ==
                                 Direction::Both;

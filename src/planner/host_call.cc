@@ -29,17 +29,25 @@ HostCallTime bound(const DeviceInfo& device, const Count& count) {
     const auto found = device.numbers.find(number);
     if (found != device.numbers.end()) seconds = std::max(seconds, amount / found->second.value);
   };
-  at_least("peak_f32_flops", static_cast<double>(count.flops));
+  // The fastest peak of any type: a framework may choose TF32 or less for products of f32.
+  double peak = 0;
+  for (const char* number :
+       {"peak_f32_flops", "peak_tf32_flops", "peak_f16_flops", "peak_bf16_flops"}) {
+    const auto found = device.numbers.find(number);
+    if (found != device.numbers.end()) peak = std::max(peak, found->second.value);
+  }
+  if (peak > 0) seconds = static_cast<double>(count.flops) / peak;
   at_least("off_chip_bytes_per_s", static_cast<double>(count.in_bytes + count.out_bytes));
   if (seconds == 0) {
     fail(Errc::Unsupported,
          "[time] {} has neither `host_call` nor figures that bound it; measure a call and add them",
          device.name);
   }
-  return {.seconds = seconds,
-          .low = seconds,
-          .high = std::numeric_limits<double>::infinity(),
-          .how = "a bound: its peak and its memory's bandwidth, without the link to the host"};
+  return {
+      .seconds = seconds,
+      .low = seconds,
+      .high = std::numeric_limits<double>::infinity(),
+      .how = "a bound: its fastest peak and its memory's bandwidth, without the link to the host"};
 }
 
 }  // namespace
@@ -58,12 +66,17 @@ HostCallTime host_call_time(const DeviceInfo& device, const CodecSpec& spec, DTy
     least = std::min(least, seconds);
     most = std::max(most, seconds);
   }
-  HostCallTime time{.seconds = std::sqrt(least) * std::sqrt(most),
+  const double middle = std::clamp(std::sqrt(least) * std::sqrt(most), least, most);
+  HostCallTime time{.seconds = middle,
                     .low = least * (1 - model.error),
                     .high = most * (1 + model.error),
                     .how = fmt::format("{} ({}, {}){}{}", model.points, model.from.source,
                                        model.from.at, model.note.empty() ? "" : "; ", model.note)};
   const Stage& first = spec.stages().front();
+  if (first.codec->name != "dct_chop" || spec.stages().size() > 1) {
+    time.high = std::numeric_limits<double>::infinity();
+    time.how += "; timed was dct_chop alone, and what the other operators add is not known";
+  }
   if (first.codec->name != "dct_chop") return time;
   if (first["serialize"] > 1 && device.serialize) {
     time.seconds *= device.serialize->low;

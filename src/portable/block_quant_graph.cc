@@ -2,6 +2,7 @@
 // bf16, as in block_quant_block.h, without bf16, since not every accelerator has it: adding 65536 x
 // and taking the excess away again leaves the eight leading bits of x.
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "codec/block_quant/block_quant.h"
@@ -62,15 +63,25 @@ Part quantize(Graph& graph, Id x) {
   const Id rounded = rounded_to(graph, "rounded_scale", exact, true);
   const Id finite = graph.clamp("finite_scale", rounded, block_quant::kMinScale,
                                 std::numeric_limits<float>::infinity());
-  const Id scale = graph.binary("scale", Op::Add, finite, spoiled);
-  graph.note("Whole numbers 0 to 255.");
-  const Id inverse = graph.binary("inverse", Op::Div, graph.scalar(1), scale);
-  const Id above = graph.binary("above", Op::Sub, x, minimum);
-  const Id scaled = graph.binary("scaled", Op::Mul, above, inverse);
+  // Not every runtime's clamp keeps NaN.
+  const Id overflow = graph.binary("overflow", Op::Mul, rounded, graph.scalar(0));
+  const Id scale =
+      graph.binary("scale", Op::Add, finite, graph.binary("nothing", Op::Add, spoiled, overflow));
+  graph.note("Whole numbers 0 to 255; NaN is not above 0, and its group has one header for all.");
+  // Two factors below zero: runtimes turn the product with 1/scale into a quotient, which rounds
+  // differently.
+  const Id inverse = graph.binary("inverse", Op::Div, graph.scalar(-1), scale);
+  const Id below = graph.binary("below", Op::Sub, minimum, x);
+  const Id scaled = graph.binary("scaled", Op::Mul, below, inverse);
   const Id levels = graph.unary("levels", Op::Round, graph.clamp("clamped", scaled, 0, kLevels));
-  const Id codes = graph.cast("codes_u8", levels, DType::U8);
+  const Id zero = graph.scalar(0), nan = graph.scalar(std::numeric_limits<float>::quiet_NaN());
+  const Id whole = graph.where_greater("whole", scale, zero, levels, zero);
+  const Id codes = graph.cast("codes_u8", whole, DType::U8);
   return {graph.reshape("codes_flat", codes, {graph[x].shape.elems()}),
-          graph.cat("header", {scale, minimum}, -1)};
+          graph.cat("header",
+                    {graph.where_greater("scale_or_nan", scale, zero, scale, nan),
+                     graph.where_greater("minimum_or_0", scale, zero, minimum, zero)},
+                    -1)};
 }
 
 }  // namespace

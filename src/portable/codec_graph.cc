@@ -126,7 +126,7 @@ Graph unpack_graph(const CodecSpec& spec, DType dtype, const Shape& shape) {
     value = add_block_quant_back(graph, last, {codes, headers}, coded);
     if (is(first, "block_quant")) value = graph.cast("x_cast", value, dtype);
     // As the library stores coefficients between the two.
-    if (is(first, "dct_chop")) value = graph.cast("coefs", value, middle.dtype);
+    if (is(first, "dct_chop")) value = stored_coefs(graph, "coefs", value, middle.dtype);
   } else {
     value = graph.input("packed", middle.dtype, middle.shape);
   }

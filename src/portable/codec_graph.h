@@ -31,6 +31,9 @@ Plane plane_of(const Stage& stage, const Shape& shape);
 Id add_dct_chop(Graph& graph, const Stage& stage, Id x);
 Id add_dct_chop_back(Graph& graph, const Stage& stage, Id packed, DType dtype, const Shape& shape);
 
+// f32 as the library stores coefficients: those that f16 cannot hold become its largest number.
+Id stored_coefs(Graph& graph, std::string_view name, Id coefs, DType dtype);
+
 // Codes and headers of all values of x; and back to `shape`, in f32.
 struct Quantized {
   Id codes, headers;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/half.h"
 #include "codec/dct_chop/dct_chop.h"
 #include "portable/codec_graph.h"
 
@@ -214,6 +215,14 @@ Plane plane_of(const Stage& stage, const Shape& shape) {
   return {blocks.rows, blocks.cols};
 }
 
+Id stored_coefs(Graph& graph, std::string_view name, Id coefs, DType dtype) {
+  if (dtype != DType::F16) return graph.cast(name, coefs, dtype);
+  graph.note("Beyond f16's largest number is that number; infinities become NaN, and NaN stays.");
+  const Id limited = graph.clamp("limited", coefs, -kMaxF16, kMaxF16);
+  const Id zeros = graph.binary("zero_or_nan", Op::Mul, coefs, graph.scalar(0));
+  return graph.cast(name, graph.binary("storable", Op::Add, limited, zeros), dtype);
+}
+
 Id add_dct_chop(Graph& graph, const Stage& stage, Id x) {
   const Geometry g = geometry_of(stage, graph[x].shape);
   const auto& [p, b, leading] = g;
@@ -223,7 +232,7 @@ Id add_dct_chop(Graph& graph, const Stage& stage, Id x) {
   const Id planes = graph.reshape("planes_of_x", x, g.plane(b.rows, b.cols));
   const Id values = graph.cast("values", planes, DType::F32);
   const Id matrix = products(graph, "matrix", values, rows, cols, true);
-  return graph.cast("coefs_cast", ordered(graph, g, matrix), p.coef);
+  return stored_coefs(graph, "coefs_cast", ordered(graph, g, matrix), p.coef);
 }
 
 Id add_dct_chop_back(Graph& graph, const Stage& stage, Id packed, DType dtype, const Shape& shape) {

@@ -120,12 +120,25 @@ class Module {
         outputs.size() == 1 ? "torch.Tensor" : "tuple[torch.Tensor, torch.Tensor]";
     std::string text =
         fmt::format("    def forward(self, {}) -> {}:\n", fmt::join(inputs, ", "), returned);
+    for (const Id id : graph_.inputs()) text += check(graph_[id]);
     for (const Node& node : graph_.nodes()) {
       if (!node.note.empty()) text += fmt::format("        # {}\n", node.note);
       const Value& value = graph_[node.output];
       text += fmt::format("        {} = {}  # {}\n", value.name, call(node), list_of(value.shape));
     }
     return text + fmt::format("        return {}\n", fmt::join(outputs, ", "));
+  }
+
+  // Slices and reshapes would take other shapes and drop or mix values. Products alone take any
+  // batch.
+  std::string check(const Value& input) const {
+    const bool fixed =
+        input.shape.rank() < 2 || std::any_of(graph_.nodes().begin(), graph_.nodes().end(),
+                                              [](const Node& n) { return n.op == Op::Reshape; });
+    Shape shape = input.shape;
+    if (!fixed) shape = {shape[shape.rank() - 2], shape[shape.rank() - 1]};
+    return fmt::format("        check(\"{0}\", {0}, {1}{2})\n", input.name, tuple_of(shape),
+                       fixed ? "" : ", any_batch=True");
   }
 
   // Zero before what a scatter or a gather takes its places from: an index for every value.
@@ -203,6 +216,20 @@ def block_diagonal(copies: int, block: list, last: list | None = None) -> torch.
 
 )_";
 
+constexpr const char* kCheck = R"_(
+@torch.fx.wrap
+def check(name: str, value: torch.Tensor, shape: tuple, any_batch: bool = False) -> None:
+    """Refuses a tensor of another shape; with any_batch `shape` has the last two axes."""
+    given = tuple(value.shape)
+    if (given[-2:] if any_batch else given) != shape:
+        axes = "end in" if any_batch else "be"
+        raise ValueError(
+            f"[{SPEC}] the shape of {name} must {axes} {shape}, got {given}; "
+            "export the codec for that shape"
+        )
+
+)_";
+
 constexpr const char* kStepTable = R"_(
 def step_table(zero: bool) -> torch.Tensor:
     """Steps of dct_quant: the f32 of the bits q * 2^21; NaN for fields that no block has."""
@@ -230,14 +257,14 @@ def report(name: str, outputs) -> None:
 constexpr const char* kToBytes = R"_(
 def to_bytes(codes: torch.Tensor, headers: torch.Tensor) -> bytes:
     """The library's packed bytes: the codes, then each group's scale and minimum as bf16."""
-    halves = headers.cpu().to(torch.bfloat16).view(torch.uint8)
+    halves = (headers.cpu().contiguous().view(torch.int32) >> 16).to(torch.int16)
     return codes.cpu().numpy().tobytes() + halves.numpy().tobytes()
 
 
 def from_bytes(packed: bytes) -> tuple[torch.Tensor, torch.Tensor]:
     """Codes and headers of what the library packed."""
     both = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
-    headers = both[CODES:].view(torch.bfloat16).to(torch.float32)
+    headers = both[CODES:].clone().view(torch.bfloat16).to(torch.float32)
     return both[:CODES], headers.reshape(-1, 2)
 
 )_";
@@ -291,6 +318,7 @@ std::string torch_file(const Export& codec, Target target) {
         fmt::format("CODES = {}  # values, a byte each; headers follow\n", graph[codes].shape[0]);
   }
   text += "\n";
+  text += kCheck;
   if (diagonal) text += kBlockDiagonal;
   if (table) text += kStepTable;
   if (quantized) text += kToBytes;

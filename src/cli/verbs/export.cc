@@ -81,7 +81,12 @@ std::vector<File> files_of(const Options& options, const portable::Export& codec
     if (codec.pack && codec.unpack) {
       if (options.out == "-")
         invalid("[export] two models cannot go to -; add --only pack or unpack");
-      path.replace_extension((*graph)->name() == "Pack" ? ".pack.onnx" : ".unpack.onnx");
+      if (std::filesystem::is_directory(path))
+        invalid("[export] -o must name a file, got the folder {}; use -o {}", options.out,
+                (path / "codec.onnx").string());
+      path.replace_extension();
+      if (path.extension() == ".pack" || path.extension() == ".unpack") path.replace_extension();
+      path += (*graph)->name() == "Pack" ? ".pack.onnx" : ".unpack.onnx";
     }
     files.push_back({path.string(), portable::onnx_model(codec, **graph, options.opset)});
   }

@@ -1,4 +1,5 @@
 // tuckfold time: how long an accelerator takes to pack and unpack, as seen from the host.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -14,7 +15,8 @@ namespace {
 constexpr const char* kFooter =
     R"_(One call from the host, with its transfers: t = t0 + in/B_in + out/B_out, with parameters that were fitted
 to what is published for the device. The interval holds what its sources leave open. GB/s counts the
-tensor before packing. Where nothing was published about calls, the time is a bound from below.
+tensor before packing. Where nothing was published about calls, the time is a bound from below. Calls
+of dct_chop were timed: for other codecs no most is known.
 
 Examples:
   tuckfold time "dct_chop(keep=4)" --shape 100,3,256,256 --device ipu-gc200
@@ -51,11 +53,15 @@ void print_text(const DeviceInfo& device, const PortableCodec& codec,
                 const std::vector<Row>& rows) {
   const double bytes =
       static_cast<double>(codec.shape.elems()) * static_cast<double>(size_bytes(codec.dtype));
-  Table table({"<", "ms", "least", "most", "GB/s"});
+  const bool small =
+      std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.time.low < 1e-4; });
+  const auto number = [&](double seconds) {
+    if (std::isinf(seconds)) return std::string("-");
+    return small ? fmt::format("{:.4g}", seconds * 1e6) : fmt::format("{:.3f}", seconds * 1e3);
+  };
+  Table table({"<", small ? "µs" : "ms", "least", "most", "GB/s"});
   for (const auto& [name, time] : rows) {
-    table.add({name, fmt::format("{:.3f}", time.seconds * 1e3),
-               fmt::format("{:.3f}", time.low * 1e3),
-               std::isinf(time.high) ? "-" : fmt::format("{:.3f}", time.high * 1e3),
+    table.add({name, number(time.seconds), number(time.low), number(time.high),
                fmt::format("{:.3g}", bytes / time.seconds / 1e9)});
   }
   std::string text =
@@ -68,12 +74,17 @@ void print_text(const DeviceInfo& device, const PortableCodec& codec,
   print_out(text);
 }
 
+Json described(const DeviceInfo& device, const PortableCodec& codec) {
+  return {{"device", device.name},
+          {"codec", codec.spec.print()},
+          {"dtype", to_string(codec.dtype)},
+          {"shape", std::vector<std::int64_t>(codec.shape.begin(), codec.shape.end())}};
+}
+
 void print_object(const DeviceInfo& device, const PortableCodec& codec,
                   const std::vector<Row>& rows) {
-  Json json = {{"device", device.name},
-               {"codec", codec.spec.print()},
-               {"dtype", to_string(codec.dtype)},
-               {"shape", std::vector<std::int64_t>(codec.shape.begin(), codec.shape.end())}};
+  Json json = described(device, codec);
+  json["fits"] = true;
   for (const auto& [name, time] : rows) {
     json[name] = {{"seconds", time.seconds},
                   {"low", time.low},
@@ -100,6 +111,13 @@ void run(const Options& options) {
   const DeviceInfo device = find_device("time", options.device);
   const Fit fit = fits(device, codec.spec, codec.dtype, codec.shape, codec.direction);
   if (!fit.fits) {
+    if (options.json) {
+      Json json = described(device, codec);
+      json["fits"] = false;
+      json["why"] = fit.why;
+      json["remedy"] = fit.remedy.empty() ? Json() : Json(fit.remedy);
+      print_out(print_json(Json::array({json})));
+    }
     fail(Errc::Unsupported, "[time] {}: {}{}{}", device.name, fit.why,
          fit.remedy.empty() ? "" : "; ", fit.remedy);
   }

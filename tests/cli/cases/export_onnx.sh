@@ -5,3 +5,8 @@
 "$TUCKFOLD" export codec "dct_chop(keep=4)" --shape 4,3,64,64 --only pack --target onnx -o - 2>said | cmp - codec.pack.onnx
 head -n 1 said
 ls
+# Names that say the direction already; a folder is none.
+"$TUCKFOLD" export codec "dct_chop(keep=4)" --shape 4,3,64,64 --target onnx -o z.pack.onnx | head -n 2
+mkdir folder
+"$TUCKFOLD" export codec "dct_chop(keep=4)" --shape 4,3,64,64 --target onnx -o folder || echo "exit $?"
+ls

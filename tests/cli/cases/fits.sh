@@ -12,3 +12,5 @@ try "dct_chop(keep=4)" --shape 100,3,64,64 --device sn3
 try "dct_chop(keep=4)" --shape 100,3,64,64 --device groqhcip
 try "dct_chop(keep=4)" --shape 100,3,64,64
 try "bounded(abs=0.1)" --shape 100,3,64,64 --device sn30
+try "dct_chop(keep=4)" --shape 3003,64,64 --device groqchip
+try "dct_chop(keep=4)" --shape 1001,3,64,64 --dtype f16 --device groqchip

@@ -6,3 +6,6 @@ try "dct_chop(keep=4)" --shape 100,3,256,256 --device a30
 try "dct_chop(keep=4)" --shape 100,3,256,256 --device ipu-bow --json
 try "dct_chop(keep=4)" --shape 100,3,512,512 --device groqchip
 try "dct_chop(keep=4)" --shape 100,3,256,256 --device ipu
+try "dct_chop(keep=4)" --shape 1,1,8,8 --device a30
+try "dct_chop(keep=4)" --shape 100,3,512,512 --device groqchip --json
+try "dct_chop(keep=4) | block_quant(bits=8)" --shape 100,3,64,64 --device ipu-bow

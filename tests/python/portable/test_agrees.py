@@ -38,6 +38,32 @@ def test_every_keep_shape_and_serialize_agrees_within_two_ulps(kind: type, tmp_p
     assert worst > 0  # rounding differs: what was compared is not the same code twice
 
 
+def hard_data() -> np.ndarray:
+    """Planes in which every coefficient is large, all but the last are, or only the first is."""
+    rng, side = np.random.default_rng(0), 32
+    checkerboard = np.indices((1, side, side)).sum(0) % 2
+    planes = [rng.random((20, side, side)), rng.normal(size=(20, side, side)),
+              2.0 * checkerboard - 1, checkerboard, np.full((1, side, side), -3.7),
+              1000 + 1e-3 * rng.normal(size=(3, side, side))]  # fmt: skip
+    return np.concatenate(planes).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", [Torch, Onnx])
+@pytest.mark.parametrize("block", [4, 8, 16])
+def test_all_data_agree_within_four_ulps_of_all_coefficients(
+    kind: type, block: int, tmp_path: Path
+) -> None:
+    x = hard_data()
+    every = np.abs(pack(x, f"dct_chop(block={block}, keep={block}, order=rows)"))
+    ulp = 2.0**-23 * every.max((1, 2), keepdims=True)  # of each plane, kept or not
+    for keep in range(1, block + 1):
+        spec = f"dct_chop(block={block}, keep={keep}, order=rows)"
+        ours, packed = kind(spec, x.shape, tmp_path), pack(x, spec)
+        assert (np.abs(ours("Pack", x)[0] - packed) / ulp).max() <= 4, spec
+        want = unpack(packed, spec, "f32", x.shape)
+        assert (np.abs(ours("Unpack", packed)[0] - want) / ulp).max() <= 4, spec
+
+
 # Sides that are no multiples of a block, planes folded from three axes, one axis less, and more.
 SHAPES = [(3, 20, 37), (33, 65), (2, 64, 4, 5), (2, 1, 3, 16, 24), (1, 8, 8), (5, 9, 100)]
 
@@ -136,6 +162,35 @@ def test_not_a_number_stays_within_its_plane(kind: type, tmp_path: Path) -> None
     (back,) = ours("Unpack", library)
     assert ulps_of_largest(back[0] - unpack(library, spec, "f32", x.shape)[0], library[0]) <= 2
     assert np.isnan(back[1, 0:8, 0:8]).all()
+
+
+@pytest.mark.parametrize("kind", [Torch, Onnx])
+@pytest.mark.parametrize("more", ["", " | block_quant(bits=8)"])
+def test_coefficients_beyond_f16_are_its_largest(kind: type, more: str, tmp_path: Path) -> None:
+    spec = "dct_chop(keep=4, coef=f16)" + more
+    x = images((4, 16, 16))
+    x[1] += 30000
+    x[2] -= 30000
+    x[3, 2, 3] = np.nan if not more else 0  # groups are of all planes
+    ours, library = kind(spec, x.shape, tmp_path), pack(x, spec)
+    packed = ours("Pack", x)
+    want = unpack(library, spec, "f32", x.shape)
+    assert np.isfinite(want[:3]).all()
+    if not more:
+        assert packed[0][1, 0, 0] == library[1, 0, 0] == 65504
+        assert packed[0][2, 0, 0] == library[2, 0, 0] == -65504
+        assert np.isnan(packed[0][3]).all()
+    (back,) = ours("Unpack", *packed)
+    assert np.abs(back[:3] - want[:3]).max() <= (1e-2 if not more else 1) * 65504 / 255
+    assert np.isnan(back[3]).all() == (not more)
+
+
+@pytest.mark.parametrize("kind", [Torch, Onnx])
+def test_an_infinity_is_no_number_in_f16(kind: type, tmp_path: Path) -> None:
+    x = images((2, 16, 16))
+    x[1, 2, 3] = np.inf
+    (packed,) = kind("dct_chop(keep=4, coef=f16)", x.shape, tmp_path)("Pack", x)
+    assert np.isfinite(packed[0]).all() and np.isnan(packed[1]).all()
 
 
 @pytest.mark.parametrize("kind", [Torch, Onnx])

@@ -106,6 +106,45 @@ def test_bytes_of_the_torch_file_are_the_librarys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spec", "shape"),
+    [("block_quant(bits=8)", (1, 3, 7, 5)),
+     ("dct_chop(keep=3) | block_quant(bits=8)", (1, 3, 24, 24))],
+)  # fmt: skip
+def test_from_bytes_takes_an_odd_number_of_codes(
+    spec: str, shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    x = images(shape)
+    ours = Torch(spec, shape, tmp_path).module
+    assert ours.CODES % 2 == 1
+    back = ours.Unpack()(*ours.from_bytes(pack(x, spec).tobytes())).numpy()
+    want = unpack(pack(x, spec), spec, "f32", shape)
+    assert np.abs(back - want).max() <= 1e-5 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("kind", [Torch, Onnx])
+def test_groups_that_are_not_finite_have_the_librarys_bytes(kind: type, tmp_path: Path) -> None:
+    spec = "block_quant(bits=8, group=16)"
+    x = images((8, 16))
+    x[1, 3], x[2, 5], x[3, 0], x[5] = np.nan, np.inf, -np.inf, -np.nan
+    x[6, 1], x[6, 2] = np.inf, -np.inf
+    ours = kind(spec, x.shape, tmp_path)
+    assert (joined(*ours("Pack", x)) == pack(x, spec)).all()
+    if kind is Torch:
+        packed = ours.module.to_bytes(*ours.module.Pack()(torch.from_numpy(x)))
+        assert packed == pack(x, spec).tobytes()
+
+
+@pytest.mark.parametrize("kind", [Torch, Onnx])
+def test_no_optimization_changes_a_code(kind: type, tmp_path: Path) -> None:
+    """x * (1 / s) and x / s differ in the last bit, which decides where a code is nearly halfway."""
+    spec, shape = "block_quant(bits=8, group=64)", (2000, 64)
+    x = np.random.default_rng(5).integers(0, 511, shape).astype(np.float32) / 512
+    x[:, 0], x[:, 1] = 0, np.linspace(0.9, 1.1, 2000, dtype=np.float32)
+    ours = kind(spec, shape, tmp_path)
+    assert (joined(*ours("Pack", x)) == pack(x, spec)).all()
+
+
+@pytest.mark.parametrize(
     ("spec", "why"),
     [
         ("block_quant(bits=4)", "shifts of bits"),

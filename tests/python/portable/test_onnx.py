@@ -113,3 +113,10 @@ def test_an_opset_that_is_not_known_is_refused(tmp_path: Path) -> None:
                    "-o", tmp_path / "codec.onnx", "--opset", opset)  # fmt: skip
         assert done.returncode == 2 and "13..25" in done.stderr
         assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("block", "side"), [(8, 2048), (8, 2045), (4, 1024), (4, 1021)])
+def test_models_of_large_planes_stay_below_1_mb(block: int, side: int, tmp_path: Path) -> None:
+    spec = f"dct_chop(block={block}, keep={block // 2})"
+    said = export(spec, (1, side, side), "onnx", tmp_path / "large.onnx")
+    assert all(Path(path).stat().st_size < 1e6 for path in said["files"])

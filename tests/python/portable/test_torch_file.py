@@ -115,3 +115,42 @@ def test_packed_values_of_a_constant_are_its_mean(tmp_path: Path) -> None:
     packed = load(tmp_path / "constant.py").Pack()(torch.full((1, 16, 16), 3.0))
     assert torch.allclose(packed[0, ::2, ::2], torch.tensor(24.0), atol=1e-5)
     assert packed[0, 1::2].abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("target", ["torch", "poptorch", "groq", "samba", "cerebras"])
+@pytest.mark.parametrize("serialize", [1, 2])
+def test_another_resolution_is_refused(
+    target: str, serialize: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tiles are slices: of a larger tensor they would take a part."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stubs"))
+    spec, shape = f"dct_chop(keep=4, serialize={serialize})", (2, 3, 64, 64)
+    export(spec, shape, target, tmp_path / "sides.py")
+    file = load(tmp_path / "sides.py")
+    assert file.Pack()(torch.rand(5, 64, 64)).shape == (5, 32, 32)
+    for module, right, wrong in [
+        (file.Pack(), "(64, 64)", (2, 3, 128, 128)),
+        (file.Pack(), "(64, 64)", (2, 3, 64, 72)),
+        (file.Pack(), "(64, 64)", (64,)),
+        (file.Unpack(), "(32, 32)", (2, 3, 40, 40)),
+        (file.Unpack(), "(32, 32)", (2, 3, 64, 32)),
+    ]:
+        with pytest.raises(ValueError, match="must end in") as error:
+            module(torch.rand(wrong))
+        assert right in str(error.value) and str(wrong) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["dct_chop(keep=4, shape=triangle)", "dct_chop(keep=4, order=planes)", "block_quant(bits=8)"],
+)
+def test_files_with_reshapes_take_one_shape(spec: str, tmp_path: Path) -> None:
+    """A reshape takes whatever has as many values, and would mix them."""
+    export(spec, SHAPE, "torch", tmp_path / "shapes.py")
+    file = load(tmp_path / "shapes.py")
+    for module in file.MODULES.values():
+        inputs = file.example(module)
+        module()(**inputs)
+        for name, value in inputs.items():
+            with pytest.raises(ValueError, match=f"the shape of {name} must be"):
+                module()(**{**inputs, name: value.movedim(0, -1).reshape(-1, 2, 1)})
