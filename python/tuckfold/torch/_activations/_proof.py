@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ class _Waiting:
 
 
 _lock = threading.Lock()
-_answers: dict[object, bool | _Waiting] = {}
+_answers: dict[tuple[Any, ...], bool | _Waiting] = {}
 
 
 def is_proven(recipe: Recipe, record: Record, original: Tensor) -> bool:
@@ -69,6 +70,25 @@ def _fills(made: Tensor, nbytes: int) -> bool:
         and made.nbytes == nbytes
         and made.untyped_storage().nbytes() == nbytes
     )
+
+
+def answers() -> list[tuple[str, bool | None]]:
+    """Every recipe that was compared, as text, and whether its bits were the same; None: not yet."""
+    with _lock:
+        found = list(_answers.items())
+    return [
+        (_text(key[0]), value.answer() if isinstance(value, _Waiting) else value)
+        for key, value in found
+    ]
+
+
+def _text(signature: tuple[object, ...]) -> str:
+    """`relu(batch_norm(float32 8x16x32x32))`."""
+    name, *arguments = signature
+    if not isinstance(name, str):
+        dtype, shape = signature[:2]
+        return f"{str(dtype).removeprefix('torch.')} {'x'.join(map(str, shape))}"
+    return f"{name}({', '.join(_text(a) for a in arguments)})"
 
 
 def forget() -> None:

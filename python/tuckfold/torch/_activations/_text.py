@@ -33,7 +33,8 @@ class _Reader:
 
     def tables(self) -> list[Table]:
         found: list[Table] = []
-        for self.number, line in enumerate(self.lines, 1):
+        for number, line in enumerate(self.lines, 1):
+            self.number = number
             bare = line.strip()
             if not bare or bare.startswith("#"):
                 continue
