@@ -8,7 +8,10 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Runs it in place of this process."""
+    """Runs it in place of this process; its verb `activations` is Python, since models are."""
+    if sys.argv[1:2] == ["activations"]:
+        command = [sys.executable, "-m", "tuckfold.torch._activations", *sys.argv[2:]]
+        os.execv(sys.executable, command)
     tool = Path(__file__).parent / "bin/tuckfold"
     if not tool.exists():
         sys.exit(

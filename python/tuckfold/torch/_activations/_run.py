@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tuckfold.torch._activations._handle import Activations
 
 _NOTHING = torch.empty(0)
+_OFTEN, _RARELY = 4, 64  # calls of pack between looks at who else holds storages
 _PATIENCE = 16  # calls of pack until a node that was not met counts as reading all values
 _sequence_number = torch._C._autograd._get_sequence_nr
 
@@ -37,7 +38,8 @@ class Run:
         self.probe = Prober()
         self.first = _sequence_number()
         self.records: dict[int, weakref.ref[Record]] = {}
-        self.pending: dict[Record, Any] = {}
+        self.pending: dict[Record, Any] = {}  # with the node that made it, if it can be recomputed
+        self.late: dict[Record, Any] = {}
         self.saved: dict[int, list[weakref.ref[Handle]]] = {}
         self.made: dict[tuple[int, int], weakref.ref[Handle]] = {}
         self.seen: set[int] = set()
@@ -88,7 +90,8 @@ class Run:
             self.trace.packed(handle)
         if not small:
             self.pending.setdefault(record, None)
-            self._settle(final=False)
+            if self.packs % _OFTEN == 0:
+                self._settle(final=False)
         return handle
 
     def _record(self, x: Tensor) -> Record:
@@ -110,7 +113,7 @@ class Run:
             self.made.setdefault((node._sequence_nr(), output), weakref.ref(handle))
         if small or output != 0 or kind(node) not in BUILDERS:
             return
-        if self.pending.get(record) is None:
+        if self.late.get(record) is None and self.pending.get(record) is None:
             self.pending[record] = node
 
     def _learn(self, node: Any, unfinished: int = -1) -> None:
@@ -144,16 +147,22 @@ class Run:
 
     def _settle(self, final: bool) -> None:
         """Packs the storages that nobody else holds any more."""
-        for record, node in list(self.pending.items()):
+        pending = self.pending
+        if final or self.packs % _RARELY == 0:
+            pending.update(self.late)
+            self.late.clear()
+        for record, node in list(pending.items()):
             handles = record.live()
-            known = final or all(h.known for h in handles)
-            if not handles or (known and not store.is_promising(handles, node)):
-                del self.pending[record]
+            if not handles:
+                del pending[record]
             elif not record.is_ours(handles):
-                continue
-            elif known or self.packs - record.seen >= _PATIENCE:
-                del self.pending[record]
-                self._store(record, handles, node)
+                # Most are let go of soon. Weights and shortcuts over many layers are not.
+                if self.packs - record.seen >= _PATIENCE:
+                    self.late[record] = pending.pop(record)
+            elif final or self.packs - record.seen >= _PATIENCE or all(h.known for h in handles):
+                del pending[record]
+                if store.is_promising(handles, node):
+                    self._store(record, handles, node)
 
     def _store(self, record: Record, handles: list[Handle], node: Any) -> None:
         try:
@@ -185,6 +194,7 @@ class Run:
         except Exception as error:
             self.owner.note(error)
         self.pending.clear()
+        self.late.clear()
         self.records.clear()
         self.saved.clear()
         self.made.clear()
