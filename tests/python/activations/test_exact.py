@@ -175,6 +175,10 @@ def test_images_of_bytes_are_stored_as_bytes() -> None:
         root = Sequence(lambda m, x, scale=scale: m.net(x.float() / scale), net=model)
         with exact(root, pixels) as act:
             assert stored(act.plan(pixels))["convolution", "input"] == {"u8", "keep"}
+    by_product = Sequence(lambda m, x: m.net(x.float() * (torch.tensor(1.0) / 255)), net=model)
+    assert not torch.equal(pixels.float() * (torch.tensor(1.0) / 255), pixels.float() / 255)
+    with exact(by_product, pixels) as act:
+        assert stored(act.plan(pixels))["convolution", "input"] == {"u8", "keep"}
     root = Sequence(lambda m, x: m.net(x.float() / 255 + 1e-7), net=model)
     with exact(root, pixels) as act:
         assert stored(act.plan(pixels))["convolution", "input"] == {"keep"}

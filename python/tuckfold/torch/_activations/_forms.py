@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -116,32 +117,36 @@ def narrowest(low: int, high: int) -> torch.dtype:
 
 
 class Image:
-    """Multiples of 1/255 or whole numbers of 0..255, a byte each; see `image`."""
+    """Whole numbers of 0..255, or those over 255, a byte each; see `image`."""
 
     label = "u8"
     whole = True
 
-    def __init__(self, values: Tensor, scaled: bool) -> None:
-        self.values, self.scaled = values, scaled
+    def __init__(self, values: Tensor, back: Callable[[Tensor], Tensor]) -> None:
+        self.values, self.back = values, back
 
     @property
     def nbytes(self) -> int:
         return self.values.nbytes
 
     def decode(self, handle: Handle) -> Tensor:
-        out = handle.empty().copy_(self.values)
-        return out.div_(255) if self.scaled else out
+        return self.back(handle.empty().copy_(self.values))
+
+
+# How an image of floats was made of bytes. On a GPU torch divides by multiplying with 1/255.
+_SCALES: tuple[tuple[int, Callable[[Tensor], Tensor]], ...] = (
+    (255, lambda x: x.div_(255)),
+    (255, lambda x: x.mul_(torch.tensor(1, dtype=x.dtype) / 255)),
+    (1, lambda x: x),
+)
 
 
 def image(x: Tensor) -> Image | None:
     """The values as bytes, if that loses no bit. It looks at them, so it is for the CPU."""
-    for scaled in (True, False):
-        values = (x * 255).round_() if scaled else x
-        as_bytes = values.clamp(0, 255).to(torch.uint8)
-        back = as_bytes.to(x.dtype)
-        back = back.div_(255) if scaled else back
-        if _same_bits(back, x):
-            return Image(as_bytes, scaled)
+    for scale, back in _SCALES:
+        as_bytes = (x * scale).round_().clamp_(0, 255).to(torch.uint8)
+        if _same_bits(back(as_bytes.to(x.dtype)), x):
+            return Image(as_bytes, back)
     return None
 
 

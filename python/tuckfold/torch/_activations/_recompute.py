@@ -24,19 +24,26 @@ MOST_OPERATORS = 4  # of one recipe; a longer one costs more than what it frees
 class Recipe:
     """An operator with its arguments: stored values, other recipes, constants."""
 
-    __slots__ = ("arguments", "count", "make", "owns", "text")
+    __slots__ = ("arguments", "count", "make", "owns", "rehearse", "text")
 
     def __init__(
         self, text: str, make: Callable[..., Tensor], arguments: list[Recipe | Handle | Kept]
     ) -> None:
         self.text, self.make, self.arguments = text, make, arguments
         self.owns = True  # whether what it makes is new memory, which may be overwritten
+        # Where another operator than forward's is called: both on hostile values like the arguments.
+        self.rehearse: Callable[[list[Tensor]], tuple[Tensor, Tensor]] | None = None
         self.count = 1 + sum(a.count for a in arguments if isinstance(a, Recipe))
 
-    def run(self) -> Tensor:
-        """Made anew; `make` is told which arguments are its own to overwrite."""
+    def run(self, rehearsed: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
+        """Made anew; `make` is told which arguments are its own to overwrite.
+
+        rehearsed: gets the pairs that must be equal for the recipe to hold for any values.
+        """
         fresh = [isinstance(argument, Recipe) and argument.owns for argument in self.arguments]
-        values = [a.run() if isinstance(a, Recipe) else a.value() for a in self.arguments]
+        values = [a.run(rehearsed) if isinstance(a, Recipe) else a.value() for a in self.arguments]
+        if rehearsed is not None and self.rehearse is not None:
+            rehearsed.append(self.rehearse(values))
         return self.make(values, fresh)
 
     def sources(self) -> list[Handle]:
@@ -80,14 +87,20 @@ class Recomputed:
         return base.as_strided(handle.shape, handle.strides, handle.offset)
 
 
-def evaluate(recipe: Recipe) -> Tensor:
+def evaluate(recipe: Recipe, rehearsed: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
     """Runs a recipe outside of autograd and autocast, which had their say when it was recorded."""
     with torch.no_grad():
         for device in ("cpu", "cuda"):
             if torch.is_autocast_enabled(device):
                 with torch.autocast(device, enabled=False):
-                    return recipe.run()
-        return recipe.run()
+                    return recipe.run(rehearsed)
+        return recipe.run(rehearsed)
+
+
+def _hostile(like: Tensor, seed: int, offset: float = 0.0) -> Tensor:
+    """Random values of the same type, sizes and strides, without the random state of the user."""
+    generator = torch.Generator(like.device).manual_seed(seed)
+    return torch.empty_like(like).normal_(offset, 2, generator=generator)
 
 
 class Builder:
@@ -192,12 +205,21 @@ def _mul(self: Builder, node: Node, left: int) -> Recipe | None:
 
 def _dropout(self: Builder, node: Node, left: int) -> Recipe | None:
     x, mask = self._input(node, 0, left), self._saved(node, "_saved_result1")
-    if x is None or mask is None or node._saved_train is False:
+    if x is None or mask is None:
         return None
     p = node._saved_p
     scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
     make = lambda v, _: aten.native_dropout_backward(v[0], v[1], scale)  # noqa: E731
-    return Recipe(f"dropout[{p}]", make, [x, mask])
+
+    def rehearse(v: list[Tensor]) -> tuple[Tensor, Tensor]:
+        x = _hostile(v[0], 1)
+        with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+            out, mask = aten.native_dropout(x, p, True)
+        return out, make([x, mask], [])
+
+    recipe = Recipe(f"dropout[{p}]", make, [x, mask])
+    recipe.rehearse = rehearse
+    return recipe
 
 
 def _to_copy(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -258,25 +280,33 @@ def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
     eps = node._saved_epsilon if cudnn else node._saved_eps
     # Autograd does not save the bias, so an update before backward would go unseen.
     bias = Kept(module.bias.detach().clone(), 0, None)
-    if self.fast:
-        means = [
-            self._saved(node, f"_saved_result{i}")
-            or self._saved(node, f"_saved_{('save_mean', 'save_var')[i - 1]}")
-            for i in (1, 2)
-        ]
-        if None in means:
-            return None
-        make = lambda v, _: torch.batch_norm_elemt(v[0], v[1], v[2], v[3], v[4], eps)  # noqa: E731
-        return Recipe(f"batch_norm_elemt[{eps}]", make, [x, w, bias, *means])
-    if cudnn:
-        make = lambda v, _: aten.cudnn_batch_norm(  # noqa: E731
-            v[0], v[1], v[2], None, None, True, 0.0, eps
-        )[0]
-    else:
-        make = lambda v, _: aten.native_batch_norm(  # noqa: E731
-            v[0], v[1], v[2], None, None, True, 0.0, eps
-        )[0]
-    return Recipe(f"{'cudnn_' if cudnn else ''}batch_norm[{eps}]", make, [x, w, bias])
+    operator = aten.cudnn_batch_norm if cudnn else aten.native_batch_norm
+
+    def again(v: list[Tensor]) -> tuple[Tensor, ...]:
+        return operator(v[0], v[1], v[2], None, None, True, 0.0, eps)
+
+    if not self.fast:
+        return Recipe(f"{operator}[{eps}]", lambda v, _: again(v)[0], [x, w, bias])
+    means = [self._saved(node, "_saved_result1"), self._saved(node, "_saved_result2")]
+    if means[0] is None or means[1] is None:
+        return None
+
+    def rehearse(v: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """A new layer has weight 1 and bias 0, where roundings hardly differ."""
+        values = [_hostile(v[0], 1, 5.0), _hostile(v[1], 2), _hostile(v[2], 3)]
+        out, mean, deviation = again(values)[:3]
+        return out, _normalized([*values, mean, deviation], eps)
+
+    recipe = Recipe(
+        f"batch_norm_elemt[{eps}]", lambda v, _: _normalized(v, eps), [x, w, bias, *means]
+    )
+    recipe.rehearse = rehearse
+    return recipe
+
+
+def _normalized(v: list[Tensor], eps: float) -> Tensor:
+    """With statistics that are known."""
+    return torch.batch_norm_elemt(v[0], v[1], v[2], v[3], v[4], eps)
 
 
 BUILDERS: dict[str, Callable[[Builder, Node, int], Recipe | None]] = {

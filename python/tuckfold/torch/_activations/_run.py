@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _NOTHING = torch.empty(0)
 _OFTEN, _RARELY = 4, 64  # calls of pack between looks at who else holds storages
+_MUCH = 1 << 20  # bytes that are worth a look at once
 _PATIENCE = 16  # calls of pack until a node that was not met counts as reading all values
 _sequence_number = torch._C._autograd._get_sequence_nr
 
@@ -35,6 +36,7 @@ class Run:
         self.least = owner.least
         self.thread = threading.get_ident()
         self.packs = 0
+        self.fresh = 0  # bytes that came since the last look
         self.probe = Prober()
         self.first = _sequence_number()
         self.records: dict[int, weakref.ref[Record]] = {}
@@ -90,7 +92,9 @@ class Run:
             self.trace.packed(handle)
         if not small:
             self.pending.setdefault(record, None)
-            if self.packs % _OFTEN == 0:
+            self.fresh += x.nbytes
+            if self.packs % _OFTEN == 0 or self.fresh > _MUCH:
+                self.fresh = 0
                 self._settle(final=False)
         return handle
 
@@ -110,6 +114,7 @@ class Run:
             return
         node, output = made
         if node is x.grad_fn:
+            handle.is_direct = True
             self.made.setdefault((node._sequence_nr(), output), weakref.ref(handle))
         if small or output != 0 or kind(node) not in BUILDERS:
             return

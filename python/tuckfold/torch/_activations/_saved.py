@@ -75,6 +75,7 @@ class Handle:
         "device",
         "dtype",
         "form",
+        "is_direct",
         "is_output",
         "known",
         "limits",
@@ -101,6 +102,7 @@ class Handle:
         self.need: str = "value"  # of the tensor, by the node that saved it
         self.limits: tuple[float, ...] = ()  # that need depends on
         self.known = False  # whether that node was looked at
+        self.is_direct = False  # whether it is no view of what a node made, but that itself
         self.is_output = False  # whether that node made the tensor
         self.op = self.role = ""
         self.place = ("", "")  # path and class of the module, where somebody asks for them

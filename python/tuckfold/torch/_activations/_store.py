@@ -102,7 +102,7 @@ def recomputed(
         recipe = builder.recipe(node, fast)
         if recipe is None or any(s.record is record for s in recipe.sources()):
             continue
-        if is_proven(recipe, record, original):
+        if is_proven(recipe, record, handles):
             for source in recipe.sources():
                 source.record.pinned = True
             return Recomputed(recipe)
