@@ -43,6 +43,9 @@ def is_proven(recipe: Recipe, record: Record, handles: list[Handle]) -> bool:
     key = (recipe.signature(), record.nbytes, original.dtype, original.device, layout)
     with _lock:
         known = _answers.get(key)
+    on_gpu = original.device.type == "cuda"
+    if not isinstance(known, bool) and on_gpu and torch.cuda.is_current_stream_capturing():
+        return False  # a graph can neither wait nor ask
     if isinstance(known, _Waiting):
         known = known.answer()
         if known is None:
@@ -51,9 +54,6 @@ def is_proven(recipe: Recipe, record: Record, handles: list[Handle]) -> bool:
             _answers[key] = known
     if known is not None:
         return known
-    on_gpu = original.device.type == "cuda"
-    if on_gpu and torch.cuda.is_current_stream_capturing():
-        return False
     rehearsed: list[tuple[Tensor, Tensor]] = []
     made = evaluate(recipe, rehearsed)
     answer: bool | _Waiting = False
@@ -82,10 +82,8 @@ def _fits(made: Tensor, nbytes: int, layout: tuple[object, object] | None) -> bo
     """
     if made.storage_offset() != 0 or made.nbytes != nbytes:
         return False
-    if (
-        layout is None and made.dim() >= 4
-    ):  # may be channels_last, and nobody saved it as it was made
-        return False
+    if layout is None and made.dim() >= 4:
+        return False  # may be channels_last, and nobody saved it as it was made
     in_order = layout is None or (made.shape, made.stride()) == layout
     return in_order and made.untyped_storage().nbytes() == nbytes
 
