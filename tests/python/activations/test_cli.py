@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+ROOT = Path(__file__).parents[3]
 MODEL = """
 import torch
 from torch import nn
@@ -52,6 +53,10 @@ def test_the_tool_of_the_package_runs_it(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(MODEL)
     code = "from tuckfold._tool import main; main()"
     words = ["activations", "check", "model.py:build", "--input", "2,3,8,8"]
+    assert (
+        'tuckfold-activations = "tuckfold._tool:activations"'
+        in (ROOT / "pyproject.toml").read_text()
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=tmp_path,

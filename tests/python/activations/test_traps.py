@@ -257,3 +257,24 @@ def test_tokens_and_embeddings() -> None:
         found = stored(act.plan(tokens()))
         assert found["gelu", "self"] == {"keep"}
         assert "recompute" in found["addmm", "mat1"]
+
+
+def test_storages_of_several_streams_are_kept(monkeypatch) -> None:
+    """Packing in a stream what another one makes or reads would be a race."""
+    from tuckfold.torch._activations import _run
+
+    now = [0]
+    monkeypatch.setattr(_run, "stream_of", lambda device: now[0])
+
+    def call(m: nn.Module, x: Tensor) -> Tensor:
+        y = F.relu(m.a(x))
+        now[0] = m.other
+        z = F.max_pool2d(y, 2)
+        now[0] = 0
+        return m.b(F.gelu(z))
+
+    model = Sequence(call, a=nn.Conv2d(3, 4, 3), b=nn.Conv2d(4, 4, 3))
+    for other, how in ((0, "1 bit"), (7, "keep")):
+        model.other = other
+        with exact(model, images()) as act:
+            assert stored(act.plan(images()))["relu", "result"] == {how}

@@ -165,3 +165,36 @@ def test_a_graph_of_a_step() -> None:
     torch.backends.cudnn.deterministic = False
     assert act.problems == []
     assert same(*results)
+
+
+class TwoStreams(nn.Module):
+    """Half of the work in a stream of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = (nn.Sequential(*(Residual(16) for _ in range(3))) for _ in range(2))
+        self.side = torch.cuda.Stream()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            y = self.b(F.relu(x))
+        z = self.a(x)
+        torch.cuda.current_stream().wait_stream(self.side)
+        y.record_stream(torch.cuda.current_stream())
+        return F.max_pool2d(F.relu(z + y), 2)
+
+
+def test_side_streams() -> None:
+    if not gpu.ON_GPU:
+        gpu.skip("the CPU has no streams")
+    torch.manual_seed(0)
+    model = TwoStreams().cuda()
+    x = torch.rand(8, 16, 64, 64, device="cuda")
+    torch.backends.cudnn.deterministic = True
+    wanted = gradients(model, x, False)
+    act = tt.wrap(model, least=0)
+    for _ in range(4):
+        assert same(gradients(model, x, False), wanted)
+    torch.backends.cudnn.deterministic = False
+    assert act.problems == []

@@ -13,7 +13,7 @@ from tuckfold.torch._activations import _store as store
 from tuckfold.torch._activations._graph import Prober, kind, producer
 from tuckfold.torch._activations._recompute import BUILDERS, Builder
 from tuckfold.torch._activations._rules import RULES
-from tuckfold.torch._activations._saved import Handle, Kept, Record, storage_key
+from tuckfold.torch._activations._saved import Handle, Kept, Record, storage_key, stream_of
 
 if TYPE_CHECKING:
     from tuckfold.torch._activations._handle import Activations
@@ -104,8 +104,10 @@ class Run:
         record = ref() if ref is not None else None
         # A record without a tensor says nothing of who has the address now.
         if record is None or all(h.tensor is None for h in record.live()):
-            record = Record(x.untyped_storage().nbytes())
+            record = Record(x.untyped_storage().nbytes(), stream_of(x.device))
             self.records[key] = weakref.ref(record)
+        elif record.stream != stream_of(x.device):
+            record.stream = -1
         return record
 
     def _register(self, x: Tensor, record: Record, handle: Handle, small: bool) -> None:
@@ -160,7 +162,7 @@ class Run:
             handles = record.live()
             if not handles:
                 del pending[record]
-            elif not record.is_ours(handles):
+            elif not record.is_ours(handles) or record.stream != stream_of(handles[0].device):
                 # Most are let go of soon. Weights and shortcuts over many layers are not.
                 if self.packs - record.seen >= _PATIENCE:
                     self.late[record] = pending.pop(record)

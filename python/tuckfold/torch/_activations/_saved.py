@@ -24,6 +24,13 @@ def storage_key(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
+def stream_of(device: torch.device) -> int:
+    """The stream that work on a device is queued in now."""
+    if device.type != "cuda":
+        return 0
+    return torch._C._cuda_getCurrentRawStream(device.index)
+
+
 def check_version(tensor: Tensor, version: int, origin: tuple[str, int] | None) -> None:
     """Raises what autograd raises; it does not look itself where there are hooks."""
     if tensor._version == version:
@@ -142,10 +149,13 @@ class Handle:
 class Record:
     """A storage that one or more saved tensors look into."""
 
-    __slots__ = ("__weakref__", "cache", "handles", "nbytes", "pinned", "seen", "unread")
+    __slots__ = ("__weakref__", "cache", "handles", "nbytes", "pinned", "seen", "stream", "unread")
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, stream: int) -> None:
         self.nbytes = nbytes
+        # Of the operators that saved it, -1 if they differ: packing in another stream would read what
+        # is not there yet, and free what is still read.
+        self.stream = stream
         self.handles: list[weakref.ref[Handle]] = []
         self.seen = 0  # when the last handle came, in calls of pack
         self.pinned = False  # whether another storage is recomputed from it

@@ -100,11 +100,14 @@ def recomputed(
         return None
     for fast in (True, False) if original.device.type == "cuda" else (False,):
         recipe = builder.recipe(node, fast)
-        if recipe is None or any(s.record is record for s in recipe.sources()):
+        if recipe is None:
+            continue
+        sources = [source.record for source in recipe.sources()]
+        if any(source is record or source.stream != record.stream for source in sources):
             continue
         if is_proven(recipe, record, handles):
-            for source in recipe.sources():
-                source.record.pinned = True
+            for source in sources:
+                source.pinned = True
             return Recomputed(recipe)
     return None
 
