@@ -50,6 +50,14 @@ def producer(x: Tensor) -> tuple[Node, int] | None:
     return None if node is None else (node, output)
 
 
+def is_cast_leaf(node: Node) -> bool:
+    """Whether a node made a leaf's copy in another type, as autocast does of parameters."""
+    if kind(node) != "ToCopyBackward0":
+        return False
+    source = node.next_functions[0][0]
+    return source is not None and kind(source) == "AccumulateGrad"
+
+
 class Prober:
     """Finds what holds a node's attribute: reading the attribute calls our unpack hook."""
 

@@ -39,7 +39,7 @@ class Plan:
     """
 
     def __init__(self, trace: Trace, forward_ms: float, backward_ms: float) -> None:
-        self.rows: list[Row] = trace.rows
+        self.rows: list[Row] = trace.saved
         self.before, self.after, self.peak = trace.before, trace.after, trace.peak
         self.events = trace.events
         self.forward_ms, self.backward_ms = forward_ms, backward_ms

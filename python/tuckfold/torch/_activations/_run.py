@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tuckfold.torch._activations import _store as store
-from tuckfold.torch._activations._graph import Prober, kind, producer
+from tuckfold.torch._activations._graph import Prober, is_cast_leaf, kind, producer
 from tuckfold.torch._activations._recompute import BUILDERS, Builder
 from tuckfold.torch._activations._rules import RULES
 from tuckfold.torch._activations._saved import Handle, Kept, Record, storage_key, stream_of
@@ -75,6 +75,9 @@ class Run:
         small = x.layout is not torch.strided or x.nbytes < self.least
         if small and self.trace is None:
             return Kept(x.detach(), x._version, origin)
+        made = producer(x)
+        if made is not None and is_cast_leaf(made[0]):
+            return Kept(x.detach(), x._version, origin)
         self.packs += 1
         record = self._record(x)
         handle = Handle(x, record, origin)
@@ -84,8 +87,9 @@ class Run:
         self.saved.setdefault(saver, []).append(weakref.ref(handle))
         if node is not None:
             handle.is_output = node._sequence_nr() == saver
+            handle.is_direct = made is not None and made[0] is node
             self._learn(node, unfinished=saver)
-            self._register(x, record, handle, small)
+            self._register(made, record, handle, small)
         if self.owner.scope is not None:
             handle.place = self.owner.scope.place
         if self.trace is not None:
@@ -110,13 +114,14 @@ class Run:
             record.stream = -1
         return record
 
-    def _register(self, x: Tensor, record: Record, handle: Handle, small: bool) -> None:
-        made = producer(x)
+    def _register(
+        self, made: tuple[Any, int] | None, record: Record, handle: Handle, small: bool
+    ) -> None:
+        """Remembers which node made a storage."""
         if made is None:
             return
         node, output = made
-        if node is x.grad_fn:
-            handle.is_direct = True
+        if handle.is_direct:
             self.made.setdefault((node._sequence_nr(), output), weakref.ref(handle))
         if small or output != 0 or kind(node) not in BUILDERS:
             return

@@ -17,6 +17,9 @@ from torch import Tensor, nn
 from tuckfold.torch._activations._graph import Prober, kind
 from tuckfold.torch._activations._saved import Form, Handle, Record, storage_key
 
+# Arguments that are weights where they have no gradient.
+_WEIGHTS = {("convolution", "weight"), ("addmm", "mat2"), ("mm", "mat2")}
+
 
 def operator_of(node_kind: str) -> str:
     """`max_pool2d_with_indices` of `MaxPool2DWithIndicesBackward0`."""
@@ -127,8 +130,13 @@ class Trace:
             role = attribute.removeprefix("_raw_saved_")
             handle = probe(node, f"_saved_{role}")
             row = self._row_of.get(handle) if handle is not None else None
-            if row is not None:
-                row.op, row.role = operator_of(kind(node)), role
+            if handle is None or row is None:
+                continue
+            row.op, row.role = operator_of(kind(node)), role
+            if (row.op, role) in _WEIGHTS and handle.origin is None:
+                row.how = "weight"
+                self.live -= row.before
+                self._bytes[row.storage] -= row.before
 
     def stored(self, record: Record, handles: list[Handle], forms: list[Form]) -> None:
         number = self._numbers.get(record)
@@ -153,13 +161,18 @@ class Trace:
         self._event("read", handle.place[0], transient)
 
     @property
+    def saved(self) -> list[Row]:
+        """Without autocast's copies of frozen weights."""
+        return [row for row in self.rows if row.how != "weight"]
+
+    @property
     def before(self) -> int:
         """Bytes that autograd alone would hold: each storage once."""
-        return sum(row.before for row in self.rows)
+        return sum(row.before for row in self.saved)
 
     @property
     def after(self) -> int:
-        return sum(row.after for row in self.rows)
+        return sum(row.after for row in self.saved)
 
     @property
     def peak(self) -> int:
