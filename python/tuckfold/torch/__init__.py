@@ -15,6 +15,15 @@ in place, release the GIL, and run on torch's threads (``torch.set_num_threads``
 current stream, where ``CodecInfo.cuda`` says so.
 """
 
+from tuckfold.torch._activations import (
+    Activations,
+    Check,
+    Plan,
+    PlanError,
+    activations,
+    check,
+    wrap,
+)
 from tuckfold.torch._functions import (
     layout,
     pack,
@@ -28,8 +37,14 @@ from tuckfold.torch._module import Codec
 from tuckfold.torch._packed import Packed
 
 __all__ = [
+    "Activations",
+    "Check",
     "Codec",
     "Packed",
+    "Plan",
+    "PlanError",
+    "activations",
+    "check",
     "layout",
     "pack",
     "pack_checked",
@@ -37,4 +52,5 @@ __all__ = [
     "takes",
     "unpack",
     "unpack_many",
+    "wrap",
 ]

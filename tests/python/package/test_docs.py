@@ -10,7 +10,12 @@ import pytest
 from snippets import FENCE, run_snippets, snippets
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", ROOT / "docs/python.md", *sorted((ROOT / "docs/tasks").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs/activations.md",
+    ROOT / "docs/python.md",
+    *sorted((ROOT / "docs/tasks").glob("*.md")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

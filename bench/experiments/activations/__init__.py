@@ -1,0 +1,1 @@
+"""What wrapping a model saves, and what it costs."""

@@ -1,0 +1,292 @@
+"""Measures what wrapping a model saves and costs, beside checkpointing and hooks that do nothing.
+
+  python -m bench.experiments.activations --out X.json       on a GPU; under four minutes
+  python -m bench.experiments.activations --only vit_b,gpt
+  python -m bench.experiments.activations --dry-run          tiny, on the CPU: no figures
+
+Needs torch and the tuckfold package with its CUDA library (TUCKFOLD_LIBRARIES).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
+
+import tuckfold
+import tuckfold.torch as tt
+from bench.experiments.activations import models
+from bench.gpu.networks import ResNet50
+from bench.record import ROOT, Figure, Record, table
+from tuckfold.torch._activations import _proof
+
+METHOD = (
+    "One step: forward, cross entropy, backward, SGD with momentum. Four steps first, then the median "
+    "of CUDA events around each of the others; peak: torch.cuda.max_memory_allocated from then on; "
+    "held: bytes allocated between forward and backward, above those before. identical: gradients of "
+    "every parameter, bit by bit, with cudnn.deterministic. Ratios are plain over variant."
+)
+
+
+@dataclass
+class Work:
+    name: str
+    make: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    bf16: bool = False
+    channels_last: bool = False
+    words: int = 0  # of a language model
+    stored: float | None = None  # times fewer bytes that it should hold
+    peak: float | None = None  # times less that its peak should be
+
+    def batch(self, device: str, tiny: bool) -> tuple[Tensor, Tensor]:
+        shape = (2, *self.shape[1:]) if tiny else self.shape
+        if self.words:
+            tokens = torch.randint(self.words, (shape[0], shape[1] + 1), device=device)
+            return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+        x = torch.randn(shape, device=device)
+        if self.channels_last:
+            x = x.to(memory_format=torch.channels_last)
+        return x, torch.randint(10, (shape[0],), device=device)
+
+
+WORKS = [
+    Work("alexnet_cifar", models.alexnet_cifar, (1024, 3, 32, 32), stored=2.5),
+    Work("vgg16_f32", models.vgg16, (64, 3, 224, 224), stored=1.9),
+    Work("vgg16_bf16", models.vgg16, (64, 3, 224, 224), bf16=True, stored=2.1),
+    Work("resnet50_tf32", ResNet50, (256, 3, 256, 256), peak=1.25),
+    Work("resnet50_bf16", ResNet50, (256, 3, 224, 224), True, True, peak=1.25),
+    Work("unet_bf16", models.UNet, (32, 3, 256, 256), True, True, peak=1.25),
+    Work("vit_s", lambda: models.ViT(384, 6), (512, 3, 224, 224), True, peak=1.4),
+    Work("vit_b", lambda: models.ViT(768, 12), (128, 3, 224, 224), True, peak=1.4),
+    Work("gpt", models.GPT, (32, 1024), True, words=8192, peak=1.4),
+    Work("resnet50_frozen", lambda: models.frozen(ResNet50()), (256, 3, 224, 224), True, True, stored=3),
+    Work("resnet50_small", ResNet50, (8, 3, 224, 224), True, True),
+    Work("gpt_small", models.GPT, (1, 128), True, words=8192),
+]  # fmt: skip
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(self.block, x, use_reentrant=False)
+
+
+def variants(work: Work) -> dict[str, Callable[[nn.Module], object]]:
+    """What is done to a model, by name; a context that its steps run in is returned."""
+
+    def checkpointed(model: nn.Module) -> object:
+        for i, block in enumerate(model.blocks):
+            model.blocks[i] = Checkpointed(block)
+        return nullcontext()
+
+    def wrapped(model: nn.Module, **options: bool) -> object:
+        tt.wrap(model, **options)
+        return nullcontext()
+
+    found: dict[str, Callable[[nn.Module], object]] = {
+        "plain": lambda model: nullcontext(),
+        "identity hooks": lambda model: saved_tensors_hooks(lambda x: x.detach(), lambda x: x),
+        "wrap": wrapped,
+        "wrap, no recompute": lambda model: wrapped(model, recompute=False),
+    }
+    if not work.name.startswith("unet") and "frozen" not in work.name:
+        found["checkpoint"] = checkpointed
+    return found
+
+
+class Step:
+    """One training step of a model."""
+
+    def __init__(self, work: Work, device: str, tiny: bool, change: Callable) -> None:
+        torch.manual_seed(0)
+        self.model = work.make().to(device)
+        if work.channels_last:
+            self.model = self.model.to(memory_format=torch.channels_last)
+        self.context = change(self.model)
+        self.x, self.y = work.batch(device, tiny)
+        self.cast = torch.autocast(device, torch.bfloat16, enabled=work.bf16)
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+        self.held = 0
+
+    def __call__(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        before = torch.cuda.memory_allocated() if self.x.is_cuda else 0
+        with self.cast, self.context:
+            out = self.model(self.x)
+            loss = nn.functional.cross_entropy(out.flatten(0, -2), self.y.flatten())
+        if self.x.is_cuda:
+            self.held = torch.cuda.memory_allocated() - before
+        loss.backward()
+        self.optimizer.step()
+
+
+def measure(work: Work, name: str, change: Callable, device: str, tiny: bool, steps: int) -> dict:
+    step = Step(work, device, tiny, change)
+    row: dict[str, object] = {"work": work.name, "variant": name}
+    on_gpu = device == "cuda"
+    for _ in range(4):
+        step()
+        if on_gpu:
+            torch.cuda.synchronize()
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    times = []
+    for _ in range(steps):
+        if on_gpu:
+            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            step()
+            stop.record()
+            torch.cuda.synchronize()
+            times.append(start.elapsed_time(stop))
+        else:
+            began = time.perf_counter()
+            step()
+            times.append((time.perf_counter() - began) * 1e3)
+    row["ms"] = statistics.median(times)
+    if on_gpu:
+        row["peak"] = torch.cuda.max_memory_allocated()
+        row["held"] = step.held
+    return row
+
+
+def identical(work: Work, device: str, tiny: bool) -> dict[str, object]:
+    """Whether a step's gradients keep every bit, and what was stored, from the plan."""
+    step = Step(work, device, tiny, lambda model: nullcontext())
+    deterministic = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+
+    def loss(out: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(out.flatten(0, -2), y.flatten())
+
+    try:
+        with step.cast:
+            # Two images have small tensors, which count as those of a batch.
+            least = 4096 if tiny else 65536
+            result = tt.check(step.model, (step.x, step.y), loss=loss, least=least)
+    finally:
+        torch.backends.cudnn.deterministic = deterministic
+    worst = max((p.relative_error for p in result.parameters), default=0.0)
+    return {
+        "identical": result.ok,
+        "plain_repeats": result.repeatable,
+        "worst_relative_error": worst,
+        "saved": result.saved,
+        "stored": result.stored,
+        "stored_ratio": result.saved / max(result.stored, 1),
+    }
+
+
+def run(work: Work, device: str, tiny: bool, steps: int) -> list[dict]:
+    rows = []
+    for name, change in variants(work).items():
+        try:
+            rows.append(measure(work, name, change, device, tiny, steps))
+        except Exception as error:
+            traceback.print_exc()
+            rows.append({"work": work.name, "variant": name, "error": repr(error)[:300]})
+        if device == "cuda":
+            torch.cuda.empty_cache()
+    plain = rows[0]
+    for row in rows:
+        if "ms" in row and "ms" in plain:
+            row["time_over_plain"] = row["ms"] / plain["ms"]
+            if "peak" in row:
+                row["peak_ratio"] = plain["peak"] / row["peak"]
+                row["held_ratio"] = plain["held"] / max(row["held"], 1)
+    try:
+        exact = identical(work, device, tiny)
+        next(row for row in rows if row["variant"] == "wrap").update(exact)
+    except Exception as error:
+        traceback.print_exc()
+        rows.append({"work": work.name, "variant": "check", "error": repr(error)[:300]})
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return rows
+
+
+def show(rows: list[dict]) -> None:
+    titles = ("work", "variant", "ms", "time_over_plain", "peak", "peak_ratio", "held_ratio", "stored_ratio", "identical")  # fmt: skip
+
+    def cell(row: dict, key: str) -> object:
+        value = row.get(key)
+        if key == "peak" and value:
+            return f"{value / 2**30:.2f} GiB"
+        return str(value) if isinstance(value, bool) else value if value is not None else ""
+
+    cells = [[cell(row, key) for key in titles] for row in rows]
+    print(
+        table(titles, [[f"{c:.2f}" if isinstance(c, float) else str(c) for c in r] for r in cells])
+    )
+    for row in rows:
+        if "error" in row:
+            print(row["work"], row["variant"], row["error"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=230, help="start nothing new after these")
+    parser.add_argument("--dry-run", action="store_true")
+    options = parser.parse_args()
+    device = "cpu" if options.dry_run else "cuda"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    chosen = set(options.only.split(",")) - {""}
+    unknown = chosen - {work.name for work in WORKS}
+    if unknown:
+        parser.error(
+            f"--only: unknown {', '.join(sorted(unknown))}; there are {', '.join(w.name for w in WORKS)}"
+        )
+    record = Record("activations", options.dry_run, ROOT / "build/release", METHOD)
+    record.commands.append(
+        "python -m bench.experiments.activations" + (f" --only {options.only}" if chosen else "")
+    )
+    record.extra = {"torch": torch.__version__}
+    if device == "cuda":
+        record.extra |= {
+            "gpu": torch.cuda.get_device_name(),
+            "cudnn": torch.backends.cudnn.version(),
+        }
+    began = time.monotonic()
+    for work in WORKS:
+        if chosen and work.name not in chosen:
+            continue
+        if time.monotonic() - began > options.seconds:
+            print(f"{work.name}: no time left")
+            continue
+        rows = run(work, device, options.dry_run, 1 if options.dry_run else options.steps)
+        show(rows)
+        record.rows += rows
+        best = next((r for r in rows if r["variant"] == "wrap"), {})
+        for name, floor in (("stored_ratio", work.stored), ("peak_ratio", work.peak)):
+            if name in best and floor is not None:
+                record.figures.append(Figure({"work": work.name}, name, best[name], floor))
+        if options.out is not None:  # also what came before an end by force
+            record.extra["recipes"] = [{"recipe": t, "same_bits": a} for t, a in _proof.answers()]
+            options.out.write_text(record.text(tuckfold.__version__))
+    for text, same in sorted(set(_proof.answers()), key=str):
+        if same is not True:
+            print("not the same bits:" if same is False else "no answer:", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""The handle of a wrapped model: what `wrap` returns and `activations` yields."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+
+from tuckfold.torch._activations._plan import Plan, make_plan
+from tuckfold.torch._activations._policy import Policy, read_plan, read_rules
+from tuckfold.torch._activations._report import write_report
+from tuckfold.torch._activations._run import Run
+from tuckfold.torch._activations._saved import Handle
+from tuckfold.torch._activations._trace import Scope, Trace
+
+_log = logging.getLogger("tuckfold.activations")
+_wrapped: weakref.WeakKeyDictionary[nn.Module, weakref.ref[Activations]] = (
+    weakref.WeakKeyDictionary()
+)
+_NORMS = (nn.LayerNorm, nn.RMSNorm, nn.modules.batchnorm._BatchNorm)
+
+
+@torch.compiler.assume_constant_result
+def _say_compiled() -> bool:
+    """Called while a wrapped model is compiled."""
+    _log.warning(
+        "the model is compiled: inside of torch.compile nothing is stored differently; it runs as if "
+        "it were not wrapped"
+    )
+    return True
+
+
+class _Hook:
+    """A module's hook that a copy of the module does not inherit."""
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
+
+    def __call__(self, *arguments: Any) -> None:
+        if self.call is not None:
+            self.call(*arguments)
+
+    def __deepcopy__(self, memo: object) -> _Hook:
+        return _Hook(None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Hook, (None,)
+
+
+class _Pass(threading.local):
+    """The forward passes that a thread is in, the innermost last."""
+
+    def __init__(self) -> None:
+        # The frame of the module's call says whether it still runs.
+        self.stack: list[tuple[FrameType, saved_tensors_hooks | None, Run | None]] = []
+
+
+class Activations:
+    """A wrapped model's handle; :func:`wrap` and :func:`activations` make it."""
+
+    def __init__(self, model: nn.Module, least: int, recompute: bool, policy: Policy) -> None:
+        self.model, self.least, self.recompute = model, least, recompute
+        self.trace: Trace | None = None
+        self.scope: Scope | None = Scope(model) if policy.needs_names else None
+        self.problems: list[str] = []
+        self._policy = policy
+        self._plan: Plan | None = None
+        self._is_paused = False
+        self._pass = _Pass()
+        self._removable = [
+            model.register_forward_pre_hook(_Hook(self._begin), prepend=True),
+            model.register_forward_hook(_Hook(self._end), always_call=True),
+        ]
+        self._norms = [m for m in model.modules() if isinstance(m, _NORMS)]
+        _wrapped[model] = weakref.ref(self)
+
+    def plan(self, *arguments: Any, **keywords: Any) -> Plan:
+        """Runs the model once forward and once backward, and says what is saved, and how.
+
+        Random numbers, buffers and gradients are left as they were.
+
+        Args:
+            arguments: what the model is called with.
+            keywords: the same, by name.
+        """
+        watch = self.scope is None
+        if watch:
+            self.scope = Scope(self.model)
+        try:
+            self._plan = make_plan(self, arguments, keywords)
+        finally:
+            if watch and self.scope is not None:
+                self.scope.remove()
+                self.scope = None
+        return self._plan
+
+    def save(self, path: str | Path) -> None:
+        """Writes the plan for ``wrap(model, plan=path)``; call :meth:`plan` first."""
+        self._planned("save").save(path)
+
+    def report(self, path: str | Path) -> None:
+        """Writes one HTML file with the bytes over time and by module; call :meth:`plan` first."""
+        write_report(self._planned("report"), type(self.model).__name__, path)
+
+    def _planned(self, what: str) -> Plan:
+        if self._plan is None:
+            raise ValueError(f"[{what}] there is no plan yet: call plan(x) with an input first")
+        return self._plan
+
+    def remove(self) -> None:
+        """Leaves the model as it was. Graphs that are alive stay valid."""
+        for removable in self._removable:
+            removable.remove()
+        self._removable = []
+        if self.scope is not None:
+            self.scope.remove()
+        if (mine := _wrapped.get(self.model)) is not None and mine() is self:
+            del _wrapped[self.model]
+
+    @contextmanager
+    def traced(self, trace: Trace) -> Iterator[Trace]:
+        """Records what passes inside of it save."""
+        self.trace = trace
+        try:
+            yield trace
+        finally:
+            self.trace = None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Passes inside of it are plain."""
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
+
+    def norms(self) -> dict[int, nn.Module]:
+        """Normalizations by the identity of their weight."""
+        return {id(m.weight): m for m in self._norms if m.weight is not None}
+
+    def note(self, error: Exception) -> None:
+        """Something went wrong in a hook: the tensor is kept, and training goes on."""
+        text = f"{type(error).__name__}: {error}"
+        if text not in self.problems and len(self.problems) < 100:
+            self.problems.append(text)
+            _log.warning("a tensor was kept as it is, since storing it failed: %s", text)
+
+    def policy(self, handles: list[Handle]) -> str:
+        """What may be done with these views of one storage: `keep`, `pack` or `auto`."""
+        store = self._policy.of(handles)
+        return "pack" if store == "auto" and not self.recompute else store
+
+    def _begin(self, module: nn.Module, arguments: object) -> None:
+        if torch.compiler.is_compiling():
+            _say_compiled()
+            return
+        stack = self._pass.stack
+        frame = sys._getframe(2)
+        if stack and stack[-1][2] is not None:
+            self._drop_interrupted()
+        if not self._applies():
+            stack.append((frame, None, None))
+            return
+        run = Run(self)
+        hooks = saved_tensors_hooks(run.pack, run.unpack)
+        hooks.__enter__()
+        stack.append((frame, hooks, run))
+
+    def _end(self, module: nn.Module, arguments: object, result: object) -> None:
+        if torch.compiler.is_compiling():
+            return
+        stack = self._pass.stack
+        if stack:
+            self._leave(stack.pop(), result)
+
+    def _leave(self, entry: tuple[FrameType, Any, Run | None], result: object) -> None:
+        _, hooks, run = entry
+        if hooks is None or run is None:
+            return
+        top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        if top is not None and getattr(top[0], "__self__", None) is run:
+            hooks.__exit__(None, None, None)
+        else:
+            self.note(RuntimeError("hooks of somebody else were left on the stack"))
+        run.finish(result)
+
+    def _applies(self) -> bool:
+        """Whether this pass saves tensors, and nobody else has taken charge of them."""
+        autograd = torch._C._autograd
+        return (
+            torch.is_grad_enabled()
+            and not self._is_paused
+            and not torch.jit.is_tracing()
+            and autograd._saved_tensors_hooks_is_enabled()
+            # A checkpoint around the model, or a wrapped model around this one.
+            and autograd._top_saved_tensors_default_hooks(True) is None
+        )
+
+    def _drop_interrupted(self) -> None:
+        """KeyboardInterrupt passes by hooks that are always called."""
+        frames: list[FrameType] = []
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            frames.append(frame)
+            frame = frame.f_back
+        stack = self._pass.stack
+        while stack and not any(stack[-1][0] is running for running in frames):
+            self._leave(stack.pop(), None)
+
+
+def handle_of(model: nn.Module) -> Activations | None:
+    """Of a wrapped model."""
+    ref = _wrapped.get(model)
+    return None if ref is None else ref()
+
+
+def wrap(
+    model: nn.Module,
+    *,
+    plan: str | Path | None = None,
+    rules: str | Path | None = None,
+    recompute: bool = True,
+    least: int = 65536,
+) -> Activations:
+    """Lets a model store what it saves for backward in less memory; gradients keep every bit.
+
+    The model is used as before. Where torch.compile takes it, it runs as if it were not wrapped.
+
+    Args:
+        model: any module; its calls are watched, its submodules' as part of them.
+        plan: a file that :meth:`Activations.save` wrote; tensors that it does not name are kept.
+        rules: a file of rules by module, class and operator.
+        recompute: whether values may be made again in backward, where that gives the same bits.
+        least: bytes; smaller tensors are kept.
+
+    Returns:
+        A handle: its plan, its report, and remove().
+
+    Raises:
+        ValueError: the model is wrapped already, or a file cannot be read as a plan or rules.
+
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2))
+    >>> act = tuckfold.torch.wrap(model)
+    >>> model(torch.rand(2, 3, 32, 32)).sum().backward()
+    >>> act.remove()
+    """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"[wrap] model must be a torch.nn.Module, got {type(model).__name__}")
+    if plan is not None and rules is not None:
+        raise ValueError("[wrap] give a plan or rules, not both")
+    if handle_of(model) is not None:
+        raise ValueError(
+            "[wrap] the model is wrapped already; use that handle, or remove() it first"
+        )
+    policy = Policy([])
+    if plan is not None or rules is not None:
+        path = plan if plan is not None else rules
+        policy = read_plan(plan) if plan is not None else read_rules(rules)
+        policy.warn_of_strangers(model, path)
+    if hasattr(model, "_orig_mod"):
+        warnings.warn(
+            "[wrap] the model is compiled: inside of torch.compile nothing is stored differently",
+            stacklevel=2,
+        )
+    return Activations(model, least, recompute, policy)
+
+
+@contextmanager
+def activations(model: nn.Module, **options: Any) -> Iterator[Activations]:
+    """The same for the calls of the model inside of a with statement; backward may follow it.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+    >>> with tuckfold.torch.activations(model) as act:
+    ...     loss = model(torch.rand(2, 8)).sum()
+    >>> loss.backward()
+    """
+    act = wrap(model, **options)
+    try:
+        yield act
+    finally:
+        act.remove()

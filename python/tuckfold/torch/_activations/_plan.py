@@ -1,0 +1,147 @@
+"""What a pass saves and how it is stored, as a table and as a file."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from tuckfold.torch._activations._text import quoted
+from tuckfold.torch._activations._trace import Row, Trace, untouched
+
+if TYPE_CHECKING:
+    from tuckfold.torch._activations._handle import Activations
+
+_PASSES_FOR_PROOFS = 3  # until a GPU has answered which values may be recomputed
+
+
+def bytes_text(n: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if n < 1024:
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1024
+    return f"{n:.2f} GiB"
+
+
+class Plan:
+    """The tensors of one pass; ``print`` shows a table.
+
+    Attributes:
+        rows: a saved tensor each.
+        before: bytes that autograd alone would hold, each storage counted once.
+        after: bytes that are stored instead.
+        peak: the most bytes at any time of forward and backward, with what is unpacked to be read.
+        forward_ms, backward_ms: of the pass that was watched.
+    """
+
+    def __init__(self, trace: Trace, forward_ms: float, backward_ms: float) -> None:
+        self.rows: list[Row] = trace.saved
+        self.before, self.after, self.peak = trace.before, trace.after, trace.peak
+        self.events = trace.events
+        self.forward_ms, self.backward_ms = forward_ms, backward_ms
+
+    @property
+    def ratio(self) -> float:
+        return self.before / self.after if self.after else 1.0
+
+    def __str__(self) -> str:
+        titles = ("module", "operator", "tensor", "shape", "dtype", "stored", "before", "after")
+        lines = [titles]
+        for row in self.rows:
+            shape = "x".join(map(str, row.shape))
+            before = bytes_text(row.before) if row.before else "shared"
+            after = bytes_text(row.after) if row.before or row.after else ""
+            lines.append(
+                (row.module, row.op or "?", row.role, shape, row.dtype, row.how, before, after)
+            )
+        widths = [max(len(line[i]) for line in lines) for i in range(len(titles))]
+        text = [
+            "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip()
+            for line in lines
+        ]
+        text.append(
+            f"{bytes_text(self.before)} are saved, {bytes_text(self.after)} stored: "
+            f"{self.ratio:.2f} times less; at most {bytes_text(self.peak)} at any time"
+        )
+        return "\n".join(text)
+
+    def save(self, path: str | Path) -> None:
+        """Writes it as text that :func:`wrap` reads."""
+        lines = [
+            "# How the tensors that the model saves are stored; wrap(model, plan=...) reads it."
+        ]
+        entries: dict[tuple[str, str, str], Row] = {}
+        for row in self.rows:
+            key = (row.module, row.op, row.role)
+            if key not in entries or entries[key].how == "keep":
+                entries[key] = row
+        for (module, op, role), row in entries.items():
+            lines += [
+                "",
+                "[[tensor]]",
+                f"module = {quoted(module)}",
+                f"op = {quoted(op)}",
+                f"role = {quoted(role)}",
+                f"how = {quoted(row.how)}",
+                f"shape = {quoted('x'.join(map(str, row.shape)))}",
+                f"dtype = {quoted(row.dtype)}",
+                f"before = {row.before}",
+                f"after = {row.after}",
+            ]
+        Path(path).write_text("\n".join(lines) + "\n")
+
+
+def scalar_of(outputs: Any) -> Tensor | None:
+    """One number that depends on all outputs with gradients."""
+    total = None
+    for x in torch.utils._pytree.tree_leaves(outputs):
+        if isinstance(x, Tensor) and x.requires_grad:
+            part = x.float().square().mean()
+            total = part if total is None else total + part
+    return total
+
+
+def run_once(act: Activations, arguments: Any, keywords: Any) -> tuple[float, float]:
+    """One forward and one backward pass; milliseconds of each."""
+    model = act.model
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    with untouched(model), torch.enable_grad():
+        _wait(model)
+        began = time.perf_counter()
+        loss = scalar_of(model(*arguments, **keywords))
+        _wait(model)
+        middle = time.perf_counter()
+        if loss is not None and parameters:
+            try:
+                torch.autograd.grad(loss, parameters, allow_unused=True)
+            except (
+                RuntimeError
+            ) as error:  # such as a reentrant checkpoint's, which writes gradients
+                warnings.warn(f"[plan] backward was left out: {error}", stacklevel=5)
+        _wait(model)
+        ended = time.perf_counter()
+    return (middle - began) * 1e3, (ended - middle) * 1e3
+
+
+def _wait(model: torch.nn.Module) -> None:
+    if any(p.is_cuda for p in model.parameters()):
+        torch.cuda.synchronize()
+
+
+def make_plan(act: Activations, arguments: Any, keywords: Any) -> Plan:
+    if any(p.is_cuda for p in act.model.parameters()):
+        for _ in range(_PASSES_FOR_PROOFS):
+            run_once(act, arguments, keywords)
+    with act.traced(Trace(act.model)) as trace:
+        forward, backward = run_once(act, arguments, keywords)
+    if not trace.rows:
+        warnings.warn(
+            "[plan] the model saved no tensors: no parameter requires a gradient, it is compiled, or "
+            "hooks of somebody else are around it",
+            stacklevel=3,
+        )
+    return Plan(trace, forward, backward)

@@ -1,0 +1,116 @@
+"""What the user lets be done with which tensors."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from torch import nn
+
+from tuckfold.torch._activations import _text as text
+from tuckfold.torch._activations._saved import Handle
+from tuckfold.torch._activations._trace import operator_of
+
+STORES = ("auto", "pack", "keep")
+_RULE = {"match": str, "type": str, "op": str, "store": str}
+_TENSOR = {"module": str, "op": str, "role": str, "how": str, "shape": str, "dtype": str} | {
+    "before": int,
+    "after": int,
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The last rule that fits decides. `*` matches anything.
+
+    Args:
+        match: paths of modules, `layer4.*`.
+        type: classes of modules, `Conv2d`.
+        op: operators, `convolution`, `max_pool2d*`.
+        store: `auto`; `pack`: never recompute; `keep`.
+        role: the operator's name of the tensor; plans have it.
+    """
+
+    match: str = "*"
+    type: str = "*"
+    op: str = "*"
+    store: str = "auto"
+    role: str = "*"
+
+    def fits(self, handle: Handle) -> bool:
+        module, type_ = handle.place
+        return (
+            fnmatchcase(module, self.match)
+            and fnmatchcase(type_, self.type)
+            and fnmatchcase(operator_of(handle.op), self.op)
+            and (self.role == "*" or handle.role in ("", self.role))
+        )
+
+
+class Policy:
+    """A list of rules."""
+
+    def __init__(self, rules: list[Rule]) -> None:
+        self.rules = rules
+
+    @property
+    def needs_names(self) -> bool:
+        return any(rule.match != "*" or rule.type != "*" for rule in self.rules)
+
+    def of(self, handles: list[Handle]) -> str:
+        """The most careful that any of the views asks for."""
+        asked = {self._of_one(handle) for handle in handles}
+        return next((store for store in reversed(STORES) if store in asked), "auto")
+
+    def _of_one(self, handle: Handle) -> str:
+        store = "auto"
+        for rule in self.rules:
+            if rule.fits(handle):
+                store = rule.store
+        return store
+
+    def warn_of_strangers(self, model: nn.Module, path: object) -> None:
+        """Says which rules fit no module."""
+        names = [name for name, _ in model.named_modules()]
+        types = sorted({type(m).__name__ for m in model.modules()})
+        for rule in self.rules:
+            for word, pattern, known in (("match", rule.match, names), ("type", rule.type, types)):
+                if not any(fnmatchcase(name, pattern) for name in known):
+                    near = difflib.get_close_matches(pattern, known, 3, 0.3)
+                    hint = f"; nearest: {', '.join(near)}" if near else ""
+                    warnings.warn(
+                        f'[wrap] {path}: {word} = "{pattern}" fits no module{hint}', stacklevel=4
+                    )
+
+
+def read_rules(path: str | Path) -> Policy:
+    tables = text.read(path, {"rule": _RULE})
+    rules = []
+    for table in tables:
+        store = table.values.get("store", "auto")
+        if store not in STORES:
+            raise text.PlanError(
+                f'[plan] {path}:{table.line}: store must be one of {", ".join(STORES)}, got "{store}"'
+            )
+        rules.append(Rule(**table.values))  # type: ignore[arg-type]
+    return Policy(rules)
+
+
+def read_plan(path: str | Path) -> Policy:
+    """A plan keeps every tensor that it does not name, and those that it says to keep."""
+    rules = [Rule(store="keep")]
+    for table in text.read(path, {"tensor": _TENSOR}):
+        how = str(table.values.get("how", "keep"))
+        store = "keep" if how == "keep" else "auto" if how == "recompute" else "pack"
+        values = {key: str(table.values.get(key, "*")) for key in ("op", "role")}
+        module = str(table.values.get("module", "*"))
+        rules.append(Rule(match=_escaped(module), store=store, **values))
+    return Policy(rules)
+
+
+def _escaped(name: str) -> str:
+    """A module's path as a pattern for itself."""
+    return name if name == "*" else "".join(f"[{c}]" if c in "*?[" else c for c in name)

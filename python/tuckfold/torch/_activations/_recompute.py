@@ -1,0 +1,332 @@
+"""Values that are made again in backward, by the operator that made them, from what is stored anyway.
+
+A recipe follows autograd's graph from the node that made a storage to values that stay: inputs of
+normalizations, of GELU, masks of dropout. Whether the operator gives the same bits again is not
+assumed: `_proof.py` compares them on the device before a recipe is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tuckfold.torch._activations._graph import VIEWS, Prober, kind
+from tuckfold.torch._activations._saved import Handle, Kept
+
+aten = torch.ops.aten
+Node = Any
+MOST_OPERATORS = 4  # of one recipe; a longer one costs more than what it frees
+
+
+class Recipe:
+    """An operator with its arguments: stored values, other recipes, constants."""
+
+    __slots__ = ("arguments", "count", "make", "owns", "rehearse", "text")
+
+    def __init__(
+        self, text: str, make: Callable[..., Tensor], arguments: list[Recipe | Handle | Kept]
+    ) -> None:
+        self.text, self.make, self.arguments = text, make, arguments
+        self.owns = True  # whether what it makes is new memory, which may be overwritten
+        # Where another operator than forward's is called: both on hostile values like the arguments.
+        self.rehearse: Callable[[list[Tensor]], tuple[Tensor, Tensor]] | None = None
+        self.count = 1 + sum(a.count for a in arguments if isinstance(a, Recipe))
+
+    def run(self, rehearsed: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
+        """Made anew; `make` is told which arguments are its own to overwrite.
+
+        rehearsed: gets the pairs that must be equal for the recipe to hold for any values.
+        """
+        fresh = [isinstance(argument, Recipe) and argument.owns for argument in self.arguments]
+        values = [a.run(rehearsed) if isinstance(a, Recipe) else a.value() for a in self.arguments]
+        if rehearsed is not None and self.rehearse is not None:
+            rehearsed.append(self.rehearse(values))
+        return self.make(values, fresh)
+
+    def sources(self) -> list[Handle]:
+        found: list[Handle] = []
+        for a in self.arguments:
+            found += a.sources() if isinstance(a, Recipe) else [a] if isinstance(a, Handle) else []
+        return found
+
+    def signature(self) -> tuple[object, ...]:
+        """All that the kernels which run depend on, but for the values."""
+
+        def of(a: Recipe | Handle | Kept) -> tuple[object, ...]:
+            if isinstance(a, Recipe):
+                return a.signature()
+            if isinstance(a, Handle):
+                return (a.dtype, a.shape, a.strides, a.device)
+            return (a.tensor.dtype, a.tensor.shape, a.tensor.stride(), a.tensor.device)
+
+        return (self.text, *map(of, self.arguments))
+
+
+class Recomputed:
+    """A storage that is dropped; its views look into what the recipe makes."""
+
+    label = "recompute"
+    nbytes = 0
+    whole = False  # it is, but the recipes of others should name its own sources
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+
+    def decode(self, handle: Handle) -> Tensor:
+        record = handle.record
+        base = record.cache
+        if base is None:
+            base = evaluate(self.recipe)
+            record.unread = {id(other) for other in record.live()}
+        # The next reader follows soon, as a convolution's and a ReLU's backward do.
+        record.unread.discard(id(handle))
+        record.cache = base if record.unread else None
+        return base.as_strided(handle.shape, handle.strides, handle.offset)
+
+
+def evaluate(recipe: Recipe, rehearsed: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
+    """Runs a recipe outside of autograd and autocast, which had their say when it was recorded."""
+    with torch.no_grad():
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                with torch.autocast(device, enabled=False):
+                    return recipe.run(rehearsed)
+        return recipe.run(rehearsed)
+
+
+def _hostile(like: Tensor, seed: int, offset: float = 0.0) -> Tensor:
+    """Random values of the same type, sizes and strides, without the random state of the user."""
+    generator = torch.Generator(like.device).manual_seed(seed)
+    return torch.empty_like(like).normal_(offset, 2, generator=generator)
+
+
+class Builder:
+    """Makes recipes while the graph of one forward pass is at hand.
+
+    Args:
+        probe: finds the handle of a node's attribute.
+        made: handles by the node, as its sequence number, and the output that they hold.
+        modules: of the model, by the identity of their weight; some constants are nowhere else.
+        ours: sequence numbers of nodes that saved through our hooks.
+    """
+
+    def __init__(self, probe: Prober, made: dict, modules: dict, ours: Any) -> None:
+        self.probe, self.made, self.modules, self.ours = probe, made, modules, ours
+        self.fast = False
+
+    def recipe(self, node: Node, fast: bool) -> Recipe | None:
+        """How the node's first output is made again, or None.
+
+        fast: normalize with the stored statistics, where there is an operator for that.
+        """
+        self.fast = fast
+        recipe = self._build(node, MOST_OPERATORS)
+        return recipe if recipe is not None and recipe.count <= MOST_OPERATORS else None
+
+    def _build(self, node: Node, left: int) -> Recipe | None:
+        build = BUILDERS.get(kind(node))
+        return build(self, node, left) if build is not None and left > 0 else None
+
+    def _saved(self, node: Node, attribute: str) -> Handle | Kept | None:
+        """A stored value that the node saved."""
+        if node._sequence_nr() not in self.ours:
+            return None
+        found = self.probe.any(node, attribute)
+        if isinstance(found, Handle) and found.form is not None and not found.form.whole:
+            return None
+        return found
+
+    def _input(self, node: Node, argument: int, left: int) -> Recipe | Handle | None:
+        """What the node's argument was: a value that is stored, or one to make."""
+        edges = node.next_functions
+        if argument >= len(edges) or edges[argument][0] is None:
+            return None
+        source, output = edges[argument]
+        stored = self.made.get((source._sequence_nr(), output))
+        handle = stored() if stored is not None else None
+        if handle is not None and is_as_made(handle):
+            if handle.form is None:
+                return handle
+            if isinstance(handle.form, Recomputed):
+                return handle.form.recipe
+        return self._build(source, left - 1) if output == 0 else None
+
+
+def is_as_made(handle: Handle) -> bool:
+    """Whether nobody changed the values in place, out of autograd's sight, since they were made."""
+    return handle.version == 0 or handle.is_output
+
+
+def _relu(self: Builder, node: Node, left: int) -> Recipe | None:
+    x = self._input(node, 0, left)
+    make = lambda v, fresh: torch.relu_(v[0]) if fresh[0] else torch.relu(v[0])  # noqa: E731
+    return None if x is None else Recipe("relu", make, [x])
+
+
+def _pointwise(name: str, call: Callable[..., Tensor], *constants: str) -> Callable:
+    """Operators that saved their input."""
+
+    def build(self: Builder, node: Node, left: int) -> Recipe | None:
+        x = self._saved(node, "_saved_self")
+        if x is None:
+            return None
+        values = [getattr(node, f"_saved_{constant}") for constant in constants]
+        return Recipe(f"{name}{values}", lambda v, _: call(v[0], *values), [x])
+
+    return build
+
+
+def _add(self: Builder, node: Node, left: int) -> Recipe | None:
+    if node._saved_alpha != 1:
+        return None
+    a, b = self._input(node, 0, left), self._input(node, 1, left)
+    if a is None or b is None:
+        return None
+
+    def make(v: list[Tensor], fresh: list[bool]) -> Tensor:
+        a, b = v
+        if fresh[0] and a.shape == b.shape and torch.result_type(a, b) == a.dtype:
+            return a.add_(b)
+        return torch.add(a, b)
+
+    return Recipe("add", make, [a, b])
+
+
+def _mul(self: Builder, node: Node, left: int) -> Recipe | None:
+    """Gates: both sides are saved where both have gradients; dropout's mask, on the CPU, alone."""
+    a, b = self._saved(node, "_saved_self"), self._saved(node, "_saved_other")
+    a = a if a is not None else self._input(node, 0, left)
+    b = b if b is not None else self._input(node, 1, left)
+    return None if a is None or b is None else Recipe("mul", lambda v, _: torch.mul(*v), [a, b])
+
+
+def _dropout(self: Builder, node: Node, left: int) -> Recipe | None:
+    x, mask = self._input(node, 0, left), self._saved(node, "_saved_result1")
+    if x is None or mask is None:
+        return None
+    p = node._saved_p
+    scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
+    make = lambda v, _: aten.native_dropout_backward(v[0], v[1], scale)  # noqa: E731
+
+    def rehearse(v: list[Tensor]) -> tuple[Tensor, Tensor]:
+        x = _hostile(v[0], 1)
+        with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+            out, mask = aten.native_dropout(x, p, True)
+        return out, make([x, mask], [])
+
+    recipe = Recipe(f"dropout[{p}]", make, [x, mask])
+    recipe.rehearse = rehearse
+    return recipe
+
+
+def _to_copy(self: Builder, node: Node, left: int) -> Recipe | None:
+    x = self._input(node, 0, left)
+    if x is None:
+        return None
+    dtype = node._input_metadata[0].dtype
+    return Recipe(f"to[{dtype}]", lambda v, _: aten._to_copy(v[0], dtype=dtype), [x])
+
+
+def _view(self: Builder, node: Node, left: int) -> Recipe | None:
+    x = self._input(node, 0, left + 1)  # costs nothing
+    if x is None:
+        return None
+    shape = tuple(node._input_metadata[0].shape)
+    recipe = Recipe(f"view{shape}", lambda v, _: v[0].view(shape), [x])
+    recipe.count -= 1
+    recipe.owns = isinstance(x, Recipe) and x.owns
+    return recipe
+
+
+def _module_of(self: Builder, weight: Handle | Kept | None) -> torch.nn.Module | None:
+    return self.modules.get(id(weight.tensor)) if isinstance(weight, Kept) else None
+
+
+def _layer_norm(self: Builder, node: Node, left: int) -> Recipe | None:
+    x, w, b = (self._saved(node, f"_saved_{a}") for a in ("input", "weight", "bias"))
+    module = _module_of(self, w)
+    if x is None or w is None or not isinstance(module, torch.nn.LayerNorm):
+        return None
+    shape, eps = module.normalized_shape, module.eps
+    if (b is None) != (module.bias is None):
+        return None
+    make = lambda v, _: aten.native_layer_norm(  # noqa: E731
+        v[0], shape, v[1], v[2] if len(v) > 2 else None, eps
+    )[0]
+    return Recipe(f"layer_norm[{eps}]", make, [x, w] if b is None else [x, w, b])
+
+
+def _rms_norm(self: Builder, node: Node, left: int) -> Recipe | None:
+    x, w = self._saved(node, "_saved_input"), self._saved(node, "_saved_weight")
+    module = _module_of(self, w)
+    if x is None or w is None or not isinstance(module, torch.nn.RMSNorm):
+        return None
+    shape, eps = list(module.normalized_shape), module.eps
+    make = lambda v, _: aten._fused_rms_norm(v[0], shape, v[1], eps)[0]  # noqa: E731
+    return Recipe(f"rms_norm[{eps}]", make, [x, w])
+
+
+def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
+    x, w = self._saved(node, "_saved_input"), self._saved(node, "_saved_weight")
+    module = _module_of(self, w)
+    if x is None or w is None or not isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+        return None
+    if module.bias is None or not getattr(node, "_saved_training", True):
+        return None
+    cudnn = kind(node).startswith("Cudnn")
+    eps = node._saved_epsilon if cudnn else node._saved_eps
+    # Autograd does not save the bias, so an update before backward would go unseen.
+    bias = Kept(module.bias.detach().clone(), 0, None)
+    operator = aten.cudnn_batch_norm if cudnn else aten.native_batch_norm
+
+    def again(v: list[Tensor]) -> tuple[Tensor, ...]:
+        return operator(v[0], v[1], v[2], None, None, True, 0.0, eps)
+
+    if not self.fast:
+        return Recipe(f"{operator}[{eps}]", lambda v, _: again(v)[0], [x, w, bias])
+    means = [self._saved(node, "_saved_result1"), self._saved(node, "_saved_result2")]
+    if means[0] is None or means[1] is None:
+        return None
+
+    def rehearse(v: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """A new layer has weight 1 and bias 0, where roundings hardly differ."""
+        values = [_hostile(v[0], 1, 5.0), _hostile(v[1], 2), _hostile(v[2], 3)]
+        out, mean, deviation = again(values)[:3]
+        return out, _normalized([*values, mean, deviation], eps)
+
+    recipe = Recipe(
+        f"batch_norm_elemt[{eps}]", lambda v, _: _normalized(v, eps), [x, w, bias, *means]
+    )
+    recipe.rehearse = rehearse
+    return recipe
+
+
+def _normalized(v: list[Tensor], eps: float) -> Tensor:
+    """With statistics that are known."""
+    return torch.batch_norm_elemt(v[0], v[1], v[2], v[3], v[4], eps)
+
+
+BUILDERS: dict[str, Callable[[Builder, Node, int], Recipe | None]] = {
+    "ReluBackward0": _relu,
+    "GeluBackward0": _pointwise(
+        "gelu", lambda x, how: torch.nn.functional.gelu(x, approximate=how), "approximate"
+    ),
+    "SiluBackward0": _pointwise("silu", torch.nn.functional.silu),
+    "HardswishBackward0": _pointwise("hardswish", torch.nn.functional.hardswish),
+    "MishBackward0": _pointwise("mish", torch.nn.functional.mish),
+    "HardtanhBackward0": _pointwise("hardtanh", torch.nn.functional.hardtanh, "min_val", "max_val"),
+    "LeakyReluBackward0": _pointwise(
+        "leaky_relu", torch.nn.functional.leaky_relu, "negative_slope"
+    ),
+    "AddBackward0": _add,
+    "MulBackward0": _mul,
+    "NativeDropoutBackward0": _dropout,
+    "ToCopyBackward0": _to_copy,
+    "NativeLayerNormBackward0": _layer_norm,
+    "FusedRmsNormBackward0": _rms_norm,
+    "NativeBatchNormBackward0": _batch_norm,
+    "CudnnBatchNormBackward0": _batch_norm,
+} | dict.fromkeys(VIEWS & {"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"}, _view)

@@ -1,0 +1,213 @@
+"""One forward pass: the hooks that autograd calls, and what they know until it ends."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from tuckfold.torch._activations import _store as store
+from tuckfold.torch._activations._graph import Prober, is_cast_leaf, kind, producer
+from tuckfold.torch._activations._recompute import BUILDERS, Builder
+from tuckfold.torch._activations._rules import RULES
+from tuckfold.torch._activations._saved import Handle, Kept, Record, storage_key, stream_of
+
+if TYPE_CHECKING:
+    from tuckfold.torch._activations._handle import Activations
+
+_NOTHING = torch.empty(0)
+_OFTEN, _RARELY = 4, 64  # calls of pack between looks at who else holds storages
+_MUCH = 1 << 20  # bytes that are worth a look at once
+_PATIENCE = 16  # calls of pack until a node that was not met counts as reading all values
+_sequence_number = torch._C._autograd._get_sequence_nr
+
+
+class Run:
+    """Packs and unpacks for one forward pass; nodes hold it through their hooks.
+
+    After the forward pass it holds no tensor and no node, so graphs live and die as without it.
+    """
+
+    def __init__(self, owner: Activations) -> None:
+        self.owner = owner
+        self.least = owner.least
+        self.thread = threading.get_ident()
+        self.packs = 0
+        self.fresh = 0  # bytes that came since the last look
+        self.probe = Prober()
+        self.first = _sequence_number()
+        self.records: dict[int, weakref.ref[Record]] = {}
+        self.pending: dict[Record, Any] = {}  # with the node that made it, if it can be recomputed
+        self.late: dict[Record, Any] = {}
+        self.saved: dict[int, list[weakref.ref[Handle]]] = {}
+        self.made: dict[tuple[int, int], weakref.ref[Handle]] = {}
+        self.seen: set[int] = set()
+        self.builder = Builder(self.probe, self.made, owner.norms(), self.saved)
+        self.trace = owner.trace
+
+    def pack(self, x: Tensor) -> Handle | Kept:
+        """Autograd's pack hook. Nothing that goes wrong here reaches the model."""
+        try:
+            return self._pack(x)
+        except Exception as error:
+            self.owner.note(error)
+            return Kept(x.detach(), x._version, None)
+
+    def unpack(self, saved: Handle | Kept) -> Tensor:
+        """Autograd's unpack hook, in any thread, any number of times, in any order."""
+        if self.probe.asking and threading.get_ident() == self.thread:
+            self.probe.found = saved
+            return _NOTHING
+        value = saved.value()
+        if self.trace is not None and isinstance(saved, Handle):
+            self.trace.unpacked(saved)
+        return value
+
+    def _pack(self, x: Tensor) -> Handle | Kept:
+        node = x.grad_fn
+        origin = None if node is None else (kind(node), x.output_nr)
+        if type(x) is not Tensor:
+            # A subclass may carry more than its values. A leaf holds no node, so no cycle.
+            return Kept(x if node is None else x.detach(), x._version, origin)
+        small = x.layout is not torch.strided or x.nbytes < self.least
+        if small and self.trace is None:
+            return Kept(x.detach(), x._version, origin)
+        made = producer(x)
+        if made is not None and is_cast_leaf(made[0]):
+            return Kept(x.detach(), x._version, origin)
+        self.packs += 1
+        record = self._record(x)
+        handle = Handle(x, record, origin)
+        record.handles.append(weakref.ref(handle))
+        record.seen = self.packs
+        saver = _sequence_number() - 1  # the node that is being made
+        self.saved.setdefault(saver, []).append(weakref.ref(handle))
+        if node is not None:
+            handle.is_output = node._sequence_nr() == saver
+            handle.is_direct = made is not None and made[0] is node
+            self._learn(node, unfinished=saver)
+            self._register(made, record, handle, small)
+        if self.owner.scope is not None:
+            handle.place = self.owner.scope.place
+        if self.trace is not None:
+            self.trace.packed(handle)
+        if not small:
+            self.pending.setdefault(record, None)
+            self.fresh += x.nbytes
+            if self.packs % _OFTEN == 0 or self.fresh > _MUCH:
+                self.fresh = 0
+                self._settle(final=False)
+        return handle
+
+    def _record(self, x: Tensor) -> Record:
+        key = storage_key(x)
+        ref = self.records.get(key)
+        record = ref() if ref is not None else None
+        # A record without a tensor says nothing of who has the address now.
+        if record is None or all(h.tensor is None for h in record.live()):
+            record = Record(x.untyped_storage().nbytes(), stream_of(x.device))
+            self.records[key] = weakref.ref(record)
+        elif record.stream != stream_of(x.device):
+            record.stream = -1
+        return record
+
+    def _register(
+        self, made: tuple[Any, int] | None, record: Record, handle: Handle, small: bool
+    ) -> None:
+        """Remembers which node made a storage."""
+        if made is None:
+            return
+        node, output = made
+        if handle.is_direct:
+            self.made.setdefault((node._sequence_nr(), output), weakref.ref(handle))
+        if small or output != 0 or kind(node) not in BUILDERS:
+            return
+        if self.late.get(record) is None and self.pending.get(record) is None:
+            self.pending[record] = node
+
+    def _learn(self, node: Any, unfinished: int = -1) -> None:
+        """Looks at the nodes before one, as far as this pass made them and they are new.
+
+        unfinished: a node that still saves tensors, to be looked at later.
+        """
+        stack = [node]
+        while stack:
+            node = stack.pop()
+            number = node._sequence_nr()
+            if number in self.seen or number < self.first or kind(node) == "AccumulateGrad":
+                continue
+            handles = None
+            if number != unfinished:
+                self.seen.add(number)
+                handles = self.saved.get(number)
+            if handles is not None:  # else its tensors went to the hooks of somebody else
+                rule = RULES.get(kind(node))
+                if rule is not None:
+                    try:
+                        rule(node, self.probe)
+                    except AttributeError as error:  # saved otherwise by this torch
+                        self.owner.note(error)
+                for ref in handles:
+                    if (handle := ref()) is not None:
+                        handle.known, handle.op = True, kind(node)
+                if self.trace is not None:
+                    self.trace.learned(node, self.probe)
+            stack.extend(edge[0] for edge in node.next_functions if edge[0] is not None)
+
+    def _settle(self, final: bool) -> None:
+        """Packs the storages that nobody else holds any more."""
+        pending = self.pending
+        if final or self.packs % _RARELY == 0:
+            pending.update(self.late)
+            self.late.clear()
+        for record, node in list(pending.items()):
+            handles = record.live()
+            if not handles:
+                del pending[record]
+            elif not record.is_ours(handles) or record.stream != stream_of(handles[0].device):
+                # Most are let go of soon. Weights and shortcuts over many layers are not.
+                if self.packs - record.seen >= _PATIENCE:
+                    self.late[record] = pending.pop(record)
+            elif final or self.packs - record.seen >= _PATIENCE or all(h.known for h in handles):
+                del pending[record]
+                if store.is_promising(handles, node):
+                    self._store(record, handles, node)
+
+    def _store(self, record: Record, handles: list[Handle], node: Any) -> None:
+        try:
+            policy = self.owner.policy(handles)
+            if policy == "keep" or not all(h.is_unchanged() for h in handles):
+                return
+            with torch.no_grad():
+                found = store.forms_of(record, handles)
+            if found is None and node is not None and policy == "auto":
+                form = store.recomputed(record, handles, node, self.builder)
+                found = None if form is None else [form] * len(handles)
+            if found is None:
+                return
+        except Exception as error:
+            self.owner.note(error)
+            return
+        if self.trace is not None:
+            self.trace.stored(record, handles, found)
+        for handle, form in zip(handles, found, strict=True):
+            handle.store(form)
+
+    def finish(self, outputs: Any) -> None:
+        """Ends the pass: looks at the nodes that are left, and lets go of everything."""
+        try:
+            for x in torch.utils._pytree.tree_leaves(outputs):
+                if isinstance(x, Tensor) and x.grad_fn is not None:
+                    self._learn(x.grad_fn)
+            self._settle(final=True)
+        except Exception as error:
+            self.owner.note(error)
+        self.pending.clear()
+        self.late.clear()
+        self.records.clear()
+        self.saved.clear()
+        self.made.clear()
+        self.seen.clear()

@@ -1,0 +1,171 @@
+"""What the hooks hand to autograd in place of a saved tensor, and what is known of its storage."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+_use_count = torch._C._storage_Use_Count
+
+
+def _uses(tensor: Tensor) -> int:
+    """How many tensors share the storage; Python's own object of the storage counts, too."""
+    return _use_count(tensor.untyped_storage()._cdata)
+
+
+_OF_PYTHON = _uses(torch.empty(1)) - 1
+
+
+def storage_key(tensor: Tensor) -> int:
+    """The storage's identity, for as long as somebody holds it."""
+    return tensor.untyped_storage()._cdata
+
+
+def stream_of(device: torch.device) -> int:
+    """The stream that work on a device is queued in now."""
+    if device.type != "cuda":
+        return 0
+    return torch._C._cuda_getCurrentRawStream(device.index)
+
+
+def check_version(tensor: Tensor, version: int, origin: tuple[str, int] | None) -> None:
+    """Raises what autograd raises; it does not look itself where there are hooks."""
+    if tensor._version == version:
+        return
+    made_by = f", which is output {origin[1]} of {origin[0]}," if origin else ""
+    raise RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: [{tensor.type()} {list(tensor.shape)}]{made_by} is at version "
+        f"{tensor._version}; expected version {version} instead. Hint: enable anomaly detection to "
+        "find the operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True, check_nan=False)."
+    )
+
+
+class Form(Protocol):
+    """How a tensor is stored: bytes that it takes, a word for tables, and the way back."""
+
+    label: str
+    whole: bool  # whether every value comes back, not only what some backward reads
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def decode(self, handle: Handle) -> Tensor: ...
+
+
+class Kept:
+    """A tensor that stays as it is: a parameter, a small one, or one of a subclass."""
+
+    __slots__ = ("origin", "tensor", "version")
+
+    def __init__(self, tensor: Tensor, version: int, origin: tuple[str, int] | None) -> None:
+        self.tensor, self.version, self.origin = tensor, version, origin
+
+    def value(self) -> Tensor:
+        check_version(self.tensor, self.version, self.origin)
+        return self.tensor
+
+
+class Handle:
+    """One saved tensor: a view of a storage, whatever becomes of the storage.
+
+    Autograd owns it, through the node that saved it. It owns its record; the record refers to it
+    weakly, so that both go when the node lets go.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "device",
+        "dtype",
+        "form",
+        "is_direct",
+        "is_output",
+        "known",
+        "limits",
+        "need",
+        "offset",
+        "op",
+        "origin",
+        "place",
+        "record",
+        "role",
+        "shape",
+        "strides",
+        "tensor",
+        "version",
+    )
+
+    def __init__(self, x: Tensor, record: Record, origin: tuple[str, int] | None) -> None:
+        # Detached: the tensor itself would hold the node that saved it, a cycle nobody can collect.
+        self.tensor: Tensor | None = x.detach()
+        self.record, self.origin, self.version = record, origin, x._version
+        self.dtype, self.device = x.dtype, x.device
+        self.shape, self.strides, self.offset = x.shape, x.stride(), x.storage_offset()
+        self.form: Form | None = None
+        self.need: str = "value"  # of the tensor, by the node that saved it
+        self.limits: tuple[float, ...] = ()  # that need depends on
+        self.known = False  # whether that node was looked at
+        self.is_direct = False  # whether it is no view of what a node made, but that itself
+        self.is_output = False  # whether that node made the tensor
+        self.op = self.role = ""
+        self.place = ("", "")  # path and class of the module, where somebody asks for them
+
+    def value(self) -> Tensor:
+        """The tensor, with the bits that backward needs."""
+        if self.tensor is not None:
+            check_version(self.tensor, self.version, self.origin)
+            return self.tensor
+        assert self.form is not None
+        return self.form.decode(self)
+
+    def is_unchanged(self) -> bool:
+        return self.tensor is None or self.tensor._version == self.version
+
+    def store(self, form: Form) -> None:
+        self.form, self.tensor = form, None
+
+    def empty(self) -> Tensor:
+        """A tensor of its sizes and strides."""
+        return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=self.device)
+
+    def is_dense(self) -> bool:
+        """Whether the elements fill a range of memory, in any order of axes."""
+        expected = 1
+        for length, stride in sorted(
+            zip(self.shape, self.strides, strict=True), key=lambda axis: axis[1]
+        ):
+            if length == 1:
+                continue
+            if stride != expected:
+                return False
+            expected *= length
+        return True
+
+
+class Record:
+    """A storage that one or more saved tensors look into."""
+
+    __slots__ = ("__weakref__", "cache", "handles", "nbytes", "pinned", "seen", "stream", "unread")
+
+    def __init__(self, nbytes: int, stream: int) -> None:
+        self.nbytes = nbytes
+        # Of the operators that saved it, -1 if they differ: packing in another stream would read what
+        # is not there yet, and free what is still read.
+        self.stream = stream
+        self.handles: list[weakref.ref[Handle]] = []
+        self.seen = 0  # when the last handle came, in calls of pack
+        self.pinned = False  # whether another storage is recomputed from it
+        self.cache: Tensor | None = None  # recomputed, for the next reader
+        self.unread: set[int] = set()
+
+    def live(self) -> list[Handle]:
+        return [handle for ref in self.handles if (handle := ref()) is not None]
+
+    def is_ours(self, handles: list[Handle]) -> bool:
+        """Whether nobody else holds the storage, so that packing it frees it."""
+        held = [handle.tensor for handle in handles if handle.tensor is not None]
+        return bool(held) and _uses(held[0]) <= len(held) + _OF_PYTHON

@@ -1,0 +1,119 @@
+"""Which form a storage gets, once nobody else holds it."""
+
+from __future__ import annotations
+
+import torch
+
+from tuckfold.torch._activations import _forms as forms
+from tuckfold.torch._activations._graph import kind
+from tuckfold.torch._activations._proof import is_proven
+from tuckfold.torch._activations._recompute import BUILDERS, Builder, Recomputed
+from tuckfold.torch._activations._saved import Form, Handle, Record
+
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_NEEDS = ("nothing", "positive", "above 0", "between")  # that are less than the values
+_not_images: set[object] = set()  # signatures of tensors that were looked at in vain
+
+
+def is_promising(handles: list[Handle], node: object) -> bool:
+    """Whether a rule may fit, before the storage is free to be packed."""
+    if node is not None and kind(node) in BUILDERS:
+        return True
+    return all(_has_form(h) or not h.known for h in handles)
+
+
+def _has_form(handle: Handle) -> bool:
+    return handle.need != "value" or handle.dtype == torch.bool or _may_be_looked_at(handle)
+
+
+def _may_be_looked_at(handle: Handle) -> bool:
+    """Reading values would wait for a GPU."""
+    return handle.device.type == "cpu" and handle.origin is None
+
+
+def forms_of(record: Record, handles: list[Handle]) -> list[Form] | None:
+    """A form for every view of the storage, or None to keep it."""
+    if any(h.tensor is None or h.tensor.is_conj() or h.tensor.is_neg() for h in handles):
+        return None
+    if not all(_has_form(h) for h in handles):
+        return None
+    found: dict[object, Form] = {}
+    result: list[Form] = []
+    for h in handles:
+        key = (h.need, h.limits, h.dtype, h.shape, h.strides, h.offset)
+        form = found.get(key) or _form(h)
+        if form is None or (record.pinned and not form.whole):
+            return None
+        found[key] = form
+        result.append(form)
+    return result if sum(f.nbytes for f in found.values()) < record.nbytes else None
+
+
+def _form(h: Handle) -> Form | None:
+    x = h.tensor
+    assert x is not None
+    if h.need == "nothing":
+        return forms.Nothing()
+    if not h.is_dense():
+        return None
+    if h.dtype == torch.bool:
+        return forms.Bits(x, "1 bit", whole=True)
+    if h.need == "positive" and h.dtype in _FLOATS:
+        return forms.Bits(x, "1 bit")
+    if h.need == "above 0" and h.dtype in _FLOATS:
+        return forms.Bits(x > 0, "1 bit", -1, 1)
+    if h.need == "between":
+        return forms.Regions(x, *h.limits)
+    if h.need == "pool index":
+        return forms.pool_index(x, *h.limits)
+    if h.need == "below":
+        dtype = forms.narrowest(0, int(h.limits[0]) - 1)
+        return forms.Narrow(x, dtype) if dtype.itemsize < h.dtype.itemsize else None
+    return _looked_at(h) if _may_be_looked_at(h) else None
+
+
+def _looked_at(h: Handle) -> Form | None:
+    """Forms that depend on the values: small whole numbers, masks of floats, images."""
+    x = h.tensor
+    assert x is not None
+    if h.dtype in (torch.int64, torch.int32) and x.numel():
+        low, high = (int(v) for v in x.aminmax())
+        dtype = forms.narrowest(low, high)
+        return forms.Narrow(x, dtype) if dtype.itemsize < h.dtype.itemsize else None
+    key = (h.shape, h.strides, h.dtype)
+    if h.dtype not in _FLOATS or not x.numel() or key in _not_images:
+        return None
+    form = forms.two_values(x) or (forms.image(x) if h.dtype == torch.float32 else None)
+    if form is None and len(_not_images) < 4096:
+        _not_images.add(key)
+    return form
+
+
+def recomputed(
+    record: Record, handles: list[Handle], node: object, builder: Builder
+) -> Recomputed | None:
+    """The storage as a recipe that is proven to make it, or None."""
+    original = handles[0].tensor
+    if record.pinned or original is None or not _is_as_made(handles):
+        return None
+    if any(h.dtype != original.dtype or h.tensor is None for h in handles):
+        return None
+    for fast in (True, False) if original.device.type == "cuda" else (False,):
+        recipe = builder.recipe(node, fast)
+        if recipe is None:
+            continue
+        sources = [source.record for source in recipe.sources()]
+        if any(source is record or source.stream != record.stream for source in sources):
+            continue
+        if is_proven(recipe, record, handles):
+            for source in sources:
+                source.pinned = True
+            return Recomputed(recipe)
+    return None
+
+
+def _is_as_made(handles: list[Handle]) -> bool:
+    versions = {h.version for h in handles}
+    if len(versions) != 1 or not all(h.is_unchanged() for h in handles):
+        return False
+    return versions == {0} or any(h.is_output for h in handles)

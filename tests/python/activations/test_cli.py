@@ -1,0 +1,107 @@
+"""tuckfold activations plan, check and report."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[3]
+MODEL = """
+import torch
+from torch import nn
+
+def build():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 2, 3))
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Embedding(50, 8), nn.LayerNorm(8), nn.Linear(8, 50))
+    def forward(self, x):
+        return self.net(x.clone())
+
+number = 3
+make_number = lambda: 3
+"""
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch, capsys):
+    """Runs it here; one more test runs it as a program."""
+    from tuckfold.torch._activations.__main__ import main
+
+    (tmp_path / "model.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "model", raising=False)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        try:
+            code = main(list(words))
+        except SystemExit as stop:  # of argparse
+            code = int(str(stop.code))
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def test_the_tool_of_the_package_runs_it(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    code = "from tuckfold._tool import main; main()"
+    words = ["activations", "check", "model.py:build", "--input", "2,3,8,8"]
+    assert (
+        'tuckfold-activations = "tuckfold._tool:activations"'
+        in (ROOT / "pyproject.toml").read_text()
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("every bit is the same\n")
+
+
+def test_plan_check_and_report(cli, tmp_path: Path) -> None:
+    image = ("--input", "4,3,32,32", "--least", "0")
+    code, out, error = cli("plan", "model.py:build", *image, "--out", "plan.toml")
+    assert (code, error) == (0, "")
+    assert "max_pool2d_with_indices" in out
+    assert "pool index" in (tmp_path / "plan.toml").read_text()
+    code, out, error = cli(
+        "check", "model:build", *image, "--autocast", "bfloat16", "--plan", "plan.toml"
+    )
+    assert (code, error) == (0, "")
+    assert out.endswith("every bit is the same\n")
+    code, out, error = cli(
+        "report", "model.py:build", *image, "--channels-last", "--out", "run.html"
+    )
+    assert (code, error) == (0, "")
+    assert (tmp_path / "run.html").read_text().startswith("<!doctype html>")
+    _, out, _ = cli("plan", "model.py:Words", "--input", "4,16", "--tokens", "50", "--least", "0")
+    assert "narrow" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("plan", "model.py:none", "--input", "1"), "model.py has no none"),
+        (("plan", "other.py:build", "--input", "1"), "there is no file other.py"),
+        (("plan", "othermodule:build", "--input", "1"), "No module named 'othermodule'"),
+        (("plan", "build", "--input", "1"), "expected MODULE:FUNCTION, got 'build'"),
+        (("plan", "model.py:make_number", "--input", "1"), "made a int, not a module"),
+        (("plan", "model.py:build", "--input", "1,x"), "must be sizes like 64,3,224,224, got '1,x'"),
+        (("report", "model.py:build", "--input", "1"), "report needs --out FILE.html"),
+        (("plan", "model.py:build", "--input", "1", "--rules", "none.toml"), "No such file"),
+    ],
+)  # fmt: skip
+def test_errors(cli, words: tuple[str, ...], message: str) -> None:
+    code, _, error = cli(*words)
+    assert code == 2
+    assert message in error
