@@ -256,6 +256,55 @@ def real_tables() -> str:
     )
 
 
+NETWORKS = {
+    "alexnet_cifar": "AlexNet for CIFAR-10, f32",
+    "vgg16_f32": "VGG-16, f32",
+    "vgg16_bf16": "VGG-16, bf16",
+    "resnet50_tf32": "ResNet-50, batch 256, 256², TF32",
+    "resnet50_bf16": "ResNet-50, batch 256, 224², bf16, channels_last",
+    "unet_bf16": "UNet, bf16",
+    "vit_s": "ViT-S/16, batch 512, bf16",
+    "vit_b": "ViT-B/16, batch 128, bf16",
+    "gpt": "GPT, 12 × 768, dropout, bf16",
+    "resnet50_frozen": "ResNet-50, mostly frozen, bf16",
+    "resnet50_small": "ResNet-50, batch 8, bf16",
+    "gpt_small": "GPT, batch 1, bf16",
+}
+
+
+def activations_table() -> str:
+    results = Results("activations")
+    text = "## Activations stored exactly\n\n`tuckfold.torch.wrap(model)` on one H200: forward, backward and SGD with momentum, medians. Peak is torch's largest allocation\nin a step. *Same bits*: every gradient is that of the plain model, bit by bit.\n\n"
+    lines = []
+    for work, name in NETWORKS.items():
+        rows = {row["variant"]: row for row in results.rows if row["work"] == work}
+        wrap, checkpoint = rows["wrap"], rows.get("checkpoint")
+        other = (
+            f"{checkpoint['peak_ratio']:.2f}, {100 * checkpoint['time_over_plain'] - 100:+.0f} %"
+            if checkpoint
+            else "–"
+        )
+        same = (
+            "yes" if wrap["identical"] else "no" if wrap["plain_repeats"] else "plain varies, too"
+        )
+        lines.append(
+            [
+                name,
+                f"{wrap['stored_ratio']:.2f}",
+                f"{wrap['peak_ratio']:.2f}",
+                f"{100 * wrap['time_over_plain'] - 100:+.0f} %",
+                same,
+                other,
+            ]
+        )
+    text += table(
+        ["", "saved / stored", "peak, times less", "time", "same bits", "checkpoint of each block"],
+        lines,
+    )
+    text += "\nThe hooks run in Python. Where the GPU waits for the host, in small batches and in networks of many small operators, they cost\nmore than they should; large batches of convolutions pay least.\n"
+    return text + f"\n{results.link}, `python -m bench.experiments.activations`\n\n"
+
+
 def files_table() -> str:
     files = Results("files")
     rows = [
@@ -289,7 +338,7 @@ def files_table() -> str:
 
 def page() -> str:
     head = '# How fast is it, and beside what?\n\nEvery table here is made from a file of `bench/results`, which holds the machine, the commit and the command.\nA file also says which of its figures fall short of what we want (`"pass": false`).\n\n'
-    return head + cpu_tables() + gpu_table() + real_tables() + files_table()
+    return head + activations_table() + cpu_tables() + gpu_table() + real_tables() + files_table()
 
 
 def readme_table() -> str:
