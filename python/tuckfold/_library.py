@@ -1,6 +1,6 @@
 """libtuckfold_c.so and its functions, by ctypes, which releases the GIL during each call.
 
-The library lies beside this file; TUCKFOLD_LIBRARIES names another folder, for those who build it.
+The library is beside this file; TUCKFOLD_LIBRARIES names another folder, for those who build it.
 """
 
 from __future__ import annotations

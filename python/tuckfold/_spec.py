@@ -27,7 +27,7 @@ class ParamInfo:
 
 @dataclass(frozen=True)
 class CodecInfo:
-    """What a codec is called, what it does, and what it can be told."""
+    """The name, summary and parameters of a codec."""
 
     name: str
     summary: str

@@ -64,7 +64,7 @@ def pack(x: Tensor, spec: str | CodecSpec, *, seed: int | Tensor = 0) -> Tensor:
     whose size varies, and exact ones, which may refuse values, wait for them.
 
     Args:
-        x: a tensor on the CPU or a CUDA device, of any strides; channels_last is walked as it lies.
+        x: a tensor on the CPU or a CUDA device, of any strides; channels_last is read in place.
         spec: the codec, or its text.
         seed: for stochastic rounding; give each tensor its own. A tensor of one int64 on the
             device of x is read when kernels run, so that a captured CUDA graph or a compiled

@@ -117,7 +117,7 @@ class Geometry:
         return coefs.reshape(*self.leading, down * self.keep, across * self.keep)
 
     def from_coefs(self, coefs: Tensor, matrix: Tensor, *, fold: bool) -> Tensor:
-        """Mᵀ Y M of every block Y; what lies past the edges is dropped, or added to them."""
+        """Mᵀ Y M of every block Y; values past the edges are dropped, or added to them."""
         (down, across), n, k = self.blocks, self.block, self.keep
         if self.triangle:
             full = coefs.new_zeros(coefs.numel() // coefs.shape[-1], k * k)
