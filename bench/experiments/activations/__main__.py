@@ -10,6 +10,7 @@ Needs torch and the tuckfold package with its CUDA library (TUCKFOLD_LIBRARIES).
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import time
 import traceback
@@ -32,7 +33,7 @@ from tuckfold.torch._activations import _proof
 
 METHOD = (
     "One step: forward, cross entropy, backward, SGD with momentum. Four steps first, then the median "
-    "of CUDA events around each of the others; peak: torch.cuda.max_memory_allocated from then on; "
+    "of CUDA events around each of the others; peak: torch.cuda.max_memory_allocated from then on, less what was allocated before the model; "
     "held: bytes allocated between forward and backward, above those before. identical: gradients of "
     "every parameter, bit by bit, with cudnn.deterministic. Ratios are plain over variant."
 )
@@ -136,9 +137,13 @@ class Step:
 
 
 def measure(work: Work, name: str, change: Callable, device: str, tiny: bool, steps: int) -> dict:
-    step = Step(work, device, tiny, change)
-    row: dict[str, object] = {"work": work.name, "variant": name}
     on_gpu = device == "cuda"
+    row: dict[str, object] = {"work": work.name, "variant": name}
+    gc.collect()  # what another variant left would count as memory of this one
+    if on_gpu:
+        torch.cuda.empty_cache()
+        row["allocated_before"] = torch.cuda.memory_allocated()
+    step = Step(work, device, tiny, change)
     for _ in range(4):
         step()
         if on_gpu:
@@ -160,7 +165,7 @@ def measure(work: Work, name: str, change: Callable, device: str, tiny: bool, st
             times.append((time.perf_counter() - began) * 1e3)
     row["ms"] = statistics.median(times)
     if on_gpu:
-        row["peak"] = torch.cuda.max_memory_allocated()
+        row["peak"] = torch.cuda.max_memory_allocated() - row["allocated_before"]
         row["held"] = step.held
     return row
 

@@ -5,6 +5,7 @@ import gc
 import pickle
 import threading
 import warnings
+import weakref
 
 import pytest
 
@@ -289,3 +290,21 @@ def test_order_of_backward_does_not_matter() -> None:
     expected = torch.autograd.grad(out.sum(), list(model.parameters()), retain_graph=True)
     for p, g in zip(model.parameters(), expected, strict=True):
         assert same(torch.autograd.grad(out.sum(), p, retain_graph=True)[0], g)
+
+
+def test_a_deleted_model_is_freed_at_once() -> None:
+    """Its memory must not wait for the garbage collector."""
+    model = made(resnet_like)
+    act = tt.wrap(model, least=0)
+    model(images()).sum().backward()
+    parameter = weakref.ref(model[0].weight)
+    gc.collect()
+    gc.disable()
+    try:
+        del model
+        assert parameter() is None
+    finally:
+        gc.enable()
+    with pytest.raises(ValueError, match="the model of this handle is gone"):
+        act.plan(images())
+    act.remove()

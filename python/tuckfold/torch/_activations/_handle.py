@@ -70,7 +70,9 @@ class Activations:
     """A wrapped model's handle; :func:`wrap` and :func:`activations` make it."""
 
     def __init__(self, model: nn.Module, least: int, recompute: bool, policy: Policy) -> None:
-        self.model, self.least, self.recompute = model, least, recompute
+        # Weak: the model's hooks hold this handle, and a cycle would keep its memory after a del.
+        self._model = weakref.ref(model)
+        self.least, self.recompute = least, recompute
         self.trace: Trace | None = None
         self.scope: Scope | None = Scope(model) if policy.needs_names else None
         self.problems: list[str] = []
@@ -84,6 +86,14 @@ class Activations:
         ]
         self._norms = [m for m in model.modules() if isinstance(m, _NORMS)]
         _wrapped[model] = weakref.ref(self)
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that is wrapped."""
+        model = self._model()
+        if model is None:
+            raise ValueError("[activations] the model of this handle is gone")
+        return model
 
     def plan(self, *arguments: Any, **keywords: Any) -> Plan:
         """Runs the model once forward and once backward, and says what is saved, and how.
@@ -125,8 +135,9 @@ class Activations:
         self._removable = []
         if self.scope is not None:
             self.scope.remove()
-        if (mine := _wrapped.get(self.model)) is not None and mine() is self:
-            del _wrapped[self.model]
+        model = self._model()
+        if model is not None and handle_of(model) is self:
+            del _wrapped[model]
 
     @contextmanager
     def traced(self, trace: Trace) -> Iterator[Trace]:
