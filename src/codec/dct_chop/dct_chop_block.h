@@ -245,10 +245,11 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void settle_nans(int rows, int cols, float*
     TUCKFOLD_UNROLL for (int c = 0; c < cols; ++c) sums[c % 4] = sums[c % 4] + values[r * row + c];
   }
   const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  if (sum == sum) return;
-  TUCKFOLD_UNROLL for (int r = 0; r < rows; ++r) {
-    TUCKFOLD_UNROLL for (int c = 0; c < cols; ++c) values[r * row + c] =
-        canonical(values[r * row + c]);
+  if (sum != sum) {
+    TUCKFOLD_UNROLL for (int r = 0; r < rows; ++r) {
+      TUCKFOLD_UNROLL for (int c = 0; c < cols; ++c) values[r * row + c] =
+          canonical(values[r * row + c]);
+    }
   }
 }
 
