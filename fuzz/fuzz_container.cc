@@ -106,7 +106,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (data[0] % 2 == 1) put_checksums_right(bytes);
   may_refuse([&] { try_frame(bytes); });
   // Not opened: it may name files of this machine.
-  if (begins_with(bytes, "{")) return may_refuse([&] { read_manifest(bytes, "fuzz"); }), 0;
+  if (begins_with(bytes, "{")) return may_refuse([&] { read_manifest(bytes, "manifest.json"); }), 0;
 
   const int file = ::memfd_create("fuzz", 0);
   if (::write(file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) std::abort();
