@@ -308,3 +308,72 @@ def test_a_deleted_model_is_freed_at_once() -> None:
     with pytest.raises(ValueError, match="the model of this handle is gone"):
         act.plan(images())
     act.remove()
+
+
+class Interrupted(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_pass_leaves_no_hooks_once_it_is_removed() -> None:
+    model = Interrupted()
+    act = tt.wrap(model)
+    with pytest.raises(KeyboardInterrupt):
+        model(torch.ones(3))
+    act.remove()
+    torch.func.grad(lambda t: (t**2).sum())(torch.ones(3))  # refuses where hooks are installed
+
+
+def test_an_interrupted_pass_of_another_model_is_in_nobodys_way() -> None:
+    other = Interrupted()
+    kept = tt.wrap(other)
+    with pytest.raises(KeyboardInterrupt):
+        other(torch.ones(3))
+    model, x = made(alexnet_like), images(32)
+    act = tt.wrap(model)
+    assert act.plan(x).ratio > 1.5
+    act.remove()
+    kept.remove()
+
+
+def test_removing_inside_of_a_forward_pass_ends_it() -> None:
+    class Removes(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            act.remove()
+            return (x * x).sum()
+
+    model = Removes()
+    act = tt.wrap(model)
+    x = torch.rand(300, 300, requires_grad=True)
+    model(x).backward()
+    assert torch.equal(x.grad, 2 * x)
+    torch.func.grad(lambda t: (t**2).sum())(torch.ones(3))
+
+
+def test_threads_may_change_between_forward_and_backward() -> None:
+    class Mish(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = (nn.Parameter(torch.randn(100_003)) for _ in range(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.mish(x * self.a) * self.b
+
+    def gradient(model: Mish, x: Tensor) -> Tensor:
+        model.zero_grad()
+        torch.set_num_threads(1)
+        loss = model(x).sum()
+        torch.set_num_threads(2)
+        loss.backward()
+        assert torch.get_num_threads() == 2
+        return model.b.grad.clone()
+
+    threads = torch.get_num_threads()
+    try:
+        torch.manual_seed(0)
+        model, x = Mish(), torch.randn(100_003)
+        plain = gradient(model, x)
+        tt.wrap(model)
+        assert torch.equal(gradient(model, x), plain)
+    finally:
+        torch.set_num_threads(threads)

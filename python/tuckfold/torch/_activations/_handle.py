@@ -135,6 +135,8 @@ class Activations:
         self._removable = []
         if self.scope is not None:
             self.scope.remove()
+        while self._pass.stack:  # inside of a forward pass, or one was interrupted
+            self._leave(self._pass.stack.pop(), None)
         model = self._model()
         if model is not None and handle_of(model) is self:
             del _wrapped[model]
@@ -179,8 +181,10 @@ class Activations:
             return
         stack = self._pass.stack
         frame = sys._getframe(2)
-        if stack and stack[-1][2] is not None:
-            self._drop_interrupted()
+        top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        run = getattr(top[0], "__self__", None) if top is not None else None
+        if isinstance(run, Run):  # of an interrupted pass, or of a wrapped model around this one
+            run.owner._drop_interrupted()
         if not self._applies():
             stack.append((frame, None, None))
             return

@@ -74,17 +74,30 @@ class Recomputed:
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
+        self.threads = torch.get_num_threads()
 
     def decode(self, handle: Handle) -> Tensor:
         record = handle.record
         base = record.cache
         if base is None:
-            base = evaluate(self.recipe)
+            base = self._evaluate()
             record.unread = {id(other) for other in record.live()}
         # The next reader follows soon, as a convolution's and a ReLU's backward do.
         record.unread.discard(id(handle))
         record.cache = base if record.unread else None
         return base.as_strided(handle.shape, handle.strides, handle.offset)
+
+    def _evaluate(self) -> Tensor:
+        """With as many threads as in the forward pass: on the CPU the last bits of some operators,
+        such as SiLU, depend on where a thread's part ends."""
+        threads = torch.get_num_threads()
+        if threads == self.threads:
+            return evaluate(self.recipe)
+        torch.set_num_threads(self.threads)
+        try:
+            return evaluate(self.recipe)
+        finally:
+            torch.set_num_threads(threads)
 
 
 def evaluate(recipe: Recipe, rehearsed: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
