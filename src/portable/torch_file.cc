@@ -137,8 +137,8 @@ class Module {
                                               [](const Node& n) { return n.op == Op::Reshape; });
     Shape shape = input.shape;
     if (!fixed) shape = {shape[shape.rank() - 2], shape[shape.rank() - 1]};
-    return fmt::format("        check(\"{0}\", {0}, {1}{2})\n", input.name, tuple_of(shape),
-                       fixed ? "" : ", any_batch=True");
+    return fmt::format("        check(\"{0}\", {0}, {1}, {2}{3})\n", input.name, tuple_of(shape),
+                       torch_type(input.dtype), fixed ? "" : ", any_batch=True");
   }
 
   // Zero before what a scatter or a gather takes its places from: an index for every value.
@@ -218,8 +218,15 @@ def block_diagonal(copies: int, block: list, last: list | None = None) -> torch.
 
 constexpr const char* kCheck = R"_(
 @torch.fx.wrap
-def check(name: str, value: torch.Tensor, shape: tuple, any_batch: bool = False) -> None:
-    """Refuses a tensor of another shape; with any_batch `shape` has the last two axes."""
+def check(
+    name: str, value: torch.Tensor, shape: tuple, dtype: torch.dtype, any_batch: bool = False
+) -> None:
+    """Refuses a tensor of another shape or dtype; with any_batch `shape` has the last two axes."""
+    if value.dtype != dtype:
+        raise ValueError(
+            f"[{SPEC}] {name} must be {dtype}, got {value.dtype}; convert it, or export the codec "
+            "for that dtype"
+        )
     given = tuple(value.shape)
     if (given[-2:] if any_batch else given) != shape:
         axes = "end in" if any_batch else "be"

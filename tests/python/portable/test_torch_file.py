@@ -154,3 +154,12 @@ def test_files_with_reshapes_take_one_shape(spec: str, tmp_path: Path) -> None:
         for name, value in inputs.items():
             with pytest.raises(ValueError, match=f"the shape of {name} must be"):
                 module()(**{**inputs, name: value.movedim(0, -1).reshape(-1, 2, 1)})
+
+
+@pytest.mark.parametrize("spec", ["dct_chop(keep=4)", "block_quant(bits=8)"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_another_dtype_is_refused(tmp_path: Path, spec: str, dtype: torch.dtype) -> None:
+    export(spec, (2, 3, 16, 16), "torch", tmp_path / "codec.py")
+    file = load(tmp_path / "codec.py")
+    with pytest.raises(ValueError, match="must be torch.float32, got torch"):
+        file.Pack()(torch.rand(2, 3, 16, 16).to(dtype))
