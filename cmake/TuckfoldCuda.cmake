@@ -1,6 +1,6 @@
 # tuckfold_cuda: the kernels by nvcc, or no_cuda.cc. Machine code for each architecture, and of the
 # last one PTX for what comes later. The runtime is linked in: users need the driver alone.
-if(CMAKE_CUDA_COMPILER)
+if(CMAKE_CUDA_COMPILER_LOADED)
   file(GLOB cuda_sources CONFIGURE_DEPENDS src/base/cuda/*.cu src/codec/*/*.cu)
   add_library(tuckfold_cuda OBJECT ${cuda_sources})
   set_target_properties(tuckfold_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static

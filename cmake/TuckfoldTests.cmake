@@ -50,7 +50,7 @@ target_link_libraries(tuckfold_fault_tests PRIVATE tuckfold_faults)
 # emulator. tests/cuda has the emulated ones.
 file(GLOB_RECURSE cuda_test_sources CONFIGURE_DEPENDS src/*_cuda_test.cc)
 add_subdirectory(tests/cuda)
-if(CMAKE_CUDA_COMPILER)
+if(CMAKE_CUDA_COMPILER_LOADED)
   tuckfold_test_program(tuckfold_cuda_tests PREFIX gpu. LABELS gpu SOURCES ${cuda_test_sources} USES capi)
   # Copied to a machine with a GPU, it finds beside it what that lacks.
   set_target_properties(tuckfold_cuda_tests PROPERTIES BUILD_RPATH $ORIGIN)

@@ -69,6 +69,10 @@ Option Command::add_flag(const char* names, bool& value, const std::string& help
   return Option(parser_->add_flag(names, value, help));
 }
 
+void Command::add_threads(int& threads) {
+  add_option("--threads", threads, "Threads; 0 is every core").type_name("N").range(0, 255);
+}
+
 void Command::footer(std::string text) { parser_->footer(std::move(text)); }
 
 std::string Command::footer() const { return parser_->get_footer(); }

@@ -46,6 +46,7 @@ class Command {
   template <class T>
   Option add_option(const char* names, T& value, const std::string& help);
   Option add_flag(const char* names, bool& value, const std::string& help);
+  void add_threads(int& threads);  // --threads, of every verb that computes
   void footer(std::string text);
   std::string footer() const;
   void callback(std::function<void()> run);

@@ -139,9 +139,7 @@ void add_bench(Command& app) {
       .type_name("SPEC");
   verb.add_option("--peer", options->peers, "Other compressors: zfp, sz3, szx")
       .type_name("NAME[=PATH][@SETTING,..]");
-  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
-      .type_name("N")
-      .range(0, 255);
+  verb.add_threads(options->threads);
   verb.add_option("--min-time", options->min_time, "Seconds of rounds for each codec, default 0.5")
       .type_name("S")
       .range(0.0, 3600.0);

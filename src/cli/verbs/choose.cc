@@ -162,9 +162,7 @@ void add_choose(Command& app) {
   verb.add_option("--trial-values", options->trial_values, "Values to try on, default 4000000")
       .type_name("N")
       .range(std::int64_t{1}, std::int64_t{1} << 62);
-  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
-      .type_name("N")
-      .range(0, 255);
+  verb.add_threads(options->threads);
   verb.add_option("--as", options->read_as,
                   "What to pack; default: as stored, but f32 for integers of 8 and 16 bits")
       .type_name("f32|stored")

@@ -249,9 +249,7 @@ void add_convert(Command& app) {
       .type_name("N")
       .range(1, 99999);
   verb.add_option("--seed", options->seed, "For stochastic rounding").type_name("N");
-  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
-      .type_name("N")
-      .range(0, 255);
+  verb.add_threads(options->threads);
   add_strict(verb, options->inputs.strict);
   verb.add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
   verb.add_flag("-q,--quiet", options->quiet, "Print nothing but errors");

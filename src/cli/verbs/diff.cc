@@ -247,9 +247,7 @@ void add_diff(Command& app) {
   verb.add_option("--fail-below", options->fail_below,
                   "Exit with 1 where the PSNR of an array is below this")
       .type_name("DB");
-  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
-      .type_name("N")
-      .range(0, 255);
+  verb.add_threads(options->threads);
   add_strict(verb, options->original.strict);
   verb.add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   verb.add_flag("--json", options->json, "Print a JSON array, an object for each array");

@@ -9,6 +9,11 @@
 
 namespace tuckfold::cli {
 
+void add_tuck_files(Command& verb, std::vector<std::string>& files) {
+  verb.add_option("FILE", files, ".tuck files, manifests of several, or - for standard input")
+      .type_name("");
+}
+
 void look_at_each(const char* verb, const std::vector<std::string>& files, bool json,
                   const std::function<FoundInFile(const std::string&)>& look) {
   if (files.empty()) invalid("[{}] name a .tuck file", verb);

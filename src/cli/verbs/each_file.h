@@ -6,8 +6,11 @@
 #include <vector>
 
 #include "cli/bench/report.h"
+#include "cli/terminal/command.h"
 
 namespace tuckfold::cli {
+
+void add_tuck_files(Command& verb, std::vector<std::string>& files);
 
 // Looks at each file, and prints what was found as a JSON array where that is wanted. `look` returns
 // the object of a file and, as text, what else is to be printed. Where a file among several cannot be

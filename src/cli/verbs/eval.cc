@@ -94,9 +94,7 @@ void add_eval(Command& app) {
   verb.add_option("--png", options->png, "Write original, results and errors side by side")
       .type_name("OUT.png");
   verb.add_option("--index", options->index, "Which picture of the array, from 0").type_name("I");
-  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
-      .type_name("N")
-      .range(0, 255);
+  verb.add_threads(options->threads);
   verb.add_flag("-f,--force", options->force, "Write over a picture that exists");
   verb.add_flag("--json", options->json, "Print a JSON array of objects");
   verb.footer(kFooter);

@@ -98,9 +98,7 @@ FoundInFile look_at(const Options& options, const std::string& file) {
 void add_info(Command& app) {
   const auto options = std::make_shared<Options>();
   Command verb = app.add_subcommand("info", "See what .tuck files hold");
-  verb.add_option("FILE", options->files,
-                  ".tuck files, manifests of several, or - for standard input")
-      .type_name("");
+  add_tuck_files(verb, options->files);
   add_strict(verb, options->strict);
   verb.add_flag("--json", options->json, "Print a JSON array, an object for each file");
   verb.footer(R"_(Only the index is read; verify looks at the samples.

@@ -307,9 +307,7 @@ void add_pack(Command& app) {
         const bool whole = error == std::errc{} && stop == text.data() + text.size();
         return whole ? std::string() : "must be 0..2^64-1, got " + text;
       });
-  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
-      .type_name("N")
-      .range(0, 255);
+  verb.add_threads(options->threads);
   verb.add_flag("--append", options->append, "Add samples to the file, or shards to the manifest");
   verb.add_flag("--resume", options->resume, "Go on where a stopped run of the same was");
   verb.add_flag("-f,--force", options->force,

@@ -93,9 +93,7 @@ Command add_verb(Command& app, const char* name, const char* summary, const char
       .type_name("");
   add_select(verb, options->arrays, arrays);
   add_strict(verb, options->strict);
-  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
-      .type_name("N")
-      .range(0, 255);
+  verb.add_threads(options->threads);
   return verb;
 }
 

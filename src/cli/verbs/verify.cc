@@ -81,13 +81,9 @@ FoundInFile look_at(const Options& options, const std::string& file) {
 void add_verify(Command& app) {
   const auto options = std::make_shared<Options>();
   Command verb = app.add_subcommand("verify", "Look at every checksum of .tuck files");
-  verb.add_option("FILE", options->files,
-                  ".tuck files, manifests of several, or - for standard input")
-      .type_name("");
+  add_tuck_files(verb, options->files);
   add_strict(verb, options->strict);
-  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
-      .type_name("N")
-      .range(0, 255);
+  verb.add_threads(options->threads);
   verb.add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
   verb.add_flag("--json", options->json, "Print a JSON array, an object for each file");
   verb.footer(

@@ -249,9 +249,7 @@ void add_view(Command& app) {
   verb.add_option("--columns", options->columns, "Samples beside each other")
       .type_name("N")
       .range(std::int64_t{1}, std::int64_t{1} << 20);
-  verb.add_option("--threads", options->threads, "Threads; 0 is every core")
-      .type_name("N")
-      .range(0, 255);
+  verb.add_threads(options->threads);
   add_strict(verb, options->inputs.strict);
   verb.add_flag("-f,--force", options->force, "Write over a file that exists");
   verb.add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
