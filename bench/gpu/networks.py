@@ -1,4 +1,4 @@
-"""ResNet-50 and ViT-B/16 in plain torch, and saved-tensor hooks that pack what autograd keeps."""
+"""ResNet-50 and ViT in plain torch, and saved-tensor hooks that pack what autograd keeps."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ class Encoder(nn.Module):
         return x + self.narrow(functional.gelu(self.wide(self.norms[1](x))))
 
 
-class ViTB16(nn.Module):
-    def __init__(self, image: int = 224) -> None:
+class ViT(nn.Module):
+    def __init__(self, width: int, heads: int, depth: int = 12, image: int = 224) -> None:
         super().__init__()
-        self.patches = nn.Conv2d(3, 768, 16, 16)
-        self.token = nn.Parameter(torch.zeros(1, 1, 768))
-        self.places = nn.Parameter(0.02 * torch.randn(1, (image // 16) ** 2 + 1, 768))
-        self.blocks = nn.Sequential(*(Encoder(768, 12) for _ in range(12)))
-        self.norm, self.head = nn.LayerNorm(768, eps=1e-6), nn.Linear(768, 1000)
+        self.patches = nn.Conv2d(3, width, 16, 16)
+        self.token = nn.Parameter(torch.zeros(1, 1, width))
+        self.places = nn.Parameter(0.02 * torch.randn(1, (image // 16) ** 2 + 1, width))
+        self.blocks = nn.Sequential(*(Encoder(width, heads) for _ in range(depth)))
+        self.norm, self.head = nn.LayerNorm(width, eps=1e-6), nn.Linear(width, 1000)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.patches(x).flatten(2).transpose(1, 2)

@@ -302,7 +302,10 @@ def activations_table() -> str:
         lines,
     )
     text += "\nThe hooks run in Python. Where the GPU waits for the host, in small batches and in networks of many small operators, they cost\nmore than they should; large batches of convolutions pay least.\n"
-    return text + f"\n{results.link}, `python -m bench.experiments.activations`\n\n"
+    return (
+        text
+        + f"\n{results.link}; [bench/experiments/activations](../bench/experiments/activations/README.md) has the command.\n\n"
+    )
 
 
 def files_table() -> str:

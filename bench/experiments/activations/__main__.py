@@ -27,7 +27,7 @@ from torch.utils.checkpoint import checkpoint
 import tuckfold
 import tuckfold.torch as tt
 from bench.experiments.activations import models
-from bench.gpu.networks import ResNet50
+from bench.gpu.networks import ResNet50, ViT
 from bench.record import ROOT, Figure, Record, table
 from tuckfold.torch._activations import _proof
 
@@ -68,8 +68,8 @@ WORKS = [
     Work("resnet50_tf32", ResNet50, (256, 3, 256, 256), peak=1.25),
     Work("resnet50_bf16", ResNet50, (256, 3, 224, 224), True, True, peak=1.25),
     Work("unet_bf16", models.UNet, (32, 3, 256, 256), True, True, peak=1.25),
-    Work("vit_s", lambda: models.ViT(384, 6), (512, 3, 224, 224), True, peak=1.4),
-    Work("vit_b", lambda: models.ViT(768, 12), (128, 3, 224, 224), True, peak=1.4),
+    Work("vit_s", lambda: ViT(384, 6), (512, 3, 224, 224), True, peak=1.4),
+    Work("vit_b", lambda: ViT(768, 12), (128, 3, 224, 224), True, peak=1.4),
     Work("gpt", models.GPT, (32, 1024), True, words=8192, peak=1.4),
     Work("resnet50_frozen", lambda: models.frozen(ResNet50()), (256, 3, 224, 224), True, True, stored=3),
     Work("resnet50_small", ResNet50, (8, 3, 224, 224), True, True),

@@ -6,8 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.gpu.networks import Encoder
-
 
 class Chain(nn.Module):
     """Blocks, one after the other, and a head."""
@@ -78,21 +76,6 @@ class UNet(nn.Module):
         for up, merge in zip(reversed(self.up), reversed(self.merge), strict=True):
             x = merge(torch.cat([skips.pop(), up(x)], 1))
         return self.head(x).mean((2, 3))
-
-
-class ViT(nn.Module):
-    def __init__(self, width: int, heads: int, depth: int = 12, image: int = 224) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, width, 16, 16)
-        self.token = nn.Parameter(torch.zeros(1, 1, width))
-        self.places = nn.Parameter(0.02 * torch.randn(1, (image // 16) ** 2 + 1, width))
-        self.blocks = nn.Sequential(*(Encoder(width, heads) for _ in range(depth)))
-        self.norm, self.head = nn.LayerNorm(width, eps=1e-6), nn.Linear(width, 1000)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.patches(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1) + self.places
-        return self.head(self.norm(self.blocks(x))[:, 0])
 
 
 class Decoder(nn.Module):

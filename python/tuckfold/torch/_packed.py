@@ -11,25 +11,7 @@ from torch import Tensor
 
 from tuckfold._spec import CodecSpec, spec_of
 from tuckfold.torch import _functions as functions
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    """Whether the elements fill their storage without gaps or overlaps, in any order of axes."""
-    expected = 1
-    for length, stride in sorted(
-        zip(tensor.shape, tensor.stride(), strict=True), key=lambda axis: axis[1]
-    ):
-        if length == 1:
-            continue
-        if stride != expected:
-            return False
-        expected *= length
-    return True
-
-
-def _flat(tensor: Tensor) -> Tensor:
-    """A dense tensor's values in the order of its storage."""
-    return tensor.as_strided((tensor.numel(),), (1,))
+from tuckfold.torch._memory import flat, is_dense
 
 
 class Packed:
@@ -98,9 +80,9 @@ class Packed:
                 ``bounded``. Where the tensor has gaps or overlaps the order is logical.
         """
         x = x.detach()
-        dense = _is_dense(x)
+        dense = is_dense(x)
         if order == "storage" and dense:
-            packed = functions.pack(_flat(x), spec, seed=seed)
+            packed = functions.pack(flat(x), spec, seed=seed)
         else:
             packed, order = (
                 functions.pack(x, spec, seed=seed),
@@ -115,7 +97,7 @@ class Packed:
                 out = self._empty()
             return functions.unpack(self.bytes, self.spec, self.shape, self.dtype, out=out)
         mine = self._empty()
-        functions.unpack(self.bytes, self.spec, dtype=self.dtype, out=_flat(mine))
+        functions.unpack(self.bytes, self.spec, dtype=self.dtype, out=flat(mine))
         return mine if out is None else out.copy_(mine)
 
     def _empty(self) -> Tensor:

@@ -10,15 +10,11 @@ from torch import Tensor
 
 from tuckfold.torch import _library  # noqa: F401 (loads the operators)
 from tuckfold.torch._activations._saved import Handle
+from tuckfold.torch._memory import flat
 
 _pack = torch.ops.tuckfold.pack.default
 _pack_checked = torch.ops.tuckfold.pack_checked.default
 _unpack_into = torch.ops.tuckfold.unpack_into.default
-
-
-def _flat(tensor: Tensor) -> Tensor:
-    """A dense tensor's values in the order of its memory."""
-    return tensor.as_strided((tensor.numel(),), (1,))
 
 
 class Nothing:
@@ -45,7 +41,7 @@ class Bits:
         """Args: bits: dense; 1 bit is stored, as the codec `positive` does."""
         self.whole = whole
         source = bits.view(torch.uint8) if bits.dtype == torch.bool else bits
-        self.bytes = _pack(_flat(source), "positive", 0)
+        self.bytes = _pack(flat(source), "positive", 0)
         self.label, self.low, self.high = label, low, high
 
     @property
@@ -54,9 +50,9 @@ class Bits:
 
     def decode(self, handle: Handle) -> Tensor:
         out = handle.empty()
-        flat = _flat(out)
+        values = flat(out)
         _unpack_into(
-            self.bytes, "positive", flat.view(torch.uint8) if out.dtype == torch.bool else flat
+            self.bytes, "positive", values.view(torch.uint8) if out.dtype == torch.bool else values
         )
         if (self.low, self.high) != (0, 1):
             high, low = (
@@ -76,7 +72,7 @@ class Regions:
     def __init__(self, x: Tensor, low: float, high: float, middle: float) -> None:
         inside = ((x > low) & (x < high)).view(torch.uint8)
         code = inside.add_(x.isnan().view(torch.uint8), alpha=2)
-        self.bytes, self.high, self.middle = _pack_small(_flat(code), 2), high, middle
+        self.bytes, self.high, self.middle = _pack_small(flat(code), 2), high, middle
 
     @property
     def nbytes(self) -> int:
@@ -235,10 +231,10 @@ class PoolIndex:
     ) -> None:
         self.width, self.kernel, self.dilation = width, kernel, dilation
         self.stride, self.padding = stride, padding
-        flat = indices.to(torch.int32)
+        index = indices.to(torch.int32)
         rows, columns = self._corner(indices.shape, indices.device)
-        down = flat.div(width, rounding_mode="floor")
-        across = flat.sub_(down * width).sub_(columns)
+        down = index.div(width, rounding_mode="floor")
+        across = index.sub_(down * width).sub_(columns)
         down.sub_(rows)
         if dilation[0] > 1:
             down = down.div(dilation[0], rounding_mode="floor")
@@ -246,7 +242,7 @@ class PoolIndex:
             across = across.div(dilation[1], rounding_mode="floor")
         place = down.mul_(kernel[1]).add_(across).to(torch.uint8)
         self.bits = _bits_for(kernel)
-        self.bytes = _pack_small(_flat(place), self.bits)
+        self.bytes = _pack_small(flat(place), self.bits)
         self.strides = place.stride()
 
     def _corner(self, shape: torch.Size, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -132,19 +132,6 @@ class Handle:
         """A tensor of its sizes and strides."""
         return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=self.device)
 
-    def is_dense(self) -> bool:
-        """Whether the elements fill a range of memory, in any order of axes."""
-        expected = 1
-        for length, stride in sorted(
-            zip(self.shape, self.strides, strict=True), key=lambda axis: axis[1]
-        ):
-            if length == 1:
-                continue
-            if stride != expected:
-                return False
-            expected *= length
-        return True
-
 
 class Record:
     """A storage that one or more saved tensors look into."""

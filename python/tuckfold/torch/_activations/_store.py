@@ -9,6 +9,7 @@ from tuckfold.torch._activations._graph import kind
 from tuckfold.torch._activations._proof import is_proven
 from tuckfold.torch._activations._recompute import BUILDERS, Builder, Recomputed
 from tuckfold.torch._activations._saved import Form, Handle, Record
+from tuckfold.torch._memory import is_dense
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _NEEDS = ("nothing", "positive", "above 0", "between")  # that are less than the values
@@ -54,7 +55,7 @@ def _form(h: Handle) -> Form | None:
     assert x is not None
     if h.need == "nothing":
         return forms.Nothing()
-    if not h.is_dense():
+    if not is_dense(x):
         return None
     if h.dtype == torch.bool:
         return forms.Bits(x, "1 bit", whole=True)
