@@ -114,8 +114,11 @@ def test_a_rule_that_fits_nothing_warns_with_the_nearest_names(tmp_path: Path) -
         ("[rule]\n", "1:1: a table is written [[rule]] or [[tensor]]\n  [rule]\n  ^"),
         ("[[rulle]]\n", "1:1: unknown table rulle, expected rule"),
         ('[[rule]]\nstroe = "keep"\n', "2:1: unknown key stroe, expected one of match, type, op, store"),
-        ("[[rule]]\nstore = 3\n", "2:1: store must be text in quotes, got 3"),
-        ('[[rule]]\nstore = "zip"\n', 'store must be one of auto, pack, keep, got "zip"'),
+        ("[[rule]]\nstore = 3\n", "2:1: store must be one of auto, pack, keep, got 3"),
+        (
+            '[[rule]]\ntype = "ReLU"\nstore = "zip"\n',
+            "3:1: store must be one of auto, pack, keep, got 'zip'",
+        ),
         ('[[rule]]\nop = "a"\nop = "b"\n', "3:1: op is given twice"),
         ('[[rule]]\nop = "a" b\n', "2:10: nothing may follow a value on its line"),
         ('[[rule]]\nop = "\\q"\n', "2:7: an escape is one of"),
@@ -132,8 +135,27 @@ def test_malformed_files_show_the_place(tmp_path: Path, text: str, message: str)
     tt.wrap(model).remove()  # nothing was left behind
 
 
+def test_plans_and_rules_are_utf_8(tmp_path: Path) -> None:
+    model, path = made(alexnet_like), tmp_path / "rules.toml"
+    path.write_bytes(b'[[rule]]\nstore = "k\xff"\n')
+    with pytest.raises(tt.PlanError, match="not UTF-8"):
+        tt.wrap(model, rules=path)
+    path.write_bytes(b'\xef\xbb\xbf[[rule]]\nstore = "keep"\n')  # as some editors begin a file
+    tt.wrap(model, rules=path).remove()
+
+
+def test_a_plan_with_an_unknown_form_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text('[[tensor]]\nmodule = "0"\nhow = "bogus"\n')
+    with pytest.raises(tt.PlanError, match="3:1: how must be one of keep, nothing"):
+        tt.wrap(made(alexnet_like), plan=path)
+
+
 def test_bad_calls() -> None:
     model = made(alexnet_like)
+    for least in ("a", -1, None, 1.5):
+        with pytest.raises(ValueError, match=r"\[wrap\] least must be a number of bytes"):
+            tt.wrap(model, least=least)
     act = tt.wrap(model)
     with pytest.raises(ValueError, match=r"\[wrap\] the model is wrapped already"):
         tt.wrap(model)

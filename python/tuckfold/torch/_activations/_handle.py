@@ -273,6 +273,8 @@ def wrap(
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"[wrap] model must be a torch.nn.Module, got {type(model).__name__}")
+    if not isinstance(least, int) or least < 0:
+        raise ValueError(f"[wrap] least must be a number of bytes, 0 or more, got {least!r}")
     if plan is not None and rules is not None:
         raise ValueError("[wrap] give a plan or rules, not both")
     if handle_of(model) is not None:

@@ -15,8 +15,10 @@ from tuckfold.torch._activations._saved import Handle
 from tuckfold.torch._activations._trace import operator_of
 
 STORES = ("auto", "pack", "keep")
-_RULE = {"match": str, "type": str, "op": str, "store": str}
-_TENSOR = {"module": str, "op": str, "role": str, "how": str, "shape": str, "dtype": str} | {
+_RULE = {"match": str, "type": str, "op": str, "store": STORES}
+# As the forms call themselves.
+_FORMS = ("keep", "nothing", "1 bit", "2 bits", "pool index", "narrow", "u8", "mask", "recompute")
+_TENSOR = {"module": str, "op": str, "role": str, "how": _FORMS, "shape": str, "dtype": str} | {
     "before": int,
     "after": int,
 }
@@ -88,15 +90,7 @@ class Policy:
 
 def read_rules(path: str | Path) -> Policy:
     tables = text.read(path, {"rule": _RULE})
-    rules = []
-    for table in tables:
-        store = table.values.get("store", "auto")
-        if store not in STORES:
-            raise text.PlanError(
-                f'[plan] {path}:{table.line}: store must be one of {", ".join(STORES)}, got "{store}"'
-            )
-        rules.append(Rule(**table.values))  # type: ignore[arg-type]
-    return Policy(rules)
+    return Policy([Rule(**table.values) for table in tables])  # type: ignore[arg-type]
 
 
 def read_plan(path: str | Path) -> Policy:

@@ -19,6 +19,7 @@ class Table:
     name: str
     line: int
     values: dict[str, str | int | bool] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)  # where each value is
 
 
 class _Reader:
@@ -54,6 +55,7 @@ class _Reader:
             if name in found[-1].values:
                 raise self.error(start, f"{name} is given twice")
             found[-1].values[name] = self._value(line, line.index("=") + 1)
+            found[-1].lines[name] = number
         return found
 
     def _value(self, line: str, at: int) -> str | int | bool:
@@ -92,9 +94,12 @@ class _Reader:
         return text
 
 
-def read(path: str | Path, known: dict[str, dict[str, type]]) -> list[Table]:
-    """The tables of a file. known: the keys of each kind of table, and their types."""
-    reader = _Reader(str(path), Path(path).read_text())
+def read(path: str | Path, known: dict[str, dict[str, type | tuple[str, ...]]]) -> list[Table]:
+    """The tables of a file. known: the keys of each kind of table, and their types or words."""
+    try:
+        reader = _Reader(str(path), Path(path).read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise PlanError(f"[plan] {path}: the file is not UTF-8: {error}") from None
     tables = reader.tables()
     for table in tables:
         reader.number = table.line
@@ -102,21 +107,20 @@ def read(path: str | Path, known: dict[str, dict[str, type]]) -> list[Table]:
             raise reader.error(0, f"unknown table {table.name}, expected {' or '.join(known)}")
         keys = known[table.name]
         for key, value in table.values.items():
-            reader.number = _line_of(reader.lines, table.line, key)
+            reader.number = table.lines[key]
             if key not in keys:
                 raise reader.error(0, f"unknown key {key}, expected one of {', '.join(keys)}")
-            if type(value) is not keys[key]:
-                raise reader.error(0, f"{key} must be {_TYPES[keys[key]]}, got {value!r}")
+            expected = keys[key]
+            if isinstance(expected, tuple):
+                if value not in expected:
+                    words = ", ".join(expected)
+                    raise reader.error(0, f"{key} must be one of {words}, got {value!r}")
+            elif type(value) is not expected:
+                raise reader.error(0, f"{key} must be {_TYPES[expected]}, got {value!r}")
     return tables
 
 
 _TYPES = {str: "text in quotes", int: "a whole number", bool: "true or false"}
-
-
-def _line_of(lines: list[str], start: int, key: str) -> int:
-    return next(
-        n for n in range(start + 1, len(lines) + 1) if lines[n - 1].lstrip().startswith(key)
-    )
 
 
 def quoted(text: str) -> str:
