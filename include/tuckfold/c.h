@@ -209,6 +209,17 @@ TUCKFOLD_C_API tuckfold_status tuckfold_matmul_form(const tuckfold_spec* spec, i
                                                     float* lhs, float* rhs, float* back_lhs,
                                                     float* back_rhs);
 
+/* ---- how to store what training saves, see tuckfold/planner.h --------------------------------- */
+
+/* A problem as JSON becomes a plan as JSON, as long as the thread makes no other such call:
+   {"base": [bytes at each position], "budget": bytes, "items": [{"name": "conv1.input", "choices":
+   [{"kind": "codec", "how": "block_quant(bits=4)", "spans": [[first, last, bytes], …],
+     "seconds": 2e-4, "noise": 0.01}, …]}, …], "noise_weight": 1, "seconds_weight": 1}
+   becomes {"fits": true, "choice": [0, …], "peak": bytes, "peak_position": 1, "noise": …,
+   "seconds": …, "cost": …, "why": ""}. Kinds are keep, exact, recompute, codec and offload.
+   Without "budget" the peak is made small, within the limits "noise" and "seconds". */
+TUCKFOLD_C_API tuckfold_status tuckfold_plan_storage(const char* problem, const char** plan);
+
 /* ---- which Tuckfold this is ------------------------------------------------------------------ */
 
 TUCKFOLD_C_API const char* tuckfold_version(void);    /* "0.1.0" */

@@ -105,6 +105,7 @@ _FUNCTIONS = {
         c_int32,
         [c_void_p, c_int64, c_int64, POINTER(MatmulSizes), *[POINTER(c_float)] * 4],
     ),
+    "plan_storage": (c_int32, [c_char_p, POINTER(c_char_p)]),
     "version": (c_char_p, []),
     "cpu_target": (c_char_p, []),
     "has_cuda": (c_int32, []),
