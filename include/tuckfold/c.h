@@ -72,7 +72,7 @@ TUCKFOLD_C_API const char* tuckfold_dtypes_json(void);
 enum { TUCKFOLD_CPU = 0, TUCKFOLD_CUDA = 1 };
 enum { TUCKFOLD_MAX_RANK = 64 };
 
-/* Where a tensor lies and how to walk it. */
+/* A tensor's address, dtype, shape and strides. */
 typedef struct tuckfold_tensor {
   void* data;             /* only read by tuckfold_pack */
   int32_t dtype;          /* TUCKFOLD_F32 … */
@@ -138,8 +138,8 @@ typedef struct tuckfold_options {
   size_t workspace_bytes;
   tuckfold_executor executor; /* threads of the caller's; NULL: the library's own pool */
   void* executor_data;
-  /* For tensors of TUCKFOLD_CUDA: packed bytes and workspace lie on the current device, too, and
-     the work is left to the stream. What waits for it, and why, is in tuckfold/codec.h. */
+  /* For tensors of TUCKFOLD_CUDA: packed bytes and workspace are on the current device, too, and
+     the work is queued on the stream. tuckfold/codec.h says which calls synchronize. */
   void* stream; /* a cudaStream_t; NULL: the default one */
   uint64_t*
       device_result; /* where the device can write: after tuckfold_pack the bytes written, after

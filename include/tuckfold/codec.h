@@ -38,7 +38,7 @@ struct ParamInfo {
   double step = 1;                          // numbers are multiples of it; 0: any in the range
   std::span<const std::string_view> words;  // for words; empty means a number
   bool headline = false;                    // printed even at its default
-  bool optional = false;                    // 0 stands for "not given"
+  bool optional = false;                    // 0 means "not given"
 };
 
 // A value of the parameter, as specs have it: "4", "0.001", "1/255", "triangle".

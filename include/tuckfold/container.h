@@ -41,7 +41,7 @@ struct FrameHeader {
 
 // Room that write_frame needs for such a tensor.
 TUCKFOLD_API std::size_t frame_bytes(const CodecSpec& spec, DType dtype, const Shape& shape);
-// Packs a tensor of the CPU behind its header and returns the bytes of both.
+// Writes a header and the packed tensor, which is on the CPU, and returns the bytes of both.
 TUCKFOLD_API std::size_t write_frame(const CodecSpec& spec, const ConstTensorView& in,
                                      std::span<std::byte> out, const RunOptions& options = {});
 // Reads the header of a frame that `bytes` begin with; more may follow. Throws CorruptData where
@@ -70,7 +70,7 @@ struct ArrayInfo {
 enum class WriteMode : unsigned char {
   Create,  // a new file in place of what the path names, once it is whole; until then PATH.partial
   Resume,  // the same, going on with what a stopped writer left in PATH.partial
-  Append,  // behind the samples of a file, which stays as it is until the new ones are whole
+  Append,  // after the samples of a file, which stays valid until the new ones are complete
 };
 
 // What the samples of a file come from, as numbers that differ where that differs. PATH.partial keeps
@@ -111,10 +111,10 @@ class TUCKFOLD_API FileWriter {
   void write(std::span<const ConstTensorView> batch);
   void write(std::initializer_list<ConstTensorView> batch) { write(std::span(batch)); }
 
-  // The same for samples that are fetched as chunks are packed, on the threads that pack them: so
-  // many, numbered from 0, of which fetch(array, first, samples, room) writes some to `room`,
-  // row-major, and returns that; or where they lie anyway, aligned as their dtype, and stay until
-  // write() returns.
+  // The same for `samples` samples that are fetched while chunks are packed, on the threads that
+  // pack them. fetch(array, first, samples, room) writes the samples from `first` on to `room`,
+  // row-major, and returns `room`; or it returns the address of such samples, aligned as their
+  // dtype, which must stay valid until write() returns.
   using Fetch = std::function<const std::byte*(std::size_t array, std::int64_t first,
                                                std::int64_t samples, std::byte* room)>;
   void write(std::int64_t samples, const Fetch& fetch);
@@ -217,8 +217,8 @@ struct VerifyReport {
   bool schema_broken = false;               // at the start; the index has another, which is read
 };
 
-// Is told of bytes that were looked at or written since the last time, on one thread at a time;
-// what it throws ends the work.
+// Called with the number of bytes read or written since the last call, on one thread at a time. An
+// exception that it throws ends the work.
 using Progress = std::function<void(std::uint64_t bytes)>;
 
 // Looks at every checksum. Throws where the file cannot be opened at all, as FileReader does.

@@ -21,7 +21,7 @@
 
 namespace tuckfold {
 
-// Where a number stands: a key of Device::sources, and a page, table or section of that source.
+// The source of a number: a key of Device::sources, and a page, table or section of that source.
 struct Citation {
   std::string source, at;
 };

@@ -1,4 +1,4 @@
-// Where a tensor lies and how to walk it. A view owns nothing.
+// A tensor in memory: address, dtype, shape and strides. A view owns nothing.
 //
 //   std::vector<float> images(64 * 3 * 32 * 32);
 //   TensorView view(images.data(), DType::F32, {64, 3, 32, 32});

@@ -1,6 +1,6 @@
 // HOST_DEVICE functions compile for the CPU and, under nvcc, for the GPU: the same text gives the
 // same bytes on both. A TABLE of constants can be read by both; under nvcc by the GPU alone.
-// UNROLL stands before loops over arrays that must stay in a GPU's registers.
+// UNROLL precedes loops over arrays that must stay in a GPU's registers.
 #pragma once
 
 #ifdef __CUDACC__

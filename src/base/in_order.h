@@ -1,5 +1,5 @@
-// Work that many threads make and one at a time takes away, in order: chunks are packed side by
-// side and written one behind the other, and no core waits for the disk while there is work.
+// Many threads produce items, one thread at a time consumes them, in order: chunks are packed in
+// parallel and written one after the other, and no core waits for the disk while there is work.
 //
 //   const Lanes lanes = lanes_for(bytes_of_chunk, threads);
 //   in_order(chunks, lanes,

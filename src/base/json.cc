@@ -91,7 +91,7 @@ class Parser {
     std::vector<std::string_view> keys(result.keys.begin(), result.keys.end());
     std::sort(keys.begin(), keys.end());
     const auto twice = std::adjacent_find(keys.begin(), keys.end());
-    if (twice != keys.end()) invalid("[json] the key '{}' must stand once", *twice);
+    if (twice != keys.end()) invalid("[json] the key '{}' must appear once", *twice);
   }
 
   void array(Json& result, int depth) {

@@ -28,7 +28,7 @@ struct Json {
   std::int64_t whole() const;
 
   Kind kind = Kind::Null;
-  std::string_view text;          // as it stands in the text that was parsed
+  std::string_view text;          // the value's part of the text that was parsed
   std::string string;             // of a string, escapes undone
   std::vector<Json> items;        // of an array, or the members of an object
   std::vector<std::string> keys;  // of an object's members

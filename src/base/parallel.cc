@@ -111,8 +111,9 @@ class Pool {
     }
   }
 
-  // A woken thread may be queued behind the very thread that waits for it, for milliseconds, though
-  // other cores are idle. So workers go where the owner may go, but for the core it is on.
+  // The scheduler may queue a woken thread for milliseconds on the core of the thread that waits
+  // for it, though other cores are idle. So workers may run on the owner's cores except the one it
+  // is on.
   void keep_off_owner() const noexcept {
     cpu_set_t cpus;
     if (sched_getaffinity(owner_thread_, sizeof cpus, &cpus) != 0 || CPU_COUNT(&cpus) < 2) return;

@@ -7,7 +7,7 @@
 
 namespace tuckfold {
 
-// How many threads `requested` stands for: itself, or every core for 0.
+// The number of threads that `requested` means: itself, or every core for 0.
 int thread_count(int requested);
 
 namespace detail {

@@ -1,4 +1,4 @@
-// stream_lines: the copy behind stream_copy, for kernels of the same target to inline.
+// stream_lines: the copy loop of stream_copy, for kernels of the same target to inline.
 #if defined(TUCKFOLD_BASE_STREAM_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_BASE_STREAM_INL_H
 #undef TUCKFOLD_BASE_STREAM_INL_H

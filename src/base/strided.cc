@@ -67,7 +67,7 @@ void with_real(DType dtype, Body&& body) {
   }
 }
 
-// Elements of kWidth bytes, whatever they mean and wherever they lie; steps count elements.
+// Elements of kWidth bytes, of any type and strides; steps count elements.
 template <std::size_t kWidth>
 void copy_run(const std::byte* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,
               std::int64_t length) {
@@ -123,7 +123,7 @@ std::int64_t FlatView<Pointer>::run_length(std::int64_t begin, std::int64_t coun
   return std::min(count, axes_[inner] - (inner == 0 ? begin : begin % axes_[inner]));
 }
 
-// Where element `begin` lies, in elements from the data pointer, and its place on the innermost
+// The offset of element `begin` from the data pointer, in elements, and its index on the innermost
 // axis.
 template <class Pointer>
 typename FlatView<Pointer>::Place FlatView<Pointer>::place(std::int64_t begin) const noexcept {

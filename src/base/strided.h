@@ -33,10 +33,10 @@ class FlatView {
   const Shape& axes() const noexcept { return axes_; }
   const Shape& steps() const noexcept { return steps_; }
 
-  // How many elements from `begin` on, at most `count`, lie side by side; at least one.
+  // How many elements from `begin` on, at most `count`, are contiguous; at least one.
   std::int64_t run_length(std::int64_t begin, std::int64_t count) const noexcept;
 
-  // The address of elements [begin, begin + count) if they lie side by side, else null.
+  // The address of elements [begin, begin + count) if they are contiguous, else null.
   Pointer dense(std::int64_t begin, std::int64_t count) const noexcept;
 
  protected:

@@ -178,7 +178,7 @@ inline constexpr Order kOrders[] = {Order::RowMajor,   Order::Fortran, Order::Ch
                                     Order::PaddedRows, Order::Gapped,  Order::Flipped,
                                     Order::Backwards};
 
-// Owns its elements and knows them by their row-major index, wherever they lie.
+// Owns its elements and accesses them by row-major index, for any strides.
 class Tensor {
  public:
   Tensor(DType dtype, const Shape& shape, Order order = Order::RowMajor, std::size_t shift = 0)

@@ -44,7 +44,7 @@ void choose_samples_per_chunk(std::vector<ArrayInfo>& arrays) {
 void check_metadata(const std::string& json) {
   try {
     const bool object = Json::parse(json).kind == Json::Kind::Object;
-    Json::parse("[[" + json + "]]");  // in a schema it lies deeper
+    Json::parse("[[" + json + "]]");  // a schema nests it two levels deeper
     if (object) return;
   } catch (const Error& error) {
     invalid("[write] metadata must be a JSON object: {}", error.what());

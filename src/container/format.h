@@ -101,7 +101,7 @@ View rows_of(View view, std::int64_t first, std::int64_t count) {
 
 // ---- index and trailer --------------------------------------------------------------------------
 
-// Samples of an array that lie in a chunk: all of its rows, or what a repair left.
+// The samples of an array that a chunk holds: all of its rows, or those that a repair could save.
 struct Entry {
   std::uint32_t array;
   std::uint32_t samples;
@@ -121,7 +121,7 @@ struct Index {
   std::uint32_t crc = 0;  // of the index record's payload
 };
 
-// The index record and the trailer behind it, for the end of a file at `offset`.
+// The index record and the trailer after it, for the end of a file at `offset`.
 struct Ending {
   std::vector<std::byte> index, trailer;
 };

@@ -1,4 +1,4 @@
-// A frame: one packed tensor behind a header that says how to unpack it, with two checksums.
+// A frame: a header that says how to unpack, one packed tensor, and two checksums.
 #include "container/frame.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kMagic = "TkFr";
 constexpr std::uint8_t kVersion = 1;
 
-// Where the fields lie.
+// The offsets of the fields.
 constexpr std::size_t kVersionAt = 4, kDTypeAt = 5, kRankAt = 6, kFlagsAt = 7, kSpecBytesAt = 8,
                       kHeaderCrcAt = 12, kPackedBytesAt = 16, kPackedCrcAt = 24;
 

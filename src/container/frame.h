@@ -11,7 +11,7 @@ namespace tuckfold {
 inline constexpr std::size_t kFrameHeadBytes = 32;  // shape and spec follow
 inline constexpr std::size_t kFrameAlign = 16;      // of the packed bytes, from the frame's start
 
-// A frame's header where it lies; the spec is not parsed yet.
+// A frame's header in place; the spec is not parsed yet.
 struct RawFrame {
   DType dtype;
   Shape shape;
@@ -39,7 +39,7 @@ class FramePlan {
   std::size_t bytes() const { return header_.size() + plan_.layout().max_bytes; }  // of write()
   std::size_t workspace_bytes() const { return plan_.layout().workspace_bytes; }
 
-  // Packs a tensor behind its header, and returns the bytes of both.
+  // Writes the header and the packed tensor, and returns the bytes of both.
   std::size_t write(const ConstTensorView& in, std::span<std::byte> out,
                     const RunOptions& options) const;
 

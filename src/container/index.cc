@@ -72,7 +72,7 @@ Entry get_entry(const std::byte* at) {
           .crc = load<std::uint32_t>(at + 36)};
 }
 
-// The entries of an array cover its samples in order; records lie before the index.
+// The entries of an array cover its samples in order; records precede the index.
 void check_entries(const Index& index, std::uint64_t index_offset, const std::string& path) {
   std::vector<std::uint64_t> samples(index.schema.arrays.size());
   bool fits = index.samples <= std::uint64_t{1} << 62;

@@ -156,7 +156,7 @@ struct FileReader::Impl {
     try {
       const std::optional<Record> record = record_at(file.bytes(), place.offset);
       if (!record || record->payload.size() != kChunkHeadBytes + info.frame_bytes) {
-        fail(Errc::CorruptData, "no whole record lies there");
+        fail(Errc::CorruptData, "there is no complete record at its offset");
       }
       const CheckedChunk found = check_chunk(*record, *schemas[place.shard]);
       if (found.head.array != number || info.skip + info.samples > found.head.samples ||
@@ -257,7 +257,7 @@ void FileReader::read(std::size_t array, std::int64_t first, std::int64_t count,
                       const TensorView& out, int threads) const {
   const ArrayInfo& info = impl_->array("read", array);
   if (first < 0 || count < 0 || first > samples() || count > samples() - first) {
-    invalid("[read] samples must lie in 0..{}, got {} from {} on", samples(), count, first);
+    invalid("[read] samples must be in 0..{}, got {} from {} on", samples(), count, first);
   }
   if (threads < 0) invalid("[read] threads must be 0 or more, got {}", threads);
   if (out.device != Device::Cpu) {

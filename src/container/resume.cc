@@ -80,8 +80,8 @@ Kept find_kept(const std::string& path, const Schema& schema, const Begun& begun
   const std::string_view text = text_of(record->payload);
   if (text != schema_text(schema)) differs(difference(parse_schema(text, path), schema));
   if (const std::string what = difference(*then, begun); !what.empty()) differs(what);
-  // Records lie in the order of their last samples: where all arrays have come equally far, what
-  // lies before is what a writer has at that sample.
+  // Records are in the order of their last samples: where all arrays have the same number of
+  // samples, the file up to there is what a writer has written at that sample.
   Kept kept{.entries = {}, .samples = 0, .end = record->end()};
   std::size_t kept_entries = 0;
   std::vector<std::uint64_t> samples(schema.arrays.size());

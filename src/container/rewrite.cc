@@ -116,8 +116,8 @@ void Rewrite::add(std::uint32_t number, How how, std::int64_t first, std::int64_
   });
 }
 
-// Chunk by chunk as they lie; those of a file with another codec are packed. Where the range cuts
-// one, its rows are: an exact codec loses nothing by packing them, others keep what they can.
+// Copies chunk by chunk; chunks of a file with another codec are packed again. If the range cuts a
+// chunk, its rows are packed: an exact codec loses nothing, others keep what they can.
 void Rewrite::plan_as_before(std::uint32_t number) {
   const RewrittenArray& array = arrays_[number];
   for_chunks(number, first_, end_ - first_, [&](std::size_t f, std::size_t c) {

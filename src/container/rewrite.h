@@ -1,5 +1,5 @@
-// Files into one new file, in which some arrays may have another codec or other chunks. What stays
-// as it was is copied as it lies, so that a lossy codec does not lose a second time.
+// Files into one new file, in which some arrays may have another codec or other chunks. Chunks that
+// do not change are copied as bytes, so that a lossy codec does not lose a second time.
 //
 //   Rewrite rewrite(files, {{.from = 0, .info = image}, {.from = 1, .info = label}});
 //   rewrite.arrays()[0].packs_again;     // whether samples go through the codec
@@ -18,7 +18,7 @@
 
 namespace tuckfold {
 
-// Samples first .. first + count of an array over files that lie one behind the other, row-major.
+// Samples first .. first + count of an array, row-major, over files taken one after the other.
 void read_files(std::span<const FileReader> files, std::size_t array, std::int64_t first,
                 std::int64_t count, std::byte* out, int threads);
 
@@ -64,7 +64,7 @@ class Rewrite {
  private:
   enum class How : unsigned char {
     Copy,   // a whole chunk of a file
-    Slice,  // rows of chunks, whose bytes lie one behind the other
+    Slice,  // rows of chunks, whose bytes are contiguous
     Raw,    // rows that cannot be had alone; stored as they are, since the codec would lose more
     Pack,
   };

@@ -195,7 +195,7 @@ void write_manifest(const std::string& path, std::span<const std::string> shards
   for (const std::string& shard : shards) {
     if (folder_of(shard) != folder_of(path) ||
         !is_plain_name(shard.substr(folder_of(shard).size()))) {
-      invalid("[shards] '{}' must lie in the folder of '{}'", shard, path);
+      invalid("[shards] '{}' must be in the folder of '{}'", shard, path);
     }
     listed.push_back(list_shard(shard, listed.empty() ? &first : &schema));
     if (listed.size() > 1) check_same_arrays(first, schema, shard);

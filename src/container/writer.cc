@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kSliceBytes = 64 << 20;  // of a batch, about, taken at a time
 
-// Samples of a batch: they lie somewhere, or are to be fetched.
+// Samples of a batch: in memory, or to be fetched.
 struct Batch {
   std::span<const ConstTensorView> views{};
   const FileWriter::Fetch* fetch = nullptr;
@@ -176,7 +176,7 @@ struct FileWriter::Impl {
       const ConstTensorView& view = batch[i];
       const ArrayInfo& array = arrays()[i];
       if (view.device != Device::Cpu) {
-        fail(Errc::Unsupported, "[write] '{}' must lie on the CPU; copy it there", array.name);
+        fail(Errc::Unsupported, "[write] '{}' must be on the CPU; copy it there", array.name);
       }
       if (view.dtype != array.dtype || view.shape != with_samples(count, array.shape)) {
         invalid("[write] '{}' takes {} {} for {} samples, got {} {}", array.name,

@@ -203,7 +203,7 @@ Handle open_dataset(hid_t file, const std::string& path, const std::string& name
     ::H5Pset_elink_cb(access.get(), refuse, &external);
   }
   Handle data(::H5Dopen2(file, name.c_str(), access.get()), ::H5Dclose);
-  if (external) refuse_external(path, name, "behind a link to another file");
+  if (external) refuse_external(path, name, "reached by a link to another file");
   if (!data) invalid("[hdf5] '{}' has no dataset '{}'", path, name);
   if (allow_external) return data;
   const Handle how(::H5Dget_create_plist(data.get()), ::H5Pclose);
@@ -217,7 +217,7 @@ Handle open_dataset(hid_t file, const std::string& path, const std::string& name
 bool looks_like(const SourceInput& input) {
   constexpr std::string_view kMagic = "\x89HDF\r\n\x1a\n";
   const std::string_view text = input.text();
-  for (const std::size_t at : {0, 512, 1024, 2048}) {  // behind what a user has put in front
+  for (const std::size_t at : {0, 512, 1024, 2048}) {  // after a user block
     if (at < text.size() && text.substr(at).starts_with(kMagic)) return true;
   }
   return false;

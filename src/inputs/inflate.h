@@ -12,7 +12,7 @@ namespace tuckfold {
 
 enum class Deflated : unsigned char { Raw, Gzip };
 
-// The most bytes that deflate can make of so many; a larger announcement is a lie.
+// The most bytes that so many deflated bytes can expand to; a larger announced size is false.
 std::size_t most_inflated(std::size_t deflated);
 
 // All of `in`, which must give exactly `size` bytes. Throws CorruptData if not, before allocating

@@ -1,4 +1,4 @@
-// Samples that lie in memory, mapped or inflated: most formats only say where, and in what type.
+// Samples in memory, mapped or inflated: most formats only give their address and type.
 //
 //   SlabBuilder builder("cifar", path);
 //   builder.keep(file);
@@ -25,7 +25,7 @@ struct Slab {
   DType dtype = DType::U8;
   bool big_endian = false;
   std::shared_ptr<const Shape> strides = nullptr;  // of a sample, in elements; null: row-major
-  std::size_t image_bytes = 0;  // of the image file that lies here, the only sample; 0: values
+  std::size_t image_bytes = 0;  // of the image file here, the only sample; 0: values
 };
 
 // Writes `count` samples of a slab row-major, and returns where they end. Of bools every byte that

@@ -65,7 +65,7 @@ const SourceFormat& format_for(std::span<const SourceInput> inputs, const Source
     invalid("[source] format must be one of {}, got '{}'{}", names_of_formats(), options.format,
             near.empty() ? "" : fmt::format("; did you mean {}?", near));
   }
-  if (options.dtype || options.sample) return kRawSource;  // no other format needs to be told
+  if (options.dtype || options.sample) return kRawSource;  // other formats say it themselves
   const SourceFormat& first = format_of(inputs.front());
   for (const SourceInput& input : inputs.subspan(1)) {
     const SourceFormat& other = format_of(input);

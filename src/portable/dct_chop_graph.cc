@@ -133,7 +133,7 @@ Id products(Graph& graph, const char* name, Id x, const Side& rows, const Side& 
   return graph.cat(name, std::move(strips), -2);
 }
 
-// Where the coefficients of a triangle lie among keep x keep.
+// The indices of a triangle's coefficients among keep x keep.
 Id triangle(Graph& graph, int keep) {
   std::vector<std::int64_t> places;
   for (int row = 0; row < keep; ++row) {

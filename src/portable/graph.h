@@ -51,8 +51,8 @@ std::string_view name_of(Op op);
 
 using Id = int;  // of a value
 
-// What is known when the graph is written. Matrices of the codec are block-diagonal: `copies` of
-// `block`, and `last` behind them where it has values, so that files need not hold the zeros.
+// A value that is known when the graph is written. Matrices of the codec are block-diagonal:
+// `copies` of `block`, followed by `last` if it has values, so that files need not hold the zeros.
 struct Constant {
   std::vector<float> floats;         // row-major
   std::vector<std::int64_t> wholes;  // instead of floats

@@ -437,7 +437,7 @@ Tensor decompress(const Tensor& coefs, std::string_view spec, const Axes& shape,
 using torch::stable::detail::from;
 using torch::stable::detail::to;
 
-// What torch calls: arguments stand in the order of the schema, and are this function's to free.
+// Torch calls these with arguments in the order of the schema; the function owns them.
 void boxed_pack(StableIValue* stack, std::uint64_t, std::uint64_t) {
   tuckfold_clear_error();
   const auto x = to<Tensor>(stack[0]);

@@ -1,4 +1,5 @@
-// Where an operator's tensors lie: memory there, from torch, and on a GPU torch's current stream.
+// The device of an operator's tensors: memory there, from torch, and on a GPU torch's current
+// stream.
 #pragma once
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-// What the library asks of the CUDA runtime. Without CUDA no_cuda.cc stands in for runtime.cu: then
-// there are no devices, and the others throw Unsupported.
+// The functions of the CUDA runtime that the library uses. Without CUDA, no_cuda.cc replaces
+// runtime.cu: then there are no devices, and the other functions throw Unsupported.
 #pragma once
 
 #include <cstddef>

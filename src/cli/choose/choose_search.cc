@@ -81,8 +81,8 @@ class Search {
   Search(const Array& part, const Target& target, const ChooseOptions& options)
       : part_(part), target_(target), options_(options), out_(part.bytes()) {}
 
-  // Bisects the ladder for its best rung. A rung is told from the next by one trial, or, where the
-  // target is a ratio and the size is fixed, by its layout.
+  // Bisects the ladder for its best rung. One trial compares a rung with the next; if the target is
+  // a ratio and the size is fixed, the layout does.
   void climb(const Ladder& ladder) {
     std::vector<Rung> rungs;
     for (const CodecSpec& spec : ladder) {

@@ -25,7 +25,7 @@ struct ChooseOptions {
   int threads = 1;
   std::size_t finalists = 6;     // codecs, at least one, of which the speed is measured
   double measure_seconds = 0.1;  // for each of them
-  std::function<void(std::string_view)> progress{};  // told of each spec before it is tried
+  std::function<void(std::string_view)> progress{};  // called with each spec before it is tried
 };
 
 struct Candidate {

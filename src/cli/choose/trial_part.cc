@@ -32,7 +32,7 @@ Array trial_part_of(const Array& array, std::int64_t most) {
   for (std::size_t axis = 0; axis < leading; ++axis) units *= shape[axis];
   const std::int64_t unit_elems = elems / units;
 
-  // What is taken: `count` pieces of `piece` values; `per_unit` of them lie in each unit.
+  // What is taken: `count` pieces of `piece` values, `per_unit` of them in each unit.
   std::int64_t count = std::max<std::int64_t>(most / unit_elems, 1), piece = unit_elems,
                per_unit = 1;
   Shape taken;

@@ -1,4 +1,4 @@
-// A part of an array that stands for the whole, the same on every run.
+// A part of an array that represents the whole, the same on every run.
 #pragma once
 
 #include <cstdint>

@@ -63,7 +63,7 @@ std::uint64_t hash(std::uint64_t x) {  // splitmix64
 float uniform(std::uint64_t x) { return static_cast<float>(hash(x) >> 40) * 0x1p-24f; }
 
 // A plane between 0 and `peak`: two waves, a bright rectangle with hard edges, and a little noise.
-// What codecs make of it is a stand-in for photographs; what their speed is hardly depends on it.
+// Codecs compress it about as well as photographs; their speed hardly depends on it.
 void fill_plane(std::uint64_t plane, std::int64_t rows, std::int64_t cols, float peak, float* out) {
   const auto random = [&](std::uint64_t which) { return uniform(plane * 16 + which); };
   const auto wave = [](std::int64_t length, float turns, float phase) {

@@ -10,8 +10,8 @@
 
 namespace tuckfold::cli {
 
-// Where a picture lies in row-major values: H x W, H x W x 3 or 3 x H x W, the last axes of any
-// number of others.
+// The position of a picture in row-major values: H x W, H x W x 3 or 3 x H x W, the last axes of
+// any number of others.
 struct Frame {
   std::int64_t height, width, channels;
   std::int64_t row_step, col_step, channel_step;

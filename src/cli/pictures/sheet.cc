@@ -62,8 +62,8 @@ struct Grid {
 
   std::int64_t width() const { return area_width + 2 * kMargin; }
   std::int64_t height() const {
-    const std::int64_t behind = rows.size() > 1 ? kMargin + kGap : kGap;
-    return 2 * kMargin + title_height + bands * band_height - behind;
+    const std::int64_t trailing = rows.size() > 1 ? kMargin + kGap : kGap;
+    return 2 * kMargin + title_height + bands * band_height - trailing;
   }
 };
 

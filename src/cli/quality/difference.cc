@@ -60,7 +60,7 @@ std::vector<Sums> compare_samples(const Batches& original, const Batches& result
   return each;
 }
 
-// SSIM of every plane of a batch; results stand in order, so that sums do not depend on threads.
+// SSIM of every plane of a batch, in order, so that sums do not depend on threads.
 std::vector<SsimSum> ssim_of_planes(const Batches& original, const Batches& result,
                                     const Planes& planes, const SsimScale& scale,
                                     std::int64_t samples, int threads) {

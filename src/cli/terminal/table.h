@@ -1,4 +1,4 @@
-// Text in aligned columns, and figures as they stand in them.
+// Text in aligned columns, and numbers formatted for them.
 #pragma once
 
 #include <cstdio>

@@ -25,10 +25,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFooter =
     R"_(Several inputs, .tuck files and manifests with equal arrays, become one file, in that order; metadata is
-that of the first. Arrays keep their codecs and chunks, which are then copied as they lie: nothing is
+that of the first. Arrays keep their codecs and chunks, whose bytes are copied: nothing is
 lost a second time. So are chunks of another size where a codec packs each sample alone (raw, dct_chop,
 dct_quant). What else must be packed again is unpacked first, and a lossy codec on samples that were lossy
-before is told of.
+before prints a warning.
 
 With a target a codec is looked for, as pack does; figures are against the samples as they are now.
 --shards cuts where chunks end, so that these can be copied. Other outputs are those of unpack. To convert

@@ -163,7 +163,7 @@ std::string to_table(const std::vector<Compared>& all) {
 }
 
 Json to_json(const Compared& one) {
-  // JSON has no infinity: null stands for it, and for figures that do not exist.
+  // JSON has no infinity: null replaces it, and figures that do not exist.
   const auto number = [](double value) {
     return std::isfinite(value) ? Json(value) : Json(nullptr);
   };

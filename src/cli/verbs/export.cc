@@ -28,9 +28,9 @@ using portable::Graph;
 using portable::Target;
 
 constexpr const char* kFooter =
-    R"_(The file stands alone. For torch and the SDKs it is Python with the modules Pack and Unpack; ONNX has a
-model for each, so that -o codec.onnx writes codec.pack.onnx and codec.unpack.onnx, and with --only one
-model goes to the file that is named. What is packed by either is what this library packs, to rounding.
+    R"_(The file needs no library of ours. For torch and the SDKs it is Python with the modules Pack and Unpack.
+ONNX has a model for each: -o codec.onnx writes codec.pack.onnx and codec.unpack.onnx; with --only one
+model goes to the file that is named. Both pack what this library packs, to rounding.
 
 The codecs are dct_chop, block_quant(bits=8) and dct_chop(..) | block_quant(bits=8); of dct_quant only
 the decoder (--only unpack). For an SDK, and where --device is given, the operators, types and sizes

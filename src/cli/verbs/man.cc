@@ -46,7 +46,7 @@ std::string head(const std::string& title, const std::string& name, const std::s
                      version(), roff(name), roff(summary));
 }
 
-// Lines that are indented, or follow "Examples:", stand as they are.
+// Lines that are indented, or follow "Examples:", are printed unchanged.
 std::string notes(const std::string& footer) {
   std::string text;
   bool as_it_is = false;

@@ -21,7 +21,7 @@ constexpr const char* kFooter =
     R"_(Shown are samples of the first array with two axes or more, taken as H x W, H x W x 3 or 3 x H x W
 pictures; of others one channel, the first unless --channel names it. Small pictures are enlarged, large
 ones reduced. u8 goes from black 0 to white 255, other types over the range of the samples shown. Below
-them stand their numbers, and labels where the inputs have whole numbers beside the pictures.
+each picture is its number, and its label if the inputs have an integer array beside the pictures.
 
 With --against the inputs are shown below their originals, with --codec what it makes of them; then come
 errors around grey, enlarged as printed. PSNR takes the range of the originals shown as peak.

@@ -5,10 +5,10 @@
 //   value = (code - zero) * scale              if zero=exact and the group has values on both sides
 //                                              of 0 or touching it: 0 is code `zero`, exactly
 //
-// The minimum is rounded down and the scale up, so that codes 0 … 2^bits - 1 reach every value and
-// the error is at most half a scale. What lies beyond f32's largest number then becomes that. A
-// group with a NaN, an infinity, or a span that f32 or bf16 cannot hold decodes to NaN throughout,
-// the canonical one.
+// The minimum is rounded down and the scale up, so that codes 0 … 2^bits - 1 cover every value and
+// the error is at most half a scale. A decoded value above f32's largest number becomes that
+// number. A group with a NaN, an infinity, or a span that f32 or bf16 cannot represent decodes to
+// the canonical NaN in every value.
 #pragma once
 
 #include <cstdint>

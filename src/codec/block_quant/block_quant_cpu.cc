@@ -140,7 +140,8 @@ HWY_ATTR void dequantize(const std::uint8_t* codes, std::int64_t count, const Gr
 
 // ---- groups -------------------------------------------------------------------------------------
 
-// Values [begin, begin + count) as they lie in memory, or gathered.
+// Values [begin, begin + count): a pointer into the tensor if they are contiguous, else a gathered
+// copy.
 const float* values_at(const FlatReader& in, std::int64_t begin, std::int64_t count,
                        float* gathered) {
   const void* dense = in.dtype() == DType::F32 ? in.dense(begin, count) : nullptr;

@@ -38,7 +38,7 @@ DenseTensor tensor_of(const Params& p, const View& view, const std::byte* packed
           .number = static_cast<std::uint32_t>(number)};
 }
 
-// Whether values lie side by side and sixteen bytes hold several.
+// Whether values are contiguous and a 16-byte vector holds more than one.
 bool is_fast(const View& view) {
   return view.dense() &&
          (view.dtype == DType::F32 || view.dtype == DType::F16 || view.dtype == DType::BF16);

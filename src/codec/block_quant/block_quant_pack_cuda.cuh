@@ -19,8 +19,8 @@ inline constexpr int kStepValues = kWarp* kVector<T>;  // that a warp loads at o
 
 // ---- ranges and headers -------------------------------------------------------------------------
 
-// Whole numbers in the order of the floats they stand for; the same function leads back. A NaN lies
-// beyond the infinity of its sign.
+// Maps a float to an integer so that integers compare as the floats do; the function is its own
+// inverse. A NaN maps beyond the infinity of its sign.
 __device__ TUCKFOLD_INLINE int image_of(float value) {
   const int bits = __float_as_int(value);
   return bits ^ (bits >> 31 & 0x7fffffff);
@@ -92,8 +92,8 @@ __device__ TUCKFOLD_INLINE void store_header(std::byte* to, Header header) {
 
 // ---- codes --------------------------------------------------------------------------------------
 
-// How values of a group become sums with their codes in the low bits; a factor of 0 stands for a
-// group that is not finite, whose codes are 0.
+// How values of a group become sums with their codes in the low bits. A factor of 0 marks a group
+// that is not finite, whose codes are 0.
 struct ToSum {
   float subtract, factor, add;
 };

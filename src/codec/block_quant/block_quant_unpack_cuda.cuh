@@ -209,8 +209,9 @@ __global__ void __launch_bounds__(kUnpackThreads)
   }
 }
 
-// Stores of a warp that begin at any address of an element. Bytes wait in shared memory until they
-// fill vectors of the tensor's 16-byte grid, which lies `skew` bytes before the warp's own.
+// Stores of a warp that begin at any element's address. Bytes wait in shared memory until they fill
+// a 16-byte vector that is aligned in the tensor; such a vector begins `skew` bytes before the
+// warp's own.
 template <class T>
 class SkewedStores {
  public:

@@ -36,8 +36,8 @@ constexpr std::uint64_t every(int width, int b) {
   return mask;
 }
 
-// Fields of kWidth bits that hold kBits each to their word's low bits, and back. What stands above
-// them in a word to spread does not matter, but where one field fills the word.
+// Moves fields of kWidth bits, which hold kBits each, to the low bits of their word, and back.
+// Higher bits of a word to spread are ignored, except where one field fills the word.
 template <int kBits, int kWidth, class D, class V>
 HWY_INLINE V squeeze(D d, V v) {
   if constexpr (kWidth == 64 || kBits == kWidth) {
@@ -65,7 +65,7 @@ HWY_INLINE V spread(D d, V v) {
 constexpr int words_of(int b) { return b <= 8 ? 1 : b <= 16 ? 2 : b <= 32 ? 4 : 8; }
 constexpr int part_of(int b) { return 8 * b / words_of(b); }
 
-// Words that lie in memory as codes.
+// Words in memory as codes.
 template <class D, class Code>
 HWY_INLINE hn::Vec<D> load_words(D d, const Code* codes) {
 #if HWY_TARGET == HWY_SCALAR

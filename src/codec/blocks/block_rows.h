@@ -93,7 +93,7 @@ bool direct_rows(const View& view, const Blocks& b, const BlockRowPart& part, Fl
 // Rows and columns past the edge repeat the last ones.
 inline void gather_rows(const FlatReader& in, const Blocks& b, const BlockRowPart& part,
                         float* buffer, const float** rows) {
-  const bool at_once = part.cols == b.cols;  // rows lie one behind the other
+  const bool at_once = part.cols == b.cols;  // rows are contiguous
   if (at_once) in.gather(part.plane_row * b.cols, part.valid_rows * b.cols, buffer);
   for (int r = 0; r < b.block; ++r) {
     float* row = buffer + r * part.cols;
@@ -107,10 +107,10 @@ inline void gather_rows(const FlatReader& in, const Blocks& b, const BlockRowPar
   }
 }
 
-// Back, without what lies past the edge.
+// The reverse of gather_rows; rows and columns past the edge are dropped.
 inline void scatter_rows(const FlatWriter& out, const Blocks& b, const BlockRowPart& part,
                          const float* const* rows) {
-  if (part.cols == b.cols && rows[1] - rows[0] == part.cols) {  // one behind the other
+  if (part.cols == b.cols && rows[1] - rows[0] == part.cols) {  // contiguous
     return out.scatter(part.plane_row * b.cols, part.valid_rows * b.cols, rows[0]);
   }
   for (int r = 0; r < part.valid_rows; ++r) {

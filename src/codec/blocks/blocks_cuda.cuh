@@ -14,8 +14,8 @@
 
 namespace tuckfold::cuda {
 
-// A dense tensor whose planes are whole blocks: its rows of blocks lie one behind the other, so
-// planes do not matter.
+// A dense tensor whose planes are whole blocks. Its block rows are contiguous, so planes do not
+// matter.
 struct WholeBlocks {
   void* data;  // a multiple of 16
   std::int64_t count;
@@ -39,8 +39,8 @@ struct WholeBlocks {
   }
 };
 
-// Any tensor. Neighbouring threads take blocks of neighbouring planes where that is how values lie
-// in memory (channels last), else neighbouring blocks.
+// Any tensor. Neighbouring threads take blocks of neighbouring planes if those are neighbours in
+// memory (channels last), else neighbouring blocks.
 struct AnyBlocks {
   View view;
   std::int64_t count, planes, rows, cols, block_rows, block_cols;
@@ -218,7 +218,7 @@ __device__ TUCKFOLD_INLINE void store_warp_blocks(const WholeBlocks& b, std::int
   }
 }
 
-// Without what lies past the edge.
+// Leaves out rows and columns past the edge.
 template <class T, int kN = 8>
 __device__ TUCKFOLD_INLINE void store_block(const AnyBlocks& b, std::int64_t block,
                                             const float* x) {

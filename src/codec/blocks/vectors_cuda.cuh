@@ -168,8 +168,8 @@ __device__ TUCKFOLD_INLINE std::uint32_t halves_above_zero(std::uint32_t word) {
 #endif
 }
 
-// Sixteen bytes of elements that lie side by side at any address of an element, by words. Where
-// they begin within a word, the words around them are read whole.
+// Sixteen bytes of contiguous elements at any element's address, word by word. If they begin within
+// a word, the words around them are read whole.
 template <class T>
 __device__ TUCKFOLD_INLINE uint4 load_anywhere(const T* from) {
   const auto address = reinterpret_cast<std::uintptr_t>(from);

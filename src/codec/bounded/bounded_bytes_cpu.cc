@@ -74,7 +74,7 @@ HWY_ATTR void move_rows(const Band& band, const Real* from, Real* to) {
   }
 }
 
-// Where a band lies in one piece it has the width of the tensor's planes.
+// A contiguous band has the width of the tensor's planes.
 template <class Real>
 void load_band(const FlatReader& in, const Tiling& tiling, std::int64_t first, const Band& band,
                PartBuffers<Real>& buffers, Real* values) {
@@ -135,8 +135,8 @@ void store_band(const FlatWriter& out, const Tiling& tiling, std::int64_t first,
   }
 }
 
-// While a part is worked on memory would idle: asks for the next where it lies in one piece, some
-// of it at every step, since what is asked for all at once waits in a queue.
+// Memory would be idle while a part is packed: prefetches the next part if it is contiguous, a
+// little at every step, because prefetches that are issued all at once wait in a queue.
 class Ahead {
  public:
   Ahead(const FlatReader& in, const Tiling& tiling, std::int64_t part) {
@@ -295,7 +295,7 @@ std::size_t pack_part_as(const TensorBound& tensor, const Tiling& tiling, const 
     });
   }
   ahead.step();
-  if (size + kBehind > static_cast<std::size_t>(count) * width) return keep();
+  if (size + kTrailing > static_cast<std::size_t>(count) * width) return keep();
 
   std::memcpy(out, &front, sizeof(front));
   std::byte* to = store_plane(planes.low, plane, out + sizeof(front));

@@ -1,5 +1,6 @@
-// bounded on CUDA, codes=bits. How many bytes there are is known on the device alone: pack and
-// unpack wait for one number, unless they are told where to leave it.
+// bounded on CUDA, codes=bits. Only the device knows how many bytes there are: pack and unpack
+// synchronize to read one number, unless the caller gives a place for it
+// (CudaOptions::device_result).
 #include <algorithm>
 
 #include "base/cuda/runtime.h"
@@ -19,7 +20,7 @@ std::int64_t few_blocks(std::int64_t work, std::int64_t each, int on_each_sm = 8
   return std::min<std::int64_t>(cuda::blocks_for(work, each), cuda::device().sms * on_each_sm);
 }
 
-// ---- before chunks: the grids, and nothing told yet
+// ---- before chunks: the grids and the initial control block
 
 struct BeginArgs {
   DType dtype;
@@ -59,8 +60,8 @@ __global__ void begin_kernel(const __grid_constant__ BeginArgs args) {
 
 // ---- a tensor that is stored as it is
 
-// To packed bytes and back. With `size` only if that says that packed bytes are the tensor's own;
-// `verdict` is told it.
+// Copies to packed bytes and back. If `size` is given, copies only if it says that the packed bytes
+// are the tensor's own; `verdict` receives the result.
 struct CopyArgs {
   View view;
   std::byte* packed;

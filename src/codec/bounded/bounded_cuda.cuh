@@ -31,7 +31,7 @@ inline constexpr DType kDTypeOf = std::is_same_v<Element, double>         ? DTyp
                                   : std::is_same_v<Element, std::uint8_t> ? DType::U8
                                                                           : DType::F32;
 
-// The start of the workspace. What blocks tell each other lies behind it.
+// The start of the workspace. The state that blocks exchange follows it.
 struct Control {
   alignas(16) unsigned char grids[kGrids * sizeof(Grid<double>)];
   unsigned long long lowest, highest;  // the range so far, as keys; 0 before there is any
@@ -92,11 +92,11 @@ struct Stage16 {
   static constexpr int kVectors = kLaneBytes / 16;    // of a lane, and of a lane's turn
   static constexpr int kTogetherValues = 16 / kSize;  // in one vector
 
-  // Where vector `turn` * 32 + lane of the chunk lies.
+  // The offset of vector `turn` * 32 + lane of the chunk.
   __device__ static int place(int turn) {
     return (turn * (kWarp / kVectors) + lane_of() / kVectors) * kStride + lane_of() % kVectors * 16;
   }
-  // Where the chunk's value or byte lies.
+  // The offset of the chunk's value or byte.
   __device__ static int value_place(int value) {
     return value / kEach * kStride + value % kEach * kSize;
   }

@@ -31,14 +31,15 @@ struct Band {
 
   std::int64_t width() const { return tiles * cols; }
   std::int64_t elems() const { return rows * width(); }
-  // Where value i is if tiles stand one after the other.
+  // The index of value i if tiles are contiguous, one after the other.
   std::int64_t in_tiles(std::int64_t i) const {
     const std::int64_t r = i / width(), x = i % width();
     return (x / cols * rows + r) * cols + x % cols;
   }
 };
 
-// Codes of values; mark(i) is called for one that does not hold, which gets the code before it.
+// Codes of values. mark(i) is called for a value whose code would exceed the bound; it gets the
+// code before it.
 template <class Real, class Mark>
 bool whole_codes(DType dtype, const Grid<Real>& grid, const Real* values, std::int64_t count,
                  std::int32_t before, std::int32_t* codes, Mark&& mark) {
@@ -53,7 +54,7 @@ bool whole_codes(DType dtype, const Grid<Real>& grid, const Real* values, std::i
   return true;
 }
 
-// Of codes in place; `row` has room for one of the band's.
+// The same for codes in place; `row` has room for one row of the band.
 template <bool kLorenzo2d>
 void take_differences(const Band& band, std::int32_t& before, std::int32_t* codes,
                       std::int32_t* row);
@@ -231,8 +232,8 @@ struct InterpolateEncoder {
     return any_kept;
   }
 
-  // Rows may be short, so that their ends are worth a vector too: it may read, and write back,
-  // kSlack elements behind them.
+  // Rows may be short, so their ends are also coded by vectors, which may read and write back
+  // kSlack elements after the row.
   template <class Predict>
   HWY_ATTR void code(const Stretch& where, std::int64_t count, Real* values, Predict&& predict) {
     if (dtype == DType::F16 || dtype == DType::BF16) {

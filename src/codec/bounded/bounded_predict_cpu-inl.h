@@ -163,7 +163,7 @@ class Choice {
   Choice(DType dtype, const Grid<Real>& grid)
       : smooth_(!has_whole_values(dtype) && !grid.exact_zero) {}
 
-  // Values have kSlack more behind them.
+  // Values have kSlack readable elements after them.
   template <class Real>
   void look_at(const Real* values, const Band& band, const Grid<Real>& grid) {
     std::int32_t row[kRoom], above[kRoom] = {}, step[kRoom], bend[kRoom], off[kRoom] = {};
@@ -185,7 +185,7 @@ class Choice {
         miss(v, count, r, band, missed);
         codes_in(missed, count, grid, off);
       }
-      // The first of a tile has no neighbour, and what is behind the last is nothing.
+      // The first value of a tile has no left neighbour, and the last has no right one.
       for (std::int64_t i = 0; i < count; i += band.cols) step[i] = bend[i] = off[i] = 0;
       for (std::int64_t i = count; i < count + kSlack; ++i) step[i] = bend[i] = off[i] = 0;
       count_codes(step, bend, off, count);

@@ -15,8 +15,8 @@ inline constexpr int kHeldShift = std::is_same_v<Element, double> ? 0 : 1;
 
 // ---- values -------------------------------------------------------------------------------------
 
-// Any tensor's values. Behind the end the last value is repeated, and so its code. Not inlined: it
-// would take registers from what follows.
+// Any tensor's values. Past the end the last value is repeated, and so is its code. Not inlined,
+// because it would take registers from the code that follows.
 template <class Element>
 __device__ __attribute__((noinline)) void stage_any(const PackArgs& args, std::int64_t chunk,
                                                     unsigned char* stage) {

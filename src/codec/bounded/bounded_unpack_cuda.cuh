@@ -71,8 +71,8 @@ __global__ void scan_kernel(const __grid_constant__ UnpackArgs args) {
 
 // ---- a payload ----------------------------------------------------------------------------------
 
-// Brings bytes [begin, begin + count) of the packed ones to the stage, and what lies beside them up
-// to multiples of 16. Returns where they begin there. Nothing behind the end is read.
+// Copies packed bytes [begin, begin + count) to shared memory, widened to multiples of 16, and
+// returns where they begin there. Reads nothing past the end of the packed bytes.
 __device__ TUCKFOLD_INLINE const unsigned char* stage_payload(const UnpackArgs& args,
                                                               std::uint64_t begin, int count,
                                                               unsigned char* stage) {
@@ -207,7 +207,7 @@ __device__ TUCKFOLD_INLINE void store_values(const UnpackArgs& args, std::int64_
   }
 }
 
-// An element whose bits lie at any even byte, or at any if it is a byte.
+// An element at any even address, or at any address if it is one byte.
 template <class Element>
 __device__ TUCKFOLD_INLINE Element element_at(const unsigned char* from) {
   if constexpr (sizeof(Element) == 1) {

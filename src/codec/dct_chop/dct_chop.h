@@ -20,7 +20,7 @@ struct Params {
   DType coef;
   Transform transform;
   int serialize;
-  bool planes;  // whether equal frequencies of all blocks lie together
+  bool planes;  // whether equal frequencies of all blocks are stored together
 
   static Params of(const Stage& stage);
   int values_per_block() const { return triangle ? keep * (keep + 1) / 2 : keep * keep; }

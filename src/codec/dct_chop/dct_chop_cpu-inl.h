@@ -167,7 +167,7 @@ HWY_INLINE void forward_step(D d, const float* const* rows, std::int64_t col, Na
   }
 }
 
-// One block row, whose packed rows lie side by side, as stored.
+// One block row as stored, with contiguous packed rows.
 template <int K>
 HWY_ATTR HWY_NOINLINE void forward_block_row(const float* const* rows, std::int64_t cols,
                                              float* out) {
@@ -362,8 +362,8 @@ HWY_INLINE void forward_slot(D d, const float* const* rows, std::int64_t slot, f
   }
 }
 
-// Block rows that lie one behind the other, straight to `out`, where rows are whole groups of
-// slots. As soon as every row has a group, those leave, each to its row, while the next are made.
+// Contiguous block rows straight to `out`, whose rows are whole groups of slots. As soon as every
+// row has a group, the groups are stored, each to its row, while the next ones are computed.
 template <int K>
 HWY_ATTR HWY_NOINLINE void forward_rows(const float* in, std::int64_t cols, std::int64_t block_rows,
                                         float* out, bool stream) {
@@ -422,8 +422,8 @@ HWY_ATTR HWY_NOINLINE void forward_slots(const float* in, std::int64_t cols,
 
 // ---- unpack -------------------------------------------------------------------------------------
 
-// Lane j < 4 of a block: E_j, lane 7-j: O_j, from a packed row with zeros behind it. A term that is
-// left out is the product of such a zero with -1: -0, which adds nothing.
+// Lane j < 4 of a block: E_j, lane 7-j: O_j, from a packed row followed by zeros. A term that is
+// left out is the product of such a zero with -1, that is -0, which adds nothing.
 template <int K, int kLanes>
 constexpr LaneTerms<K, kLanes> inverse_terms() {
   LaneTerms<K, kLanes> terms;
@@ -496,8 +496,7 @@ HWY_INLINE void inverse_step(D d, const float* in, std::int64_t in_row, float* c
   }
 }
 
-// Block rows of K packed rows, in_row apart, to block rows of eight rows that lie
-// block_row_step apart.
+// Block rows of K packed rows, in_row apart, to block rows of eight rows, block_row_step apart.
 template <int K, bool kStream>
 HWY_ATTR HWY_NOINLINE void inverse_block_rows(const float* in, std::int64_t in_row,
                                               std::int64_t cols, std::int64_t block_rows,

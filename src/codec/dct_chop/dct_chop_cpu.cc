@@ -22,13 +22,14 @@ namespace tuckfold::dct_chop::HWY_NAMESPACE {
 
 // ---- one row of blocks, f32 to f32 --------------------------------------------------------------
 
-// `block` rows, cols wide, to and from `keep` packed rows; those of `forward` lie side by side.
+// `block` rows, cols wide, to and from `keep` packed rows; the packed rows of `forward` are
+// contiguous.
 using ForwardFn = void (*)(int keep, const float* const* rows, std::int64_t cols, float* out);
 using InverseFn = void (*)(int keep, const float* in, std::int64_t in_row, std::int64_t cols,
                            std::int64_t block_rows, float* const* rows,
                            std::int64_t block_row_step);
-// Block rows that lie one behind the other in memory straight to a stored f32 output at a cache
-// line.
+// Block rows that are contiguous in memory, straight to a stored f32 output that is aligned to a
+// cache line.
 using FastFn = void (*)(const float* in, std::int64_t cols, std::int64_t block_rows, float* out,
                         bool stream, PackBuffers& buffers);
 
@@ -378,8 +379,8 @@ void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t
   writer.finish();
 }
 
-// How many block rows from `block_row` on lie one behind the other, whole and f32, so that they can
-// be unpacked in one go; at least one, of which nothing is said.
+// How many block rows from `block_row` on are contiguous, whole and f32, so that one call can
+// unpack them. At least one; if it is one, it need not be any of these.
 std::int64_t dense_block_rows(const UnpackJob& job, std::int64_t block_row, std::int64_t most) {
   const Blocks& b = job.blocks;
   const Params& p = job.params;

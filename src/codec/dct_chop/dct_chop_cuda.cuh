@@ -17,8 +17,8 @@ struct StoredCoefs {
   std::int64_t row_values;  // of squares: in one row of a block row
 };
 
-// How blocks are dealt out: as many to every CTA, one a thread. Where those are whole block rows
-// their squares lie in one piece, which leaves and comes in 16 bytes at a time.
+// How blocks are assigned to CTAs: the same number to each, one to a thread. If those are whole
+// block rows, their packed squares are contiguous and are loaded and stored 16 bytes at a time.
 struct Deal {
   int each;
   bool whole_block_rows;
@@ -137,7 +137,7 @@ struct BlockRows {
     lead = static_cast<int>(place.cta_first * (kKeep * kKeep) % kEach);
     total = static_cast<int>(place.cta_end - place.cta_first) * (kKeep * kKeep);
   }
-  // Copies them from `from` to `to`, which stand `lead` values before the first. Out of the tile
+  // Copies them from `from` to `to`, which point `lead` values before the first. Out of the tile
   // one piece after the other; into it with all loads of a thread in flight together.
   template <int kThreads, bool kIntoTile>
   __device__ TUCKFOLD_INLINE void copy(const Coef* from, Coef* to) const {

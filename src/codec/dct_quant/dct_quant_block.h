@@ -50,7 +50,7 @@ TUCKFOLD_TABLE std::array<std::uint8_t, 16> kTileRow = {0, 0, 1, 2, 1, 0, 0, 1,
                                                         2, 3, 3, 2, 1, 2, 3, 3};
 TUCKFOLD_TABLE std::array<std::uint8_t, 16> kTileCol = {0, 1, 0, 0, 1, 2, 3, 2,
                                                         1, 0, 1, 2, 3, 3, 2, 3};
-// Where value t of tile k lies in a block of coefficients, by rows.
+// The row-major index of value t of tile k in a block of coefficients.
 TUCKFOLD_HOST_DEVICE inline constexpr int place(int k, int t) {
   return (2 * kTileRow[k] + t / 2) * 8 + 2 * kTileCol[k] + t % 2;
 }
@@ -211,9 +211,9 @@ class BitReader {
 
 // ---- a whole block ------------------------------------------------------------------------------
 
-// The whole number that stands for coefficient z in steps of 1 / inverse: below z, so that half a
-// step is added on the way back. The first coefficient takes the nearest, since its zero matters.
-// That z stays below the width's largest number follows from how the width was chosen.
+// The integer code of coefficient z in steps of 1 / inverse: rounded down, and half a step is added
+// when decoding. The first coefficient is rounded to nearest, because it must keep 0 exact. z stays
+// below the width's largest number because of how the width was chosen.
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE std::int64_t code_of(float z, float inverse) {
   return static_cast<std::int64_t>(std::floor(z * inverse));
 }

@@ -41,7 +41,7 @@ HWY_INLINE F power_of_two(I exponent) {
   return as_floats(hn::ShiftLeft<23>(hn::Add(exponent, ints(127))));
 }
 
-// What stands between the vectors and the bytes of a group of blocks, by lane.
+// The intermediate fields between the vectors and the bytes of a group of blocks, by lane.
 struct alignas(64) Fields {
   std::int32_t header[2][kLanes];    // its lower and its upper half, up to the widths
   std::int32_t upper[kLanes];        // bits of the first coefficient beyond its tile's

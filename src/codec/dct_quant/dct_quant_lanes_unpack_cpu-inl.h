@@ -62,8 +62,8 @@ HWY_INLINE void read_headers(const Form& form, Headers& headers, Fields& fields)
 
 HWY_INLINE std::int32_t low_word(std::uint64_t value) { return static_cast<std::int32_t>(value); }
 
-// What follows the header of one block, whose widths are known; kLong as long_tiles. Reads up to 16
-// bytes behind it.
+// The bytes that follow the header of one block, whose widths are known; kLong as long_tiles. Reads
+// up to 16 bytes after them.
 template <bool kLong>
 HWY_INLINE void read_lane(const Form& form, const std::uint8_t* in, int lane, Fields& to) {
   const int low_dc = form.header_bits() % 8;

@@ -316,7 +316,7 @@ HWY_INLINE void quantize_two(const Form& form, int block, PackBuffers& io) {
   for (int i = 0; i < 2; ++i) io.lowest[block + i] = lowest[i];
 }
 
-// Writes one block where there are zeros, and zeros up to 8 bytes behind it.
+// Writes one block over zeros, and zeros up to 8 bytes after it.
 template <int kTiles>
 HWY_INLINE void write_block(const Form& form, const PackBuffers& from, int block,
                             std::uint8_t* out) {
@@ -353,7 +353,7 @@ class Packer {
   HWY_INLINE Packer(const PackJob& job, std::uint8_t* out)
       : p_(job.params), stream_(job.stream), out_(out) {}
 
-  // `ahead` is where what is read next lies, or null.
+  // `ahead` is the address that is read next, or null.
   HWY_ATTR HWY_NOINLINE void add(const Batch<const float>& in, const char* ahead) {
     const Form form = p_.form;  // a copy: what is written might else be it
     for (int b = 0; b < kBatchBlocks; b += 2) {
@@ -386,7 +386,7 @@ class Packer {
   }
 
  private:
-  // Blocks are written in order: one leaves zeros behind itself.
+  // Blocks are written in order: each leaves zeros after itself.
   HWY_INLINE void write(const Form& form, int block) {
     if (block < count_) write_block<kTiles>(form, buffers_, block, bytes_ + block * form.bytes);
   }

@@ -109,7 +109,7 @@ HWY_INLINE unsigned read_widths(const Form& form, int block, UnpackBuffers& io) 
   return misfits;
 }
 
-// What lies apart from the tiles' bytes, of one block.
+// Reads the fields of one block that are stored apart from the tiles' bytes.
 HWY_INLINE void read_rest(const Form& form, int block, UnpackBuffers& io) {
   const std::uint8_t* in = io.bytes + block * form.bytes;
   const std::uint8_t* at = in + io.end[block][15];
@@ -304,8 +304,8 @@ TUCKFOLD_VBMI_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream,
             << b;
   }
   nans &= ~0u >> (kBatchBlocks - out.count);  // there may be fewer blocks than `count`
-  // Three steps, each of them one behind the one before: a block's results wait for each other in a
-  // long chain, so that several blocks must be under way.
+  // Three steps, each one block later than the one before. The results of one block depend on each
+  // other in a long chain, so several blocks must be in flight.
   alignas(64) std::uint16_t words[2][2][64];
   alignas(64) float half[2][8][16];
   const bool plain = p.offset == 0 && !p.clamp && nans == 0;

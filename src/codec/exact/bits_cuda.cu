@@ -130,8 +130,8 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
   if (thread < kHalo) stage(thread);
   __syncthreads();
 
-  // Word i holds bits 32 * i - ahead … of the tile's; the bits behind the last whole word of a tile
-  // are the next one's.
+  // Word i holds bits 32 * i - ahead … of the tile; the bits after the last whole word of a tile
+  // belong to the next tile.
   const int ahead = a.given_width == 0 ? 8 : 0;
   const std::int64_t left = a.view.elems - begin;
   const int count = static_cast<int>(left < kTile ? left : kTile);

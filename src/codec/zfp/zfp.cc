@@ -83,8 +83,8 @@ std::size_t block_bits(const Stage& stage, DType dtype, const Plane& plane) {
   return exponent_bits + elems - 1 + elems * planes;
 }
 
-// Room for the bits as libzfp writes and reads them: in words, and one beyond the last. It is the
-// front of the workspace; behind it is room for values that do not lie side by side.
+// The buffer for the bits as libzfp writes and reads them: whole words, and one more word after the
+// last. It is the front of the workspace; a buffer for values that are not contiguous follows it.
 std::size_t bits_room(std::size_t packed_bytes) { return (packed_bytes + 63) / 64 * 64 + 64; }
 
 Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {

@@ -69,8 +69,8 @@ int max_lanes() {
 // large, and zstd does not promise that a used one of theirs gives the bytes of a new one.
 bool keeps_context(int level) { return level <= 2; }
 
-// What one thread works in: a context, unless it keeps one, and room for a chunk that does not lie
-// side by side.
+// The buffers of one thread: a context, unless the thread keeps one, and a buffer for a chunk that
+// is not contiguous.
 struct LaneSizes {
   std::size_t context_bytes, chunk_bytes;
   std::size_t total_bytes() const { return context_bytes + chunk_bytes; }
