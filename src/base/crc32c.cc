@@ -1,4 +1,4 @@
-// CRC-32C by instruction where there is one, else by a table of one byte at a time.
+// CRC-32C with the CPU's instruction if there is one, else with a table, one byte at a time.
 #include "base/crc32c.h"
 
 #include <array>

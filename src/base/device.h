@@ -15,5 +15,5 @@
 
 // Inlined into its caller always, so that it is compiled for the caller's instruction set.
 #define TUCKFOLD_INLINE inline __attribute__((always_inline))
-// Never inlined: what is rarely called shall not fill every kernel that may.
+// Never inlined, so that code that rarely runs does not enlarge every kernel that may call it.
 #define TUCKFOLD_NOINLINE inline __attribute__((noinline))

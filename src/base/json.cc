@@ -131,7 +131,7 @@ class Parser {
       if (at_ < text_.size() && (text_[at_] == '+' || text_[at_] == '-')) ++at_;
       digits();
     }
-    // Others read numbers as doubles, and refuse a text with one that is infinite then.
+    // Other readers take numbers as doubles, and refuse a text with one that overflows.
     const std::string copy(text_.substr(begin, at_ - begin));
     if (std::isinf(std::strtod(copy.c_str(), nullptr))) {
       at_ = begin;

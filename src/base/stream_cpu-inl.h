@@ -15,8 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::HWY_NAMESPACE {
 
-// Partial cache lines at either end are stored as usual, whole ones past the cache. What comes from
-// memory is asked for kAhead bytes early; what is in cache already needs 0.
+// Partial cache lines at either end are stored as usual, whole ones with non-temporal stores. Input
+// in memory is prefetched kAhead bytes early; input in cache needs 0.
 template <std::size_t kAhead = 0>
 HWY_ATTR void stream_lines(char* to, const char* from, std::size_t bytes) {
   namespace hn = hwy::HWY_NAMESPACE;

@@ -310,7 +310,7 @@ class Tensor {
 
 // ---- comparison ---------------------------------------------------------------------------------
 
-// Where two runs of elements differ in their bits, in words, or nothing.
+// Describes the first difference between the bits of two runs of elements, or returns nothing.
 inline std::string first_difference(DType dtype, std::span<const std::byte> a,
                                     std::span<const std::byte> b) {
   if (a.size() != b.size()) {

@@ -1,4 +1,4 @@
-// What the handles of the C API hold, and how its functions turn exceptions into statuses.
+// The contents of the C API's handles, and the conversion of exceptions to statuses.
 #pragma once
 
 #include <atomic>
@@ -43,7 +43,7 @@ struct LastError {
 };
 extern thread_local LastError t_last;
 
-// Runs what may throw; what it throws becomes the thread's last error.
+// Runs code that may throw; an exception becomes the thread's last error.
 template <class Body>
 tuckfold_status guarded(Body&& body) noexcept {
   try {

@@ -1,4 +1,4 @@
-// Start, records, chunks and their checks; index.cc has what ends a file.
+// Start, records, chunks and their checks; the end of a file is in index.cc.
 #include "container/format.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kKindAt = 4, kPayloadBytesAt = 8, kHeadCrcAt = 16, kPayloadCrcAt = 20,
                       kOffsetAt = 24;
 
-// Of a record's head with zeros in place of this very checksum.
+// The checksum of a record's head, with zeros in place of the checksum itself.
 std::uint32_t head_crc(const std::byte* head) {
   std::byte copy[kRecordHeadBytes];
   std::copy_n(head, kRecordHeadBytes, copy);

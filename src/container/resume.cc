@@ -1,4 +1,4 @@
-// Reads an unfinished file record by record up to the first that is not whole.
+// Reads an unfinished file record by record up to the first invalid one.
 #include "container/resume.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ Kept find_kept(const std::string& path, const Schema& schema, const Begun& begun
         path, what);
   };
   if (is_manifest(file.bytes())) differs("the shards: some then, none now");
-  // A file that has its trailer, and not yet its name, has lost what it was begun with.
+  // A file that has its trailer, but not yet its name, no longer records what it was begun with.
   const std::optional<Begun> then = get_begun(file.bytes());
   std::optional<Record> record = record_at(file.bytes(), kFirstRecordAt);
   if (!then || !record || !record->is(RecordKind::Schema) || !record->is_whole()) return {};

@@ -1,4 +1,4 @@
-// The schema of a file as JSON: its arrays in order, and what the user says of them.
+// The schema of a file as JSON: its arrays in order, and the user's metadata.
 #include <algorithm>
 #include <limits>
 #include <set>

@@ -69,8 +69,8 @@ std::optional<DType> dtype_by(hid_t type) {
   }
 }
 
-// What values are read as: the library turns their bytes. What it has no name for, and the numbers
-// of an enumeration, are read as they are.
+// The type to read values as: the library converts their byte order. Types without a native name,
+// and the numbers of an enumeration, are read unchanged.
 Handle memory_type(hid_t type, DType dtype) {
   if (dtype == DType::F16 || ::H5Tget_class(type) == H5T_ENUM) return {::H5Tcopy(type), ::H5Tclose};
   return {::H5Tget_native_type(type, H5T_DIR_ASCEND), ::H5Tclose};
@@ -133,7 +133,7 @@ class Hdf5Source final : public Source {
       path, name, what);
 }
 
-// Every dataset of a file by its path, each once, in the order of names.
+// Lists every dataset of a file by its path, each once, in the order of names.
 class Listing {
  public:
   Listing(const std::string& path, bool allow_external)
@@ -189,7 +189,7 @@ class Listing {
   std::vector<std::string> names_;
 };
 
-// Opens a dataset by its path, over links to other files only where that is allowed.
+// Opens a dataset by its path; follows links to other files only if that is allowed.
 Handle open_dataset(hid_t file, const std::string& path, const std::string& name,
                     bool allow_external) {
   bool external = false;

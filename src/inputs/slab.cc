@@ -22,7 +22,7 @@ T swapped(T value) {
   return std::bit_cast<T>(bytes);
 }
 
-// A run of values, `step` bytes apart, to values side by side.
+// Copies a run of values, `step` bytes apart, to contiguous values.
 template <class Word>
 std::byte* copy_run(const std::byte* from, std::int64_t count, std::int64_t step, bool swap,
                     std::byte* out) {

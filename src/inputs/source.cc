@@ -1,4 +1,4 @@
-// The table of formats, and which of them a file is in.
+// The table of formats, and the detection of a file's format.
 #include "inputs/source.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace tuckfold {
 namespace {
 
-// The first row that knows the contents has the file; those that could mistake come last.
+// The first row that recognizes the contents gets the file; rows that could be mistaken come last.
 const std::array kFormats = {&kNpySource,   &kNpzSource, &kIdxSource,         &kImagesSource,
                              &kHdf5Source,  &kTarSource, &kSafetensorsSource, &kCifarPickleSource,
                              &kCifarSource, &kRawSource};

@@ -1,4 +1,4 @@
-// What a dataset is packed from: arrays with the same number of samples, read a range at a time.
+// The source of a dataset: arrays with the same number of samples, read a range at a time.
 //
 //   const std::filesystem::path inputs[] = {"train-images-idx3-ubyte.gz",
 //                                           "train-labels-idx1-ubyte.gz"};
@@ -62,8 +62,8 @@ class Source {
            find_samples(array, 0, 1) != nullptr;
   }
 
-  // Takes the pages of mapped files out of this process's memory (Bytes::drop_pages), for whoever
-  // reads samples that are far apart.
+  // Unmaps the pages of mapped files from this process's memory (Bytes::drop_pages), for callers
+  // that read samples far apart.
   virtual void drop_pages() const noexcept {}
 
   void rename(std::size_t array, std::string name) { arrays_[array].name = std::move(name); }

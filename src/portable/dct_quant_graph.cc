@@ -1,7 +1,7 @@
-// The decoder of dct_quant in plain operators, without shifts: bits of bytes by floors of halves,
-// fields by products with powers of two, and places of codes by sums of widths. All numbers are
-// whole and small enough to be exact in f32. Names and tables are those of dct_quant_block.h, which
-// defines the bits.
+// The decoder of dct_quant in plain operators, without shifts: bits of bytes are floors of halves,
+// fields are products with powers of two, and positions of codes are sums of widths. All numbers
+// are integers small enough to be exact in f32. Names and tables are those of dct_quant_block.h,
+// which defines the bits.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -154,7 +154,7 @@ class Decoder {
     low_ = graph_.binary("low_begin", Op::Add, tail_, odd_bits);
   }
 
-  // The bits at [N, ..] places, as [N, cols]; places past the end are held within it.
+  // The bits at [N, ..] positions, as [N, cols]; positions past the end are clamped.
   Id bits_at(const char* name, Id places, std::int64_t cols) {
     const Id flat = graph_.reshape("flat_places", places, {n_, cols});
     const Id held = graph_.clamp("held", flat, 0, static_cast<float>(8 * form_.bytes - 1));

@@ -1,5 +1,5 @@
-// A codec as a list of plain tensor operators, the one description that every export target is
-// printed from, that operations are counted on, and that devices are asked about.
+// A codec as a list of plain tensor operators: every export target is printed from it, operations
+// are counted on it, and devices are checked against it.
 //
 //   Graph graph("Pack");
 //   const Id x = graph.input("x", DType::F32, {100, 3, 256, 256});

@@ -1,4 +1,4 @@
-// Python files: a module for each graph in plain torch, and what the SDK of a target needs besides.
+// Python files: a module for each graph in plain torch, and the calls of the target's SDK.
 #include <cmath>
 
 #include "base/fail.h"
@@ -129,7 +129,7 @@ class Module {
     return text + fmt::format("        return {}\n", fmt::join(outputs, ", "));
   }
 
-  // Slices and reshapes would take other shapes and drop or mix values. Products alone take any
+  // Slices and reshapes would take other shapes and drop or mix values; only products work for any
   // batch.
   std::string check(const Value& input) const {
     const bool fixed =

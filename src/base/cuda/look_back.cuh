@@ -26,9 +26,9 @@
 
 namespace tuckfold::cuda {
 
-// States that a lane reads at once. While one look takes L and blocks finish every T, about L / T
-// tiles in front of one have no sum of all yet: a window larger than that needs one look. With few
-// large tiles one state is enough, and faster.
+// The number of states that a lane reads at once. If a look takes time L and a block finishes every
+// T, about L / T tiles before the current one have no total yet: a window larger than that needs
+// one look. With few large tiles one state is enough, and faster.
 inline constexpr int kManyLooks = 4;
 
 inline constexpr std::uint64_t kOwnSum = std::uint64_t{1} << 62;
@@ -42,7 +42,7 @@ __device__ inline std::int64_t take_ticket(unsigned* tickets) {
   return atomicInc(tickets, ~0u >> 1);
 }
 
-// Volatile: read from and written to the memory that blocks share, each time that it says so.
+// Volatile: each call accesses the memory that blocks share.
 __device__ inline void publish_own(std::uint64_t* states, std::int64_t tile, std::uint64_t sum) {
   *const_cast<volatile std::uint64_t*>(states + tile) = kOwnSum | sum;
 }

@@ -102,8 +102,7 @@ std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
 }
 
 void add_strict(Command& verb, bool& strict) {
-  verb.add_flag("--strict", strict,
-                "Exit with 3 where samples may be missing, in place of a warning");
+  verb.add_flag("--strict", strict, "Exit with 3 instead of warning if samples may be missing");
 }
 
 FileReader open_reader(const std::string& path, bool strict) {

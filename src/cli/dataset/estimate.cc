@@ -41,7 +41,8 @@ struct Trial {
   double read_seconds, pack_seconds, packed;  // each for a byte of samples
 };
 
-// Reads a stretch from the middle, as a batch is read; packs samples from everywhere, in chunks.
+// Reads a stretch from the middle, as batches are read, and packs samples from the whole array in
+// chunks.
 Trial try_array(const Source& source, std::size_t number, const ArrayInfo& array, std::int64_t most,
                 int threads) {
   const Array part = trial_part_of(source, number, most);
@@ -108,7 +109,7 @@ std::uint64_t memory_of(const Source& source, std::span<const ArrayInfo> arrays,
     const ArrayInfo& array = arrays[a];
     chunks =
         std::max(chunks, chunk_memory(array, source.samples(), source.lies_in_memory(a), threads));
-    // The part, its pages of the file, workspace, what it is packed to and what that unpacks to.
+    // The part, its pages of the file, the workspace, the packed bytes and the unpacked values.
     if (searched && array.shape.rank() >= 2) {
       const auto values =
           std::min<std::int64_t>(trial_values, source.samples() * array.shape.elems());

@@ -52,8 +52,8 @@ Samples::Samples(const char* verb, const InputOptions& inputs) {
 
 void Samples::open_files(const char* verb, const InputOptions& inputs) {
   if (!inputs.format.empty() || !inputs.dtype.empty() || !inputs.shape.empty()) {
-    invalid("[{}] '{}' says itself what it holds; leave out --format, --dtype and --shape", verb,
-            inputs.files.front());
+    invalid("[{}] '{}' has its own dtypes and shapes; leave out --format, --dtype and --shape",
+            verb, inputs.files.front());
   }
   for (const std::string& path : inputs.files) {
     files_.push_back(open_reader(path, inputs.strict));

@@ -37,7 +37,7 @@ struct SampleImages {
   }
   // The values shown as black and white: 0 and 255 of u8, else the least and largest of all.
   std::pair<double, double> tones(const Frame& frame) const;
-  // What packing them together and unpacking leaves, and the ratio.
+  // The samples after packing them together and unpacking, and the ratio.
   std::pair<SampleImages, double> through(const CodecSpec& spec, int threads) const;
 
  private:

@@ -18,7 +18,7 @@ std::int64_t shown_length(std::int64_t length, const Sheet::Scale& scale) {
   return (length + scale.reduce - 1) / scale.reduce * scale.enlarge;
 }
 
-// Where things are, in pixels.
+// The positions of the sheet's parts, in pixels.
 struct Grid {
   struct Row {
     std::vector<std::string> heading;

@@ -1,4 +1,4 @@
-// tuckfold view: samples as a contact sheet, beside what a codec makes of them.
+// tuckfold view: samples as a contact sheet, beside the results of a codec.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -51,7 +51,7 @@ std::string selected(const InputOptions& inputs) {
   return found == renames.end() ? inputs.arrays.front() : found->second;
 }
 
-// What is compared with the original, and the figures of the whole.
+// A result that is compared with the original, and its overall figures.
 struct Result {
   std::string name;
   std::optional<double> ratio;
@@ -251,7 +251,7 @@ void add_view(Command& app) {
       .range(std::int64_t{1}, std::int64_t{1} << 20);
   verb.add_threads(options->threads);
   add_strict(verb, options->inputs.strict);
-  verb.add_flag("-f,--force", options->force, "Write over a file that exists");
+  verb.add_flag("-f,--force", options->force, "Overwrite a file that exists");
   verb.add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   verb.add_flag("--json", options->json, "Print a JSON array with one object");
   verb.footer(kFooter);

@@ -1,4 +1,4 @@
-// Batches of elements as they are, taken from a tensor and put into one; for kernels of the same
+// Batches of unchanged elements, read from a tensor or written to one; for kernels of the same
 // target to inline.
 #if defined(TUCKFOLD_CODEC_BATCH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_BATCH_INL_H

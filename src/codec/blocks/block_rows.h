@@ -1,5 +1,5 @@
-// A tensor as matrices cut into square blocks, and its rows of blocks ("block rows") as f32: what
-// codecs that transform blocks share.
+// A tensor as matrices cut into square blocks, and its rows of blocks ("block rows") as f32: shared
+// by codecs that transform blocks.
 #pragma once
 
 #include <algorithm>
@@ -29,12 +29,12 @@ struct Blocks {
   std::int64_t block_rows, block_cols;
   std::size_t leading;  // how many axes of the shape remain before the plane's two
 
-  // Throws InvalidArgument where the shape does not fold, saying what to use instead.
+  // Throws InvalidArgument if the shape does not fold, with what to use instead.
   static Blocks of(std::string_view codec, int block, const Shape& shape, std::string_view remedy);
   std::int64_t all_block_rows() const { return planes * block_rows; }
 };
 
-// What a kernel is given; it works on a range of block rows.
+// The arguments of a kernel, which works on a range of block rows.
 template <class Params>
 struct PackBlockRows {
   Params params;
@@ -75,7 +75,7 @@ void for_each_part(const Blocks& b, std::int64_t block_row, Visit&& visit) {
   }
 }
 
-// The part's rows in memory if they are whole blocks of f32 side by side; else false.
+// The addresses of the part's rows if they are contiguous whole blocks of f32; else false.
 template <class View, class Float>
 bool direct_rows(const View& view, const Blocks& b, const BlockRowPart& part, Float** rows) {
   if (view.dtype() != DType::F32 || part.valid_rows < b.block || part.valid_cols < part.cols)

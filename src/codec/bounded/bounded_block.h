@@ -1,5 +1,5 @@
-// The normative arithmetic of bounded: how a value becomes a whole number and back. Kernels give
-// these bits on every device.
+// The normative arithmetic of bounded: how a value becomes an integer and back. Kernels give these
+// bits on every device.
 //
 //   value = 2 * code * half                    zero=near: code is the nearest to value / (2 * half)
 //   value = (2 * |code| - 1) * half * sign     zero=exact: 0 is code 0 and nothing else is

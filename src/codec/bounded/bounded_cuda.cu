@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kBeginThreads = 256, kCopyThreads = 256;
 
-// For kernels that go through the tensor in strides.
+// The number of blocks for kernels with grid-stride loops.
 std::int64_t few_blocks(std::int64_t work, std::int64_t each, int on_each_sm = 8) {
   return std::min<std::int64_t>(cuda::blocks_for(work, each), cuda::device().sms * on_each_sm);
 }
@@ -111,7 +111,7 @@ void check_codes(const Params& params) {
               "codes=bytes runs on the CPU alone; use codes=bits, or copy the tensor there first");
 }
 
-// What follows from the tensor and the spec.
+// Sizes that follow from the tensor and the spec.
 struct Sizes {
   std::int64_t chunks, parts;
   std::uint64_t bound_bytes, front_bytes;
@@ -130,7 +130,7 @@ void begin(const BeginArgs& args, cuda::Stream stream) {
       stream, args);
 }
 
-// What the device has left at `from`; waits.
+// Reads a number that the device has written at `from`; synchronizes.
 std::uint64_t fetch(const std::uint64_t* from, cuda::Stream stream) {
   std::uint64_t value = 0;
   cuda::copy(&value, from, sizeof(value), stream);

@@ -1,6 +1,6 @@
-// What bounded's kernels share. A warp takes a chunk and each lane two of its rows; values pass
-// through the warp's own stage in shared memory, so that memory is read and written 16 bytes a
-// lane, side by side.
+// Shared by bounded's kernels. A warp takes a chunk, and each lane two of its rows. Values pass
+// through the warp's buffer in shared memory, so that global memory is accessed in contiguous
+// vectors of 16 bytes per lane.
 #pragma once
 
 #include <bit>
@@ -81,8 +81,8 @@ __device__ inline int sum_of_lanes(int value) {
 
 // ---- a chunk in shared memory -------------------------------------------------------------------
 
-// Each lane's values side by side, and 16 bytes between lanes: then neither lanes that read their
-// own values nor lanes that read side by side share banks.
+// Each lane's values are contiguous, with 16 bytes between lanes: then there are no bank conflicts,
+// neither if each lane reads its own values nor if lanes read contiguous values.
 template <class Element>
 struct Stage16 {
   static constexpr int kSize = sizeof(Element);
@@ -136,7 +136,7 @@ __device__ TUCKFOLD_INLINE std::uint32_t chosen(std::uint32_t mask, std::uint32_
   return b ^ ((a ^ b) & mask);
 }
 
-// Exchanges one bit of a place in a word with the same bit of the word's number.
+// Exchanges one bit of a position in a word with the same bit of the word's number.
 template <int kBy, int kWords>
 __device__ TUCKFOLD_INLINE void exchange(std::uint32_t* words) {
   constexpr std::uint32_t kLow = kBy == 4 ? 0x0f0f0f0fu : kBy == 2 ? 0x33333333u : 0x55555555u;
@@ -175,7 +175,7 @@ __device__ TUCKFOLD_INLINE void narrow_planes_of(const std::uint32_t* numbers,
 #pragma unroll
   for (int i = 0; i < 4; ++i) words[i] = swap_in_word(words[i]);
 }
-// `mask` has the bits that there are planes for; words may hold anything for the others.
+// `mask` has the bits for which there are planes; the others of the words are undefined.
 __device__ TUCKFOLD_INLINE void narrow_numbers_of(std::uint32_t* words, std::uint32_t mask,
                                                   std::uint32_t* numbers) {
 #pragma unroll

@@ -26,7 +26,7 @@ struct WarpBuffers {
   static constexpr int kBytes = kValues + 2 * kStride;
 };
 
-// What a chunk becomes.
+// The result of packing a chunk.
 struct Packed {
   std::int32_t base;
   int kind, words;
@@ -37,7 +37,7 @@ struct Packed {
 // The planes of a row, `width` of them; `widest` is the chunk's.
 __device__ TUCKFOLD_INLINE void store_row(const std::uint32_t* numbers, int width, int widest,
                                           std::uint16_t* to) {
-  // One bit for each plane that there is, from `first` on.
+  // One bit for each existing plane, from `first` on.
   const auto planes_there = [&](int first, int most) {
     const int some = width - first < most ? width - first : most;
     return (1u << (some > 0 ? some : 0)) - 1;
@@ -144,7 +144,7 @@ __device__ TUCKFOLD_INLINE void store_header(const PackArgs& args, std::int64_t 
                                                   : packed.kind | packed.words << 3);
 }
 
-// What becomes of a chunk, and of a lane's two rows of it.
+// The result of packing a chunk, and of a lane's two rows of it.
 struct Rows {
   Packed chunk;
   int widest;  // of the chunk
@@ -152,7 +152,7 @@ struct Rows {
   bool alone;
 };
 
-// A chunk's values, staged, to a lane's numbers.
+// Converts a chunk's staged values to a lane's numbers.
 template <class Element, bool kExactZero>
 __device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, const Control& control,
                                         std::int64_t chunk, const unsigned char* stage,
@@ -189,7 +189,7 @@ __device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, const Control& con
   return rows;
 }
 
-// A chunk's payload, each lane its rows.
+// Stores a chunk's payload; each lane stores its rows.
 __device__ TUCKFOLD_INLINE void store_rows(const Rows& rows, const std::uint32_t* numbers,
                                            unsigned char* payload) {
   const int least = least_width(rows.widest);

@@ -40,7 +40,7 @@ inline std::int64_t plane_bytes(Width width, std::int64_t count) {
   return width == kHalf ? (count + 1) / 2 : count;
 }
 
-// Zigzag numbers as bytes, and how many of them are from an escape on.
+// Zigzag numbers as bytes, and how many of them are escapes.
 struct Counts {
   std::int64_t past_half, past_byte;
 };
@@ -117,8 +117,8 @@ inline void join_halves(std::uint8_t* bytes, std::int64_t count, std::uint8_t* _
   if (count % 2 != 0) halves[count / 2] = bytes[count - 1];
 }
 
-// Codes, whose zigzag numbers `narrow` has, into planes, with 0 up to a whole word. `narrow` may
-// change.
+// Splits codes, whose zigzag numbers are in `narrow`, into planes, padded with 0 to a whole word.
+// May change `narrow`.
 inline void split_codes(const std::int32_t* codes, std::int64_t count, Width width,
                         std::uint8_t* narrow, Planes& planes) {
   const std::int64_t bytes = plane_bytes(width, count);
@@ -159,7 +159,7 @@ HWY_ATTR inline void split_more(const std::int32_t* codes, std::int64_t count, s
   }
 }
 
-// Writes the codes whose zigzag numbers are at least that; few are.
+// Writes the codes whose zigzag numbers are at least `least`; there are few.
 HWY_ATTR inline std::byte* store_escapes(const std::int32_t* codes, std::int64_t count,
                                          std::uint32_t least, std::byte* to) {
   const hn::ScalableTag<std::uint32_t> d;
@@ -177,7 +177,7 @@ HWY_ATTR inline std::byte* store_escapes(const std::int32_t* codes, std::int64_t
   return to;
 }
 
-// Codes from their planes but for escapes.
+// Codes from their planes, without escapes.
 inline void join_codes(const Planes& planes, Width width, std::int64_t count,
                        std::int32_t* __restrict codes) {
   const auto code = [](std::uint32_t coded) { return static_cast<std::int32_t>(unzigzag(coded)); };
@@ -254,7 +254,7 @@ HWY_ATTR inline std::byte* store_plane(const std::uint8_t* plane, std::int64_t b
   return to;
 }
 
-// Reads what store_plane wrote, with 0 up to a whole word; false where the payload ends too early.
+// Reads what store_plane wrote, padded with 0 to a whole word; false if the payload ends too early.
 // `present` has room for Planes::kRoom and eight groups.
 inline bool load_plane(std::span<const std::byte>& from, std::int64_t bytes, std::byte* present,
                        std::uint8_t* plane) {
@@ -289,7 +289,7 @@ inline bool load_plane(std::span<const std::byte>& from, std::int64_t bytes, std
   return true;
 }
 
-// Reads planes and escapes; false if the payload ends too early or has escapes to spare.
+// Reads planes and escapes; false if the payload ends too early or has surplus escapes.
 template <class Real>
 bool load_codes(std::span<const std::byte>& from, Width width, std::size_t escapes,
                 std::int64_t count, PartBuffers<Real>& buffers) {

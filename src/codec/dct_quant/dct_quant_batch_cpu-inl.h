@@ -1,5 +1,5 @@
-// What dct_quant's vector kernels share: batches of blocks, their bytes, and one pass of the
-// transform. The results, bit by bit, are those of dct_quant_block.h.
+// Shared by dct_quant's vector kernels: batches of blocks, their bytes, and one pass of the
+// transform. The results, bit for bit, are those of dct_quant_block.h.
 #if defined(TUCKFOLD_CODEC_DCT_QUANT_BATCH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_DCT_QUANT_BATCH_INL_H
 #undef TUCKFOLD_CODEC_DCT_QUANT_BATCH_INL_H

@@ -106,7 +106,7 @@ void pack_batches(const PackJob& job, std::int64_t begin, std::int64_t end) {
   auto* out = reinterpret_cast<std::uint8_t*>(job.out) + begin * b.block_cols * p.form.bytes;
   BatchPacker packer(job, out);
   const auto* all = direct_block_rows<const float>(*job.in, b, begin, end);
-  // What is to be read soon, a block row and some ahead, in the order of addresses.
+  // The addresses to read soon, one block row and some ahead, in the order of addresses.
   constexpr std::int64_t kAheadBytes = 8192;
   const char* ahead =
       all == nullptr ? nullptr : reinterpret_cast<const char*>(all + 8 * b.cols) + kAheadBytes;

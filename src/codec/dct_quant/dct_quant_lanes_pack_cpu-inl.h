@@ -54,8 +54,8 @@ struct Choice {
   I left;         // nibbles that these leave over
 };
 
-// As choose_step. Once neighbours' needs are settled, a width is at least the one before less 2 by
-// itself, but for what the least width of tile 0 asks of the next ones.
+// As choose_step. Once neighbours' needs are limited, a width is at least the previous one minus 2
+// by itself, except for what the least width of tile 0 demands of the next ones.
 HWY_INLINE void choose_steps(const Form& form, const F* z, Choice& choice) {
   const auto magnitude = [&](int i) HWY_ATTR {
     return hn::And(hn::BitCast(LU(), z[i]), hn::Set(LU(), ~kSignBit));
@@ -104,7 +104,7 @@ HWY_INLINE void choose_steps(const Form& form, const F* z, Choice& choice) {
   }
 }
 
-// As first_code_of, in two parts, since it may have more than 32 bits: the lower `width` of them
+// As first_code_of, in two parts, because it may have more than 32 bits: the lower `width` of them
 // are the result.
 HWY_INLINE I first_codes(const Form& form, F z, F inverse, I width, Fields& fields) {
   const LI d;

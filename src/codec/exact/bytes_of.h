@@ -1,7 +1,7 @@
-// bytes_of: floats that are k * scale + add for whole k 0..255, as the bytes k.
+// bytes_of: floats that are k * scale + add for integers k in 0..255, as the bytes k.
 //
-// Packed: k for each value in row-major order, a u8 tensor of the same shape. Where several k have
-// the value it is the one guessed, or else the smallest.
+// Packed: k for each value in row-major order, a u8 tensor of the same shape. If several k have the
+// value, it is the one guessed, or else the smallest.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// shuffle on the CPU, in batches that stay in the first cache: residuals as words, then each of
-// their bytes to its place; back the same way, with the values above read from the output.
+// shuffle on the CPU, in batches that stay in the L1 cache: residuals as words, then each of their
+// bytes to its place; and back, with the values above read from the output.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/shuffle/shuffle_cpu.cc"
 #include <hwy/foreach_target.h>
