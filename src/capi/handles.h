@@ -22,7 +22,7 @@ struct tuckfold_plan {
 
 namespace tuckfold::capi {
 
-inline constexpr const char* kNoMemory = "the system has not enough memory for this";
+inline constexpr const char* kNoMemory = "there is not enough memory for this";
 
 struct LastError {
   tuckfold_status status = TUCKFOLD_OK;
