@@ -1,4 +1,4 @@
-"""Image sets for the demo and the benchmarks: real, u8, and none with the 8x8 grid that JPEG leaves behind.
+"""Image sets for the demo and the benchmarks: real, u8, and none with the 8x8 grid that JPEG leaves.
 
 JPEG has already removed 8x8 DCT coefficients on the grid that dct_chop uses, which would flatter
 it. Of scikit-image's pictures that rules out chelsea, coins, grass, ihc and page, though all are
@@ -158,7 +158,7 @@ def electron_microscopy(folder: Path) -> ImageSet | None:
 
 
 def data_folder() -> Path | None:
-    """Where further sets lie: TUCKFOLD_DATA, or shared/data beside the repository."""
+    """The folder of further sets: TUCKFOLD_DATA, or shared/data beside the repository."""
     named = os.environ.get("TUCKFOLD_DATA")
     if not named:
         return SHARED_DATA if SHARED_DATA.is_dir() else None

@@ -131,7 +131,7 @@ def machine() -> dict[str, object]:
 
 
 def commit() -> dict[str, object]:
-    bundled = ROOT / "COMMIT"  # a bundle may lie inside of a repository of another state
+    bundled = ROOT / "COMMIT"  # a bundle may be inside of a repository of another state
     if bundled.exists():
         head = bundled.read_text().strip()
         return {"commit": head.rstrip("+"), "dirty": head.endswith("+")}
@@ -204,7 +204,7 @@ class Record:
 
 
 def rounded(value: object) -> object:
-    """Six digits of every number, more is noise; JSON has no infinity: null stands for it."""
+    """Six digits of every number, more is noise; JSON has no infinity: null replaces it."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -1,5 +1,5 @@
-# libtuckfold_c.so: the library with nothing but the C API to see, for languages that load it by name.
-# It lies in a folder with what a user's machine may lack, and finds that there.
+# libtuckfold_c.so: the library, which exports only the C API, for languages that load it by name.
+# Libraries that a user's machine may lack are in the same folder, where it finds them.
 add_library(tuckfold_c SHARED)
 set(tuckfold_c_exports ${CMAKE_CURRENT_SOURCE_DIR}/src/capi/exports.map)
 target_include_directories(tuckfold_c INTERFACE $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>

@@ -7,7 +7,7 @@ find_package(TIFF QUIET)
 enable_language(C) # FindHDF5 asks a C compiler
 find_package(HDF5 QUIET COMPONENTS C)
 
-# Without a library no_NAME.cc stands in for its reader, and says so to whoever has such a file.
+# Without a library no_NAME.cc replaces its reader, and refuses such files with a message.
 set(missing "")
 set(libraries ZLIB::ZLIB)
 macro(tuckfold_input_library name target source)

@@ -37,7 +37,7 @@ foreach(module base codec container portable planner inputs capi cli)
   endif()
 endforeach()
 
-# What happens where the system refuses: a library that stands before libc and fails on purpose.
+# Tests of failing system calls: a library that is loaded before libc makes them fail on purpose.
 add_library(tuckfold_faults SHARED tests/faults/faults.cc)
 tuckfold_compile(tuckfold_faults)
 set_target_properties(tuckfold_faults PROPERTIES CXX_VISIBILITY_PRESET default)

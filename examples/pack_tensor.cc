@@ -1,4 +1,4 @@
-// Packs an at::Tensor where it lies, strides and all, and unpacks it into another.
+// Packs an at::Tensor in place, with any strides, and unpacks it into another.
 //
 //   cmake --preset release && cmake --build build/release --target tuckfold_example_torch
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,6 @@
 // Any bytes are refused as CorruptData or Unsupported, or are a frame or a file whose samples can
 // be read, verified and repaired. The first byte says whether checksums are put right first, so
-// that what lies behind them is reached as well.
+// that the code after these checks is reached, too.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// Any values pack to the bytes that layout announces, the same ones however they lie in memory and
+// Any values pack to the bytes that layout announces, the same ones for any strides and
 // on any number of threads, and unpack to the same values every time; of an exact codec to those
 // that were packed.
 #include <cstdlib>

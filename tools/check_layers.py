@@ -17,7 +17,7 @@ LAYERS = [
     ["capi"],
     ["runtime", "torch", "cli"],
 ]
-# The module that implements a public header stands for it.
+# The module that implements each public header.
 PUBLIC = {
     "base": "error export tensor version",
     "codec": "codec portable",
@@ -54,7 +54,7 @@ OWNER = {f"tuckfold/{h}.h": module for module, names in PUBLIC.items() for h in 
 
 
 def module_of(path: str) -> str | None:
-    """The longest module name that path lies in: compiler/ir/graph.h is not in compiler."""
+    """The longest module name that contains path: compiler/ir/graph.h is not in compiler."""
     return max((m for m in LEVEL if path.startswith(m + "/")), key=len, default=None)
 
 

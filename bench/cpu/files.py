@@ -233,7 +233,7 @@ def measure_kills(runner: Runner, record: Record, folder: Path) -> None:
                 subprocess.run([*pack, "--resume"], check=True)
                 resumed += 1
                 wrong += not holds(runner, path, images, labels)
-        else:  # samples behind those of a whole file
+        else:  # samples appended to a complete file
             if not path.exists():
                 subprocess.run([*pack, "--resume"], check=True)
             if kill_some_time([*pack, "--append"], longest):
@@ -283,9 +283,9 @@ def measure_flips(runner: Runner, record: Record, folder: Path) -> None:
                 continue
             # A file whose last state is broken shows the one before it, and verify says so.
             verify = [runner.tuckfold, "verify", path]
-            told = subprocess.run(verify, capture_output=True, check=False).returncode == 3
-            older += told and wanted[name].startswith(seen)
-            wrong += not (told and wanted[name].startswith(seen))
+            reported = subprocess.run(verify, capture_output=True, check=False).returncode == 3
+            older += reported and wanted[name].startswith(seen)
+            wrong += not (reported and wanted[name].startswith(seen))
     runner.say("")
     record.rows.append(
         {

@@ -239,7 +239,7 @@ class Contest {
     add("blocked", run_pack, run_unpack);
   }
 
-  // Each coefficient is a filter, so packed values lie coefficient by coefficient.
+  // Each coefficient is a filter, so packed values are ordered by coefficient.
   void add_conv2d() {
     const Tensor lhs = tensor_of(tuckfold::matmul_form(spec_, kBlock, kBlock).lhs);
     const std::int64_t blocks = side_ / kBlock, coefs = keep_ * keep_;

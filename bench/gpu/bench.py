@@ -85,7 +85,7 @@ class Bench:
         self.clock.wait()  # raises where the device is lost: nothing after it could be measured
 
     def actual(self, shape: Shape, source: torch.Tensor) -> Shape:
-        """Without a GPU there is little data; a shorter tensor stands for a long one."""
+        """Without a GPU there is little data; a shorter tensor replaces a long one."""
         fits = not self.clock.dry or math.prod(shape) <= source.numel()
         return tuple(shape) if fits else (DRY_LEADING[shape[-1]], *shape[1:])
 
@@ -178,7 +178,7 @@ def short(row: dict) -> str:
 
 
 def picked(rows: Sequence[dict], **wanted: object) -> list[dict]:
-    """Rows with these values; a tuple stands for any of its entries."""
+    """Rows with these values; a tuple matches any of its entries."""
 
     def fits(row: dict) -> bool:
         for key, value in wanted.items():
@@ -190,7 +190,7 @@ def picked(rows: Sequence[dict], **wanted: object) -> list[dict]:
 
 
 def below_table(figures: Sequence[Figure]) -> str:
-    """Where a figure lies below its floor: by how much, and in which cell it is least."""
+    """Figures below their floor: by how much, and the cell with the least."""
     rows = []
     for figure in figures:
         of = " ".join(str(value) for key, value in figure.of.items() if key != "kernel")

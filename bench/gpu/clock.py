@@ -15,7 +15,7 @@ FLUSH_BYTES = 256_000_000  # several times the L2 cache
 GRAPH_BELOW_BYTES = 150_000_000  # smaller arrays would measure launches and the cache
 ROTATING_BYTES = 500_000_000  # of distinct buffers, which no cache holds
 GRAPH_CALLS = 32  # at least, so that starting the graph does not count
-SLOW_SECONDS = 5e-3  # calls slower than this need no 25 rounds to be told apart
+SLOW_SECONDS = 5e-3  # calls slower than this need no 25 rounds to be compared
 ROOFLINE_BYTES = 4_000_000_000
 
 Call = Callable[[], object]

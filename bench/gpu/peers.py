@@ -1,7 +1,7 @@
 """Others on the same tensors: torch, and libraries that the environment names by path.
 
 TUCKFOLD_CUSZP, TUCKFOLD_ZFP_CUDA and TUCKFOLD_NVCOMP are the paths of shared libraries: of cuSZp's
-kernels behind C functions that allocate nothing (peer_cuszp1_… for 1-D, peer_cuszp2_… for 2-D), of zfp
+kernels called through C functions that allocate nothing (peer_cuszp1_… for 1-D, peer_cuszp2_… for 2-D), of zfp
 built with CUDA, and of libnvcomp. Who names none gets no figures against them.
 """
 

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
     cuda::store_warp_blocks<float>(out, at.first, x);
     return;
   }
-  // The CTA's blocks are whole block rows here, so they lie in one piece.
+  // The CTA's blocks are whole block rows here, so they are contiguous.
   auto* stage = reinterpret_cast<float*>(cuda::shared_memory());
   const std::int64_t piece = at.cta_first * 64, own = out.first(at.block) - piece;
   float* to = static_cast<float*>(out.data) + piece;

@@ -23,7 +23,7 @@ KEEP = 4
 HEAD = """# What can each accelerator take?
 
 `docs/generate/devices.py` writes this page from the files of `devices/` and from what `tuckfold fits` and `tuckfold time`
-answer. No vendor's SDK was run: limits and times are what is published, with the place where it stands. How codecs
+answer. No vendor's SDK was run: limits and times are published ones, each with its source. How codecs
 are exported is on [its own page](portable.md).
 """
 

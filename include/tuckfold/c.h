@@ -1,4 +1,4 @@
-/* Tuckfold's C API: tensors into fewer bytes and back, for C and for whatever calls C.
+/* Tuckfold's C API: tensors into fewer bytes and back, for C and other languages.
  *
  *   const int64_t shape[] = {64, 3, 256, 256};
  *   tuckfold_tensor images = {.data = pixels, .dtype = TUCKFOLD_F32, .rank = 4, .shape = shape};
@@ -40,11 +40,11 @@ enum {
 };
 typedef int32_t tuckfold_status;
 
-/* Of the last call of this thread that failed: its message and its status. Success changes neither.
-   The message stays until the next failure; before the first it is empty, with TUCKFOLD_OK. */
+/* The message and the status of this thread's last call that failed. Success changes neither. The
+   message stays valid until the next failure; before the first it is empty, with TUCKFOLD_OK. */
 TUCKFOLD_C_API const char* tuckfold_last_error(void);
 TUCKFOLD_C_API tuckfold_status tuckfold_last_status(void);
-/* For layers above this API: report an error of their own, and forget the last one. */
+/* For layers above this API: set an error of their own, and clear the last one. */
 TUCKFOLD_C_API tuckfold_status tuckfold_set_error(tuckfold_status status, const char* message);
 TUCKFOLD_C_API void tuckfold_clear_error(void);
 
@@ -65,14 +65,14 @@ enum {
   TUCKFOLD_U64 = 11,
   TUCKFOLD_BOOL = 12 /* a byte of 0 or 1 */
 };
-/* Every dtype, as a JSON array in the order of these numbers; stays for good:
+/* Every dtype, as a JSON array in the order of these numbers; valid for the life of the process:
    [{"name": "f32", "code": 0, "bytes": 4, "kind": "float"}, …]; kinds are float, signed, unsigned
    and bool. */
 TUCKFOLD_C_API const char* tuckfold_dtypes_json(void);
 enum { TUCKFOLD_CPU = 0, TUCKFOLD_CUDA = 1 };
 enum { TUCKFOLD_MAX_RANK = 64 };
 
-/* Where a tensor lies and how to walk it. */
+/* A tensor's address, dtype, shape and strides. */
 typedef struct tuckfold_tensor {
   void* data;             /* only read by tuckfold_pack */
   int32_t dtype;          /* TUCKFOLD_F32 … */
@@ -90,15 +90,16 @@ typedef struct tuckfold_spec tuckfold_spec;
 TUCKFOLD_C_API tuckfold_status tuckfold_spec_parse(const char* text, tuckfold_spec** spec);
 TUCKFOLD_C_API void tuckfold_spec_free(tuckfold_spec* spec); /* NULL is allowed */
 
-/* The canonical text, as long as spec lives. Equal specs have equal texts. */
+/* The canonical text, valid as long as spec. Equal specs have equal texts. */
 TUCKFOLD_C_API const char* tuckfold_spec_text(const tuckfold_spec* spec);
-/* Its stages with every parameter, as long as spec lives:
+/* Its stages with every parameter, valid as long as spec:
    [{"name": "dct_chop", "params": {"block": 8, "keep": 4, "shape": "square", …}}, …]. */
 TUCKFOLD_C_API const char* tuckfold_spec_json(const tuckfold_spec* spec);
-/* 1 where both name the same codec with the same parameters, else 0. */
+/* 1 if both name the same codec with the same parameters, else 0. */
 TUCKFOLD_C_API int32_t tuckfold_spec_equal(const tuckfold_spec* a, const tuckfold_spec* b);
 
-/* Every codec of this build with its parameters, as a JSON array; stays for good. */
+/* Every codec of this build with its parameters, as a JSON array, valid for the life of
+   the process. */
 TUCKFOLD_C_API const char* tuckfold_codecs_json(void);
 
 /* ---- packing --------------------------------------------------------------------------------- */
@@ -117,8 +118,8 @@ typedef struct tuckfold_layout {
 typedef struct tuckfold_plan tuckfold_plan;
 
 /* The plan for a spec's text, a dtype and a shape. It is made on the first call; a thread keeps the
-   ones that it used last, so that asking again takes no time. The caller has a reference to it
-   until tuckfold_plan_release. */
+   plans that it used last, so that asking again takes no time. The caller owns a reference until
+   tuckfold_plan_release. */
 TUCKFOLD_C_API tuckfold_status tuckfold_plan_get(const char* spec, int32_t dtype, int32_t rank,
                                                  const int64_t* shape, tuckfold_plan** plan);
 TUCKFOLD_C_API void tuckfold_plan_release(tuckfold_plan* plan); /* NULL is allowed */
@@ -138,8 +139,8 @@ typedef struct tuckfold_options {
   size_t workspace_bytes;
   tuckfold_executor executor; /* threads of the caller's; NULL: the library's own pool */
   void* executor_data;
-  /* For tensors of TUCKFOLD_CUDA: packed bytes and workspace lie on the current device, too, and
-     the work is left to the stream. What waits for it, and why, is in tuckfold/codec.h. */
+  /* For tensors of TUCKFOLD_CUDA: packed bytes and workspace are on the current device, too, and
+     the work is queued on the stream. tuckfold/codec.h says which calls synchronize. */
   void* stream; /* a cudaStream_t; NULL: the default one */
   uint64_t*
       device_result; /* where the device can write: after tuckfold_pack the bytes written, after
@@ -160,8 +161,8 @@ TUCKFOLD_C_API tuckfold_status tuckfold_unpack(const tuckfold_plan* plan, const 
                                                const tuckfold_options* options);
 
 /* The same for count tensors with a plan each, all of one spec: in[i] to the front of out[i] with
-   seed + i. They share a workspace, of what the largest needs; device_result points to a number for
-   each. On a CUDA device dct_chop does small tensors in one launch. */
+   seed + i. They share a workspace of the largest tensor's size; device_result points to a
+   number for each. On a CUDA device dct_chop packs small tensors in one launch. */
 TUCKFOLD_C_API tuckfold_status tuckfold_pack_many(const tuckfold_plan* const* plans, size_t count,
                                                   const tuckfold_tensor* in, void* const* out,
                                                   const size_t* out_bytes,
@@ -197,13 +198,13 @@ TUCKFOLD_C_API tuckfold_status tuckfold_read_frame(const void* bytes, size_t cou
 
 /* ---- dct_chop as matrix products, see tuckfold/portable.h ------------------------------------ */
 
-/* Of each tile A of tile_rows x tile_cols: Y = lhs · A · rhs, and back A' = back_lhs · Y ·
+/* For each tile A of tile_rows x tile_cols: Y = lhs · A · rhs, and back A' = back_lhs · Y ·
    back_rhs. Y has kept_rows x kept_cols. */
 typedef struct tuckfold_matmul_sizes {
   int64_t tiles, tile_rows, tile_cols, kept_rows, kept_cols;
 } tuckfold_matmul_sizes;
 
-/* Sizes for a plane of rows x cols, and where they are not NULL the four row-major matrices. */
+/* Sizes for a plane of rows x cols, and the four row-major matrices that are not NULL. */
 TUCKFOLD_C_API tuckfold_status tuckfold_matmul_form(const tuckfold_spec* spec, int64_t rows,
                                                     int64_t cols, tuckfold_matmul_sizes* sizes,
                                                     float* lhs, float* rhs, float* back_lhs,

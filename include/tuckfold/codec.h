@@ -38,7 +38,7 @@ struct ParamInfo {
   double step = 1;                          // numbers are multiples of it; 0: any in the range
   std::span<const std::string_view> words;  // for words; empty means a number
   bool headline = false;                    // printed even at its default
-  bool optional = false;                    // 0 stands for "not given"
+  bool optional = false;                    // 0 means "not given"
 };
 
 // A value of the parameter, as specs have it: "4", "0.001", "1/255", "triangle".
@@ -96,20 +96,20 @@ struct Layout {
   Shape shape;                      //   row-major, of this shape
 };
 
-// Throws InvalidArgument where the tensor does not fit the codec, or where packing to a fixed size
-// would grow it. Where the size varies max_bytes may pass the tensor's by a few per cent.
+// Throws InvalidArgument if the tensor does not fit the codec, or if packing to a fixed size would
+// enlarge it. For a variable size, max_bytes may exceed the tensor's bytes by a few per cent.
 TUCKFOLD_API Layout layout(const CodecSpec& spec, DType dtype, const Shape& shape);
 
 // For views on Device::Cuda. The tensor, packed bytes and workspace are on the current device, and
-// the work is left to the stream. Codecs of a fixed size never synchronize with it. Codecs whose
-// size varies, and exact ones, which may refuse values, synchronize once to read one number, unless
-// device_result is given or the stream is being captured into a graph.
+// the work is queued on the stream. Codecs of a fixed size never synchronize with it. Codecs of a
+// variable size, and exact ones, which may refuse values, synchronize once to read one number,
+// unless device_result is given or the stream is being captured into a graph.
 struct CudaOptions {
   static constexpr std::uint64_t kRefused = ~std::uint64_t{0};
 
   void* stream = nullptr;  // a cudaStream_t; null: the default one
-  // Device memory for that number: after pack the bytes written, after unpack 0, or kRefused where
-  // an Error would have been thrown. Codecs that never synchronize do not write it.
+  // Device memory for that number: after pack the bytes written, after unpack 0, or kRefused in
+  // place of an Error. Codecs that never synchronize do not write it.
   std::uint64_t* device_result = nullptr;
   // Device memory with a number that kernels add to RunOptions::seed when they run, so that each
   // replay of a captured graph can round with other noise. Null: 0.
@@ -127,13 +127,13 @@ struct RunOptions {
 TUCKFOLD_API bool has_cuda();
 TUCKFOLD_API int cuda_devices();
 
-// A spec laid out for tensors of one dtype and shape. Copies are cheap and share what they hold;
-// any number of threads may use one.
+// A spec laid out for tensors of one dtype and shape. Copies are cheap and share their contents;
+// any number of threads may use one plan.
 class TUCKFOLD_API Plan {
  public:
   // Throws as layout() does.
   Plan(const CodecSpec& spec, DType dtype, const Shape& shape);
-  // Nothing where layout() would throw InvalidArgument, whose text is then in *why_not.
+  // Nothing if layout() would throw InvalidArgument; *why_not is then its message.
   static std::optional<Plan> make_if_fits(const CodecSpec& spec, DType dtype, const Shape& shape,
                                           std::string* why_not = nullptr);
 
@@ -142,7 +142,7 @@ class TUCKFOLD_API Plan {
   const Shape& shape() const noexcept;
   const Layout& layout() const noexcept;
 
-  // As the functions below; the tensor has the plan's dtype and shape, and any strides.
+  // Like the functions below; the tensor has the plan's dtype and shape, and any strides.
   std::size_t pack(const ConstTensorView& in, std::span<std::byte> out,
                    const RunOptions& options = {}) const;
   void unpack(std::span<const std::byte> packed, const TensorView& out,
@@ -155,22 +155,23 @@ class TUCKFOLD_API Plan {
   std::shared_ptr<const Impl> impl_;
 };
 
-// Writes the packed bytes to the front of `out` and returns how many there are (layout's max_bytes
-// where that is left to CudaOptions::device_result). The bytes depend on spec, input and seed
-// alone: not on threads, SIMD target, device or strides.
+// Writes the packed bytes to the front of `out` and returns their number (layout's max_bytes if
+// CudaOptions::device_result receives it). The bytes depend only on spec, input and seed, not on
+// threads, SIMD target, device or strides.
 TUCKFOLD_API std::size_t pack(const CodecSpec& spec, const ConstTensorView& in,
                               std::span<std::byte> out, const RunOptions& options = {});
 
 // Fills `out` from packed bytes. Throws CorruptData if their number is not what pack writes. No two
-// elements of `out` may share an address; only a stride of 0 is noticed.
+// elements of `out` may share an address; only a stride of 0 is detected.
 TUCKFOLD_API void unpack(const CodecSpec& spec, std::span<const std::byte> packed,
                          const TensorView& out, const RunOptions& options = {});
 
-// The same for many tensors, one after the other: in[i] to the front of out[i] with seed + i, the
-// bytes written to written[i]. They share a workspace, of what the largest needs, and device_result
-// points to a number for each. On a CUDA device dct_chop packs small tensors in one launch, where
-// one each would take longer than the work, and block_quant tensors of one dtype. All tensors are
-// checked before any is packed; only values that a codec refuses are found later.
+// The same for many tensors, one after the other: in[i] to the front of out[i] with seed + i, and
+// the bytes written to written[i]. They share a workspace of the largest tensor's size, and
+// device_result points to a number for each. On a CUDA device dct_chop packs small tensors in one
+// launch, because one launch each would take longer than the work; block_quant does so for tensors
+// of one dtype. All tensors are checked before any is packed, except for values that a codec
+// refuses.
 TUCKFOLD_API void pack_many(const CodecSpec& spec, std::span<const ConstTensorView> in,
                             std::span<const std::span<std::byte>> out,
                             std::span<std::size_t> written, const RunOptions& options = {});

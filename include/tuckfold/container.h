@@ -9,8 +9,8 @@
 //   FileReader reader("train.tuck");
 //   reader.read(reader.find("image"), 1000, 64, batch);   // 64 samples from the 1000th on
 //
-// docs/format.md has every byte. Functions here throw Error; they never print. A file's bytes
-// depend on its samples, schema and seed alone: not on threads, batch sizes, or a stop between.
+// docs/format.md specifies every byte. Functions here throw Error; they never print. A file's bytes
+// depend only on its samples, schema and seed, not on threads, batch sizes or interruptions.
 #pragma once
 
 #include <cstddef>
@@ -39,16 +39,15 @@ struct FrameHeader {
   std::size_t packed_bytes = 0;
 };
 
-// Room that write_frame needs for such a tensor.
+// The bytes that write_frame needs for such a tensor.
 TUCKFOLD_API std::size_t frame_bytes(const CodecSpec& spec, DType dtype, const Shape& shape);
-// Packs a tensor of the CPU behind its header and returns the bytes of both.
+// Writes a header and the packed tensor, which is on the CPU, and returns the bytes of both.
 TUCKFOLD_API std::size_t write_frame(const CodecSpec& spec, const ConstTensorView& in,
                                      std::span<std::byte> out, const RunOptions& options = {});
-// Reads the header of a frame that `bytes` begin with; more may follow. Throws CorruptData where
-// the frame is not whole, or its header's checksum is wrong; that of the packed bytes is not looked
-// at.
+// Reads the header of a frame at the start of `bytes`; more bytes may follow. Throws CorruptData if
+// the frame is incomplete or its header's checksum is wrong; does not check the packed bytes.
 TUCKFOLD_API FrameHeader read_frame_header(std::span<const std::byte> bytes);
-// Checks the packed bytes, too, and fills `out`, which has the frame's dtype and shape.
+// Also checks the packed bytes, and fills `out`, which has the frame's dtype and shape.
 TUCKFOLD_API void unpack_frame(std::span<const std::byte> bytes, const TensorView& out,
                                const RunOptions& options = {});
 
@@ -68,18 +67,18 @@ struct ArrayInfo {
 };
 
 enum class WriteMode : unsigned char {
-  Create,  // a new file in place of what the path names, once it is whole; until then PATH.partial
-  Resume,  // the same, going on with what a stopped writer left in PATH.partial
-  Append,  // behind the samples of a file, which stays as it is until the new ones are whole
+  Create,  // a new file; PATH.partial until it is complete, then it replaces the file at the path
+  Resume,  // the same, continuing what a stopped writer left in PATH.partial
+  Append,  // after the samples of a file, which stays valid until the new ones are complete
 };
 
-// What the samples of a file come from, as numbers that differ where that differs. PATH.partial keeps
-// them, and Resume refuses others: a file must not have samples of two versions of its inputs.
+// Identifies the inputs of a file by numbers. PATH.partial keeps them, and Resume refuses others: a
+// file must not mix samples of two versions of its inputs.
 struct Origin {
-  std::uint64_t samples = 0;  // that the inputs have, for this file or others
-  std::uint64_t first = 0;    // of this file's
+  std::uint64_t samples = 0;  // of the inputs, in this file or others
+  std::uint64_t first = 0;    // number of this file's first sample
   std::uint64_t values = 0;   // a digest of values, of all or some samples
-  std::uint64_t files = 0;    // a digest of the inputs' sizes and times of change
+  std::uint64_t files = 0;    // a digest of the inputs' sizes and modification times
   friend bool operator==(const Origin& a, const Origin& b) = default;
 };
 
@@ -88,22 +87,23 @@ struct WriteOptions {
   int threads = 0;         // 0: every core
   std::string metadata{};  // a JSON object; empty: {}, or what the file has
   std::uint64_t seed = 0;  // for stochastic rounding; chunks derive their own from it
-  bool sync = true;        // wait until the disk has it: a file survives a loss of power
-  Origin origin{};         // for Resume, which compares it, as it does arrays, metadata and seed
+  bool sync = true;        // flush to the disk: a finished file survives a loss of power
+  Origin origin{};         // Resume compares it, like arrays, metadata and seed
 };
 
 class TUCKFOLD_API FileWriter {
  public:
-  // When appending, `arrays` may be empty: those of the file.
+  // When appending, `arrays` may be empty: then they are those of the file.
   FileWriter(const std::string& path, std::vector<ArrayInfo> arrays,
              const WriteOptions& options = {});
-  // Without finish(), what is written stays in PATH.partial for Resume; a file that was appended to
-  // is as before.
+  // Without finish(), the samples written stay in PATH.partial for Resume; a file that was appended
+  // to is unchanged.
   ~FileWriter();
   FileWriter(FileWriter&&) noexcept;
   FileWriter& operator=(FileWriter&&) noexcept;
 
-  // Samples in the file by now, and so which comes next: 0 for a new one.
+  // The number of samples in the file so far, which is the number of the next one: 0 for a new
+  // file.
   std::int64_t samples() const;
 
   // A batch: for each array, in order, a tensor of its dtype whose first axis is the sample. Packs
@@ -111,17 +111,17 @@ class TUCKFOLD_API FileWriter {
   void write(std::span<const ConstTensorView> batch);
   void write(std::initializer_list<ConstTensorView> batch) { write(std::span(batch)); }
 
-  // The same for samples that are fetched as chunks are packed, on the threads that pack them: so
-  // many, numbered from 0, of which fetch(array, first, samples, room) writes some to `room`,
-  // row-major, and returns that; or where they lie anyway, aligned as their dtype, and stay until
-  // write() returns.
+  // The same for `samples` samples that are fetched while chunks are packed, on the threads that
+  // pack them. fetch(array, first, samples, room) writes the samples from `first` on to `room`,
+  // row-major, and returns `room`; or it returns the address of such samples, aligned as their
+  // dtype, which must stay valid until write() returns.
   using Fetch = std::function<const std::byte*(std::size_t array, std::int64_t first,
                                                std::int64_t samples, std::byte* room)>;
   void write(std::int64_t samples, const Fetch& fetch);
 
   // Replaces the metadata, until finish().
   void set_metadata(const std::string& json);
-  // Writes what is left, and the index; the file then has its name.
+  // Writes the remaining samples and the index; then the file gets its name.
   void finish();
 
  private:
@@ -131,21 +131,21 @@ class TUCKFOLD_API FileWriter {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// A run of samples that were packed together, or what a repair left of one.
+// A run of samples that were packed together, or the part that a repair could save.
 struct ChunkInfo {
   std::int64_t first = 0, samples = 0;
   std::int64_t skip = 0;  // rows of the frame before them
   std::uint64_t frame_bytes = 0;
 };
 
-// The frame of a chunk where it is mapped, for as long as this lives, even past its reader.
+// The mapped frame of a chunk; valid during the object's lifetime, even after its reader's.
 struct ChunkBytes {
   std::span<const std::byte> frame;
   std::shared_ptr<const void> owner;
 };
 
-// Bytes of a file that follow what is read of it: an append that was stopped, or one that was
-// finished and whose end was damaged or cut off since. Samples may be missing.
+// Bytes of a file after its last valid state: an append that was stopped, or one that was finished
+// and later damaged or cut off. Samples may be missing.
 struct TrailingData {
   std::string path;
   std::uint64_t bytes = 0;
@@ -161,32 +161,32 @@ struct ReadOptions {
 // handle it. The command line says which file it was and exits with 5.
 class TUCKFOLD_API FileReader {
  public:
-  // A .tuck file, or a manifest of several (write_manifest), which are read as one. Of these some
-  // are mapped at a time, so that there may be any number.
+  // A .tuck file, or a manifest of several (write_manifest), which are read as one. Only some of
+  // them are mapped at a time, so that there may be any number.
   explicit FileReader(const std::string& path, const ReadOptions& options = {});
   ~FileReader();
   FileReader(FileReader&&) noexcept;
   FileReader& operator=(FileReader&&) noexcept;
 
   std::span<const ArrayInfo> arrays() const;
-  // The number of the array of that name. Throws InvalidArgument, naming those there are.
+  // The number of the array of that name. Throws InvalidArgument with the names of the file.
   std::size_t find(std::string_view name) const;
   std::int64_t samples() const;
   const std::string& metadata() const;  // a JSON object
   std::uint64_t file_bytes() const;
-  // Files, this one or its shards, of which the last bytes are not read. Where there are any,
-  // samples may be missing.
+  // The files, this one or its shards, whose last bytes are not read. If there are any, samples may
+  // be missing.
   std::span<const TrailingData> trailing_data() const;
   std::uint64_t trailing_bytes() const;  // of all of them
 
-  // Samples first .. first + count to `out`, of the array's dtype and shape with the sample axis in
-  // front. Each chunk's checksum is looked at once per reader.
+  // Samples first .. first + count to `out`, of the array's dtype and shape with a leading sample
+  // axis. Each chunk's checksum is checked once per reader.
   void read(std::size_t array, std::int64_t first, std::int64_t count, const TensorView& out,
             int threads = 0) const;
   // One sample, to a tensor of the array's shape, on this thread alone.
   void read_one(std::size_t array, std::int64_t sample, const TensorView& out) const;
 
-  // The chunks of an array in order, the codec of one, which differs where shards do, and its
+  // The chunks of an array in order; the codec of a chunk, which may differ between shards; and its
   // frame, checked.
   std::span<const ChunkInfo> chunks(std::size_t array) const;
   const CodecSpec& chunk_codec(std::size_t array, std::size_t chunk) const;
@@ -217,34 +217,35 @@ struct VerifyReport {
   bool schema_broken = false;               // at the start; the index has another, which is read
 };
 
-// Is told of bytes that were looked at or written since the last time, on one thread at a time;
-// what it throws ends the work.
+// Called with the number of bytes read or written since the last call, on one thread at a time. An
+// exception that it throws ends the work.
 using Progress = std::function<void(std::uint64_t bytes)>;
 
-// Looks at every checksum. Throws where the file cannot be opened at all, as FileReader does.
+// Checks every checksum. Throws if the file cannot be opened at all, as FileReader does.
 TUCKFOLD_API VerifyReport verify(const std::string& path, int threads = 0,
                                  const Progress& progress = {});
 
 struct RepairReport {
   std::int64_t samples = 0;          // that the repaired file has
   std::vector<SampleRange> dropped;  // in the numbers of the broken one
-  bool by_index = true;              // false: an index was lost, and every record was looked for
-  // Of a manifest: shards that are other files than it lists, and were taken as they are; and why
-  // others could not be read at all.
+  bool by_index = true;              // false: an index was lost, and records were searched for
+  // For a manifest: shards that differ from its list but were used anyway; and the reasons why
+  // other shards could not be read.
   std::vector<std::string> not_listed{}, unreadable{};
 };
 
-// Copies what is whole to a new file. Where a chunk is broken all arrays lose its samples, so that
-// they stay in step; nothing is packed again. Chunks are first looked at, then copied. Of a
-// manifest every shard is repaired: the result is a manifest, too.
+// Copies the valid chunks to a new file. All arrays lose the samples of a broken chunk, so that
+// they have the same samples; nothing is packed again. Chunks are first checked, then copied. Of a
+// manifest every shard is repaired, and the result is a manifest, too.
 TUCKFOLD_API RepairReport repair(const std::string& from, const std::string& to,
                                  const Progress& progress = {});
 
 // "train-00003-of-00042.tuck" for ("train", 3, 42).
 TUCKFOLD_API std::string shard_name(std::string_view name, int shard, int shards);
-// Writes a JSON manifest beside its shards, files of the same folder with equal arrays; they are
-// read in the given order. Its metadata is that of the first. It lists each as it is now, by size
-// and checksum: one that is replaced later is CorruptData, and what is appended to one is not read.
+// Writes a JSON manifest beside its shards, files of the same folder with equal arrays, which are
+// read in the given order. Its metadata is that of the first. It lists the size and checksum of
+// each shard: a shard that is replaced later is CorruptData, and samples appended later are not
+// read.
 TUCKFOLD_API void write_manifest(const std::string& path, std::span<const std::string> shards);
 
 }  // namespace tuckfold

@@ -1,12 +1,12 @@
-// What accelerators can take: memory, operators, types and times, from the files devices/*.json.
+// The limits of accelerators: memory, operators, types and times, from the files devices/*.json.
 //
 //   const DeviceInfo sn30 = read_device("devices/sn30.json");
 //   const CodecSpec spec = CodecSpec::parse("dct_chop(keep=4)");
 //   const Fit fit = fits(sn30, spec, DType::F32, {100, 3, 512, 512}, Direction::Both);
 //   // fit.fits is false; fit.why says which limit; fit.remedy: "use serialize=2"
 //
-// Both answers are about the codec in plain operators, as `tuckfold export` writes it, and follow
-// from the files alone: no device is asked. docs/devices.md describes their fields.
+// Both answers are about the codec in plain operators, as `tuckfold export` writes it, and use the
+// files alone: no device is queried. docs/devices.md describes their fields.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace tuckfold {
 
-// Where a number stands: a key of Device::sources, and a page, table or section of that source.
+// The source of a number: a key of Device::sources, and a page, table or section of that source.
 struct Citation {
   std::string source, at;
 };
@@ -32,7 +32,7 @@ struct DeviceNumber {
   std::string note;
 };
 
-// Something that a graph must not exceed.
+// A limit that a graph must not exceed.
 struct DeviceLimit {
   enum class Rule : unsigned char {
     MemoryBytes,  // everything that lives at once
@@ -47,8 +47,8 @@ struct DeviceLimit {
   Citation from;
 };
 
-// t = t0 + in/B_in + out/B_out + flops/F, as seen from the host. Several settings are the ends of
-// what the sources allow.
+// t = t0 + in/B_in + out/B_out + flops/F, as seen from the host. Several settings bound the range
+// that the sources allow.
 struct HostCallModel {
   struct Setting {
     double t0_s = 0;
@@ -96,12 +96,12 @@ struct DeviceInfo {
   std::vector<Missing> restrictions;  // more that its sources say
 };
 
-// Reads and checks one file. Throws InvalidArgument naming the field that is wrong, and Io where
-// the file cannot be read.
+// Reads and checks one file. Throws InvalidArgument with the wrong field's name, and Io if the file
+// cannot be read.
 TUCKFOLD_API DeviceInfo read_device(const std::string& path);
 TUCKFOLD_API DeviceInfo parse_device(std::string_view json, std::string_view path);
 
-// Of what is asked: packing, unpacking, or that both work.
+// The question: packing, unpacking, or both.
 enum class Direction : unsigned char { Both, Pack, Unpack };
 
 struct Fit {
@@ -110,7 +110,7 @@ struct Fit {
   std::string remedy;  // where it does not fit and something near does: "use serialize=2"
 };
 
-// Throws as layout does, and Unsupported where the codec cannot be written in plain operators.
+// Throws as layout does, and Unsupported if the codec cannot be written in plain operators.
 TUCKFOLD_API Fit fits(const DeviceInfo& device, const CodecSpec& spec, DType dtype,
                       const Shape& shape, Direction direction);
 

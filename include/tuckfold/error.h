@@ -1,4 +1,4 @@
-// What went wrong, in five kinds. Every failure of the library is thrown as an Error.
+// Five kinds of errors. Every failure of the library is thrown as an Error.
 //
 //   try {
 //     pack(spec, input, packed);

@@ -1,4 +1,4 @@
-// Where a tensor lies and how to walk it. A view owns nothing.
+// A tensor in memory: address, dtype, shape and strides. A view owns nothing.
 //
 //   std::vector<float> images(64 * 3 * 32 * 32);
 //   TensorView view(images.data(), DType::F32, {64, 3, 32, 32});
@@ -21,7 +21,7 @@
 
 namespace tuckfold {
 
-// The numbers are in files. A Bool is a byte of 0 or 1. Lossy codecs take the floats, U8 and U16.
+// Files store these numbers. A Bool is a byte of 0 or 1. Lossy codecs take the floats, U8 and U16.
 enum class DType : unsigned char {
   F32,
   F16,
@@ -47,7 +47,7 @@ TUCKFOLD_API DType parse_dtype(std::string_view text);
 
 enum class Device : unsigned char { Cpu, Cuda };
 
-// Axis lengths, or strides. Up to kInPlace numbers are held in the object, so that views of usual
+// Axis lengths, or strides. Up to kInPlace numbers are stored in the object, so that views of usual
 // tensors are small and never allocate.
 class TUCKFOLD_API Shape {
  public:
@@ -99,7 +99,7 @@ struct BasicTensorView {
                   Device on = Device::Cpu)
       : data(where), dtype(type), shape(axes), strides(steps), device(on) {}
 
-  // A view that may write serves where one that only reads is wanted.
+  // A mutable view converts to a read-only one.
   template <std::convertible_to<Pointer> Other>
   BasicTensorView(const BasicTensorView<Other>& other)  // NOLINT(google-explicit-constructor)
       : BasicTensorView(other.data, other.dtype, other.shape, other.strides, other.device) {}

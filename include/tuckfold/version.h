@@ -1,4 +1,4 @@
-// Which Tuckfold this is.
+// The version of the library.
 #pragma once
 
 #include <string>

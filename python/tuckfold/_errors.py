@@ -1,4 +1,4 @@
-"""Which Python exception stands for which status of the C API."""
+"""The Python exception for each status of the C API."""
 
 
 class CorruptDataError(ValueError):

@@ -168,7 +168,7 @@ _default_options = Options(struct_bytes=ctypes.sizeof(Options))
 
 
 def set_num_threads(threads: int) -> None:
-    """How many threads pack and unpack of numpy arrays use from now on; 0 stands for every core.
+    """How many threads pack and unpack of numpy arrays use from now on; 0 means every core.
 
     ``tuckfold.torch`` uses torch's threads, ``torch.set_num_threads``.
 
@@ -186,7 +186,7 @@ def set_num_threads(threads: int) -> None:
 
 
 def get_num_threads() -> int:
-    """What :func:`set_num_threads` was last given; 0 stands for every core."""
+    """What :func:`set_num_threads` was last given; 0 means every core."""
     return _threads
 
 

@@ -1,4 +1,4 @@
-// Runs of f16, bf16 and f64 to and from f32: the bits of half.h, by the vectors of this machine.
+// Converts runs of f16, bf16 and f64 to and from f32 with SIMD; the bits are those of half.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The functions of half.h on vectors, step by step: conversion instructions treat NaN differently.
+// The functions of half.h in SIMD, step by step: conversion instructions treat NaN differently.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "base/convert_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -94,7 +94,7 @@ void narrow_bf16(const float* in, std::int64_t count, std::uint16_t* out) {
   narrow_all<OfBF16>(in, count, out);
 }
 
-// f64 in two passes: nearly always no value needs the second, which looks at each.
+// f64 takes two passes; the second checks each value, and is hardly ever needed.
 using DD = hn::ScalableTag<double>;
 using DHalf = hn::Rebind<float, DD>;
 

@@ -1,4 +1,4 @@
-// CRC-32C by instruction where there is one, else by a table of one byte at a time.
+// CRC-32C with the CPU's instruction if there is one, else with a table, one byte at a time.
 #include "base/crc32c.h"
 
 #include <array>
@@ -20,8 +20,8 @@ constexpr auto kTable = [] {
 }();
 
 #if defined(__x86_64__)
-// The instruction gives a result after three cycles and could begin in each: three lanes go side by
-// side and are put together, those in front moved past as many zero bytes as lie behind them.
+// The instruction has a latency of three cycles and a throughput of one: three lanes run in
+// parallel and are then combined; each is first advanced over as many zero bytes as follow it.
 constexpr std::size_t kLaneBytes = 1024;
 
 using PastLane = std::array<std::array<std::uint32_t, 256>, 4>;

@@ -8,7 +8,7 @@
 
 namespace tuckfold {
 
-// The checksum of `bytes` behind others whose checksum is `before`.
+// The checksum of `bytes` appended to bytes whose checksum is `before`.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
 
 // The same by table, for machines without the instruction, and for tests.

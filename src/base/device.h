@@ -1,6 +1,6 @@
 // HOST_DEVICE functions compile for the CPU and, under nvcc, for the GPU: the same text gives the
 // same bytes on both. A TABLE of constants can be read by both; under nvcc by the GPU alone.
-// UNROLL stands before loops over arrays that must stay in a GPU's registers.
+// UNROLL precedes loops over arrays that must stay in a GPU's registers.
 #pragma once
 
 #ifdef __CUDACC__
@@ -15,5 +15,5 @@
 
 // Inlined into its caller always, so that it is compiled for the caller's instruction set.
 #define TUCKFOLD_INLINE inline __attribute__((always_inline))
-// Never inlined: what is rarely called shall not fill every kernel that may.
+// Never inlined, so that code that rarely runs does not enlarge every kernel that may call it.
 #define TUCKFOLD_NOINLINE inline __attribute__((noinline))

@@ -26,8 +26,8 @@ std::string dtype_names();                            // "f32, f16, … or bool"
 inline bool is_float(DType dtype) noexcept { return info_of(dtype).kind == DTypeKind::Float; }
 inline bool is_whole(DType dtype) noexcept { return !is_float(dtype); }
 
-// Whether lossy codecs refuse the dtype: whole numbers are labels and indices, but for u8 and u16,
-// which are pixels.
+// Whether lossy codecs refuse the dtype: integers are labels and indices, except u8 and u16, which
+// are pixels.
 inline bool must_be_exact(DType dtype) noexcept {
   return is_whole(dtype) && dtype != DType::U8 && dtype != DType::U16;
 }

@@ -10,8 +10,8 @@
 namespace tuckfold {
 namespace {
 
-// The float next to the value towards zero, its last bit set where it is not the value itself:
-// rounding this once more, to fewer bits, is as good as rounding the value.
+// The float next to the value towards zero, with its last bit set if the result is inexact (round
+// to odd): rounding it again to fewer bits gives the same as rounding the value once.
 float to_odd(double value) {
   const auto near = static_cast<float>(value);
   if (near == value || std::isnan(value)) return near;

@@ -11,7 +11,7 @@
 namespace tuckfold {
 namespace {
 
-// Ties that lie just beside one after rounding to f32 first.
+// Numbers that are no ties, but become one when they are rounded to f32 first.
 TEST(Element, F16AndBf16AreRoundedOnce) {
   const double f16_tie = 1 + 0x1p-11, bf16_tie = 1 + 0x1p-8;
   EXPECT_EQ(element_bits(DType::F16, f16_tie), 0x3c00u);

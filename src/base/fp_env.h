@@ -16,8 +16,8 @@ class FpEnv {
   FpEnv& operator=(const FpEnv&) = delete;
 
 #if defined(__x86_64__)
-  // The register of float and double alone: the functions of <cfenv> save what long double needs,
-  // too, which takes longer than a small block.
+  // Sets only the register of float and double: the functions of <cfenv> also save the state of
+  // long double, which takes longer than packing a small block.
   FpEnv() noexcept : saved_(_mm_getcsr()) {
     constexpr unsigned kDefault = 0x1f80, kRaised = 0x3f;
     if ((saved_ & ~kRaised) != kDefault) _mm_setcsr(kDefault);
@@ -40,8 +40,8 @@ class FpEnv {
 #endif
 };
 
-// Whether an operation made a NaN, or compared one with order, on this thread since the object
-// began: the flag that IEEE 754 calls invalid.
+// Whether this thread made a NaN, or compared one with an ordering, since the object was made: IEEE
+// 754's flag `invalid`.
 class NanFlag {
  public:
 #if defined(__x86_64__)

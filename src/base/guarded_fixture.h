@@ -1,4 +1,4 @@
-// Memory for tests whose neighbourhood must stay alone: reading or writing it ends the program.
+// Memory for tests between inaccessible pages: reading or writing outside of it ends the program.
 #pragma once
 
 #include <sys/mman.h>
@@ -7,7 +7,7 @@
 
 namespace tuckfold::ref {
 
-// `bytes` between two pages that must not be touched, at the first's end or the second's beginning.
+// `bytes` between two inaccessible pages, at the end of the first or the beginning of the second.
 class Guarded {
  public:
   Guarded(std::size_t bytes, bool at_end) : room_((bytes + kPage - 1) / kPage * kPage) {

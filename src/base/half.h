@@ -41,7 +41,7 @@ TUCKFOLD_HOST_DEVICE inline float canonical(float value) {
   return value == value ? value : float_of(kNanBits);
 }
 
-// A choice without a branch: compilers that make one of `?:` make no vectors.
+// Selects without a branch: compilers do not vectorize loops in which they make `?:` a branch.
 TUCKFOLD_HOST_DEVICE inline std::uint32_t pick(bool first, std::uint32_t a, std::uint32_t b) {
   const std::uint32_t mask = 0u - static_cast<std::uint32_t>(first);
   return (a & mask) | (b & ~mask);
@@ -54,7 +54,7 @@ template <bool kSaturate>
 TUCKFOLD_INLINE std::uint16_t bf16_bits(float value) {
   const std::uint32_t bits = bits_of(value), magnitude = bits & ~kSignBit;
   std::uint32_t half = 0x7fffu + ((bits >> 16) & 1u);
-  // From the largest number on what is cut off does not round.
+  // The largest number and those above it are not rounded.
   if constexpr (kSaturate) half = pick(magnitude < bits_of(kMaxBF16), half, 0u);
   const std::uint32_t number = (bits + half) >> 16;
   return static_cast<std::uint16_t>(magnitude > kInfBits ? kBF16Nan : number);
@@ -91,7 +91,7 @@ __device__ inline std::uint16_t cvt_f16(float value) {
 }
 #endif
 
-// What saturating makes of the bits that such an instruction gives: nearly always nothing else.
+// Saturates the bits that such an instruction gives; they hardly ever change.
 TUCKFOLD_HOST_DEVICE inline std::uint16_t saturated(std::uint16_t bits, float value,
                                                     std::uint16_t infinity, std::uint16_t nan) {
   if ((bits & 0x7fffu) < infinity) return bits;

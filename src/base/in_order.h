@@ -1,5 +1,5 @@
-// Work that many threads make and one at a time takes away, in order: chunks are packed side by
-// side and written one behind the other, and no core waits for the disk while there is work.
+// Many threads produce items, one thread at a time consumes them, in order: chunks are packed in
+// parallel and written one after the other, and no core waits for the disk while there is work.
 //
 //   const Lanes lanes = lanes_for(bytes_of_chunk, threads);
 //   in_order(chunks, lanes,
@@ -17,8 +17,8 @@
 
 namespace tuckfold {
 
-// How many things of so many bytes to make at once, and to hold: more than a core needs to go on
-// while another one's is written, and no more memory than a few hundred megabytes.
+// How many items of so many bytes to make at once, and to hold: enough that a core can continue
+// while another one's item is written, and at most a few hundred megabytes.
 struct Lanes {
   int workers;          // side by side
   int threads_of_each;  // that one may use for itself
@@ -30,9 +30,9 @@ inline Lanes lanes_for(std::size_t bytes_of_each, int threads) {
   return {threads, 1, bytes_of_each <= kSmall ? 4 * threads : threads + 1};
 }
 
-// make(i, slot, worker) is called for 0..count, by several workers at once, with the slot i mod
-// `window` to itself until take(i, slot) has returned; take is called in order, never twice at
-// once. The first of them to throw, in order, ends the loop, and is thrown here.
+// make(i, slot, worker) is called for 0..count, by several workers at once; slot i mod `window`
+// belongs to i until take(i, slot) has returned. take is called in order, by one thread at a time.
+// The first exception, in order, ends the loop and is rethrown here.
 template <class Make, class Take>
 void in_order(std::int64_t count, const Lanes& lanes, Make&& make, Take&& take) {
   struct alignas(64) Slot {
@@ -61,7 +61,7 @@ void in_order(std::int64_t count, const Lanes& lanes, Make&& make, Take&& take) 
     ++next;
     next.notify_all();
   };
-  // Who finds another one taking leaves: that one looks again when it is done.
+  // A worker that finds another one taking leaves: the other one checks again when it is done.
   const auto take_ready = [&] {
     while (next_is_ready() && !taking.exchange(true)) {
       while (next_is_ready()) take_next();
@@ -70,7 +70,7 @@ void in_order(std::int64_t count, const Lanes& lanes, Make&& make, Take&& take) 
   };
   const auto work = [&](int worker) {
     for (std::int64_t i = claimed++; i < count; i = claimed++) {
-      // What comes next is being made by another worker.
+      // Another worker is making the next item.
       for (std::int64_t now = next; i >= now + lanes.window && !stopped; now = next) next.wait(now);
       if (stopped) return;
       Slot& slot = slots[slot_of(i)];

@@ -91,7 +91,7 @@ class Parser {
     std::vector<std::string_view> keys(result.keys.begin(), result.keys.end());
     std::sort(keys.begin(), keys.end());
     const auto twice = std::adjacent_find(keys.begin(), keys.end());
-    if (twice != keys.end()) invalid("[json] the key '{}' must stand once", *twice);
+    if (twice != keys.end()) invalid("[json] the key '{}' must appear once", *twice);
   }
 
   void array(Json& result, int depth) {
@@ -131,7 +131,7 @@ class Parser {
       if (at_ < text_.size() && (text_[at_] == '+' || text_[at_] == '-')) ++at_;
       digits();
     }
-    // Others read numbers as doubles, and refuse a text with one that is infinite then.
+    // Other readers take numbers as doubles, and refuse a text with one that overflows.
     const std::string copy(text_.substr(begin, at_ - begin));
     if (std::isinf(std::strtod(copy.c_str(), nullptr))) {
       at_ = begin;

@@ -18,8 +18,8 @@ struct Json {
   static constexpr std::size_t kMaxBytes = 100'000'000;  // as safetensors has it for headers
   static constexpr std::size_t kMaxValues = std::size_t{1} << 20;
 
-  // Throws InvalidArgument, saying where: for what is no JSON or no UTF-8, an object with a key
-  // twice, half of a surrogate pair, a number that no double holds, and what passes a limit.
+  // Throws InvalidArgument with the position for text that is not JSON or not UTF-8, a duplicate
+  // key, half of a surrogate pair, a number that no double holds, and text that exceeds a limit.
   static Json parse(std::string_view text);
 
   // The member of an object, or null.
@@ -28,7 +28,7 @@ struct Json {
   std::int64_t whole() const;
 
   Kind kind = Kind::Null;
-  std::string_view text;          // as it stands in the text that was parsed
+  std::string_view text;          // the value's part of the text that was parsed
   std::string string;             // of a string, escapes undone
   std::vector<Json> items;        // of an array, or the members of an object
   std::vector<std::string> keys;  // of an object's members

@@ -1,4 +1,4 @@
-// Files that have their names when they are whole, whatever stands in their way.
+// Files that get their names only when they are complete, whatever fails before.
 #include "base/io/new_file.h"
 
 #include <fcntl.h>

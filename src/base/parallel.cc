@@ -23,8 +23,9 @@ using detail::RangeFn;
 constexpr int kMaxWorkers = 255;
 constexpr auto kSpin = std::chrono::microseconds(50);
 
-// A short loop costs less than handing it over, so a range is at least one part and threads are
-// used only as far as there are parts. Each thread gets one contiguous range: parts cost alike.
+// A short loop costs less than handing it over, so a range has at least one part, and there are at
+// most as many threads as parts. Each thread gets one contiguous range, because parts cost the
+// same.
 struct ParallelLoop {
   RangeFn run;
   void* context;
@@ -39,7 +40,7 @@ struct ParallelLoop {
 
 class Pool {
  public:
-  // Runs the loop on the caller and up to ranges - 1 workers. False if the pool is taken.
+  // Runs the loop on the caller and up to ranges - 1 workers. False if the pool is in use.
   bool try_run(const ParallelLoop& loop) {
     const std::unique_lock<std::mutex> owner(owner_, std::try_to_lock);
     if (!owner.owns_lock()) return false;
@@ -67,7 +68,7 @@ class Pool {
   }
 
  private:
-  // A worker waits for its own number to change, so that only those who may have a range wake up.
+  // A worker waits for its own number to change, so that only workers that may get a range wake up.
   struct alignas(64) Turn {
     std::atomic<unsigned> number{0};
   };
@@ -98,8 +99,8 @@ class Pool {
     for (int i = next_++; i < loop_.ranges; i = next_++) loop_.run_range(i);
   }
 
-  // A worker may look at the loop only while it is counted as inside and has then seen the loop
-  // open: the owner closes the loop, and goes on when nobody is inside.
+  // A worker may read the loop only while it is counted as inside and has then seen the loop open:
+  // the owner closes the loop, and continues when nobody is inside.
   void work(std::atomic<unsigned>& number) noexcept {
     for (unsigned seen = 0;;) {
       wait_for_change(number, seen);
@@ -111,8 +112,9 @@ class Pool {
     }
   }
 
-  // A woken thread may be queued behind the very thread that waits for it, for milliseconds, though
-  // other cores are idle. So workers go where the owner may go, but for the core it is on.
+  // The scheduler may queue a woken thread for milliseconds on the core of the thread that waits
+  // for it, though other cores are idle. So workers may run on the owner's cores except the one it
+  // is on.
   void keep_off_owner() const noexcept {
     cpu_set_t cpus;
     if (sched_getaffinity(owner_thread_, sizeof cpus, &cpus) != 0 || CPU_COUNT(&cpus) < 2) return;
@@ -143,9 +145,9 @@ class Pool {
   Turn turns_[kMaxWorkers];
 };
 
-// There from the start: were it made on first use, a fork at that moment would leave the child
-// waiting for the thread that makes it. After a fork the child makes a new one in its place, since
-// its threads are gone and its locks may be held.
+// Constant-initialized: if it were made on first use, a fork at that moment would leave the child
+// waiting for the thread that makes it. After a fork the child makes a new pool in its place,
+// because its threads are gone and its locks may be held.
 constinit Pool g_pool;
 [[maybe_unused]] const int g_after_fork =
     pthread_atfork(nullptr, nullptr, [] { new (&g_pool) Pool; });

@@ -7,7 +7,7 @@
 
 namespace tuckfold {
 
-// How many threads `requested` stands for: itself, or every core for 0.
+// The number of threads that `requested` means: itself, or every core for 0.
 int thread_count(int requested);
 
 namespace detail {
@@ -15,15 +15,15 @@ using RangeFn = void (*)(void* context, std::int64_t begin, std::int64_t end) no
 void parallel_ranges(std::int64_t parts, int threads, RangeFn run, void* context);
 }  // namespace detail
 
-// Threads of a caller's in place of the pool: run(data, parts, threads, body, context) calls body
-// over ranges that cover 0..parts once and returns when all are done.
+// The caller's threads in place of the pool: run(data, parts, threads, body, context) calls body
+// over ranges that cover 0..parts once, and returns when all are done.
 struct Executor {
   void (*run)(void* data, std::int64_t parts, std::int32_t threads,
               void (*body)(void* context, std::int64_t begin, std::int64_t end), void* context);
   void* data;
 };
 
-// Loops that this thread starts while it lives run on the executor, if that has a run.
+// Loops that this thread starts during the object's lifetime run on the executor, if it has a run.
 class UseExecutor {
  public:
   explicit UseExecutor(const Executor& executor);
@@ -36,9 +36,9 @@ class UseExecutor {
 };
 
 // Calls body(begin, end) over ranges that together cover 0..parts once, on at most `threads`
-// threads, the caller's among them; returns when all are done. Each call runs under FpEnv. A body
-// must not throw. A loop inside a loop, or beside one that another thread runs, runs on its caller
-// alone.
+// threads including the caller's; returns when all are done. Each call runs under FpEnv. A body
+// must not throw. A loop that starts inside another loop, or while another thread runs one, runs on
+// its caller alone.
 template <class Body>
 void parallel_for(std::int64_t parts, int threads, Body&& body) {
   detail::parallel_ranges(

@@ -14,8 +14,8 @@ inline constexpr std::size_t kStreamBytes = std::size_t{8} << 20;
 void stream_copy(void* to, const void* from, std::size_t bytes);
 void stream_fence();
 
-// The same on several threads, fenced: the plain copy that codecs are measured against. With
-// `prefetch` it asks for what it will read, which the hardware does less well by itself.
+// The same on several threads, with a fence: the plain copy that codecs are measured against. With
+// `prefetch` it prefetches its input, which is faster than the hardware's own prefetcher.
 void stream_copy(void* to, const void* from, std::size_t bytes, int threads, bool prefetch = false);
 
 }  // namespace tuckfold

@@ -1,4 +1,4 @@
-// stream_lines: the copy behind stream_copy, for kernels of the same target to inline.
+// stream_lines: the copy loop of stream_copy, for kernels of the same target to inline.
 #if defined(TUCKFOLD_BASE_STREAM_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_BASE_STREAM_INL_H
 #undef TUCKFOLD_BASE_STREAM_INL_H
@@ -15,8 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::HWY_NAMESPACE {
 
-// Partial cache lines at either end are stored as usual, whole ones past the cache. What comes from
-// memory is asked for kAhead bytes early; what is in cache already needs 0.
+// Partial cache lines at either end are stored as usual, whole ones with non-temporal stores. Input
+// in memory is prefetched kAhead bytes early; input in cache needs 0.
 template <std::size_t kAhead = 0>
 HWY_ATTR void stream_lines(char* to, const char* from, std::size_t bytes) {
   namespace hn = hwy::HWY_NAMESPACE;

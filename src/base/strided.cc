@@ -39,9 +39,9 @@ T from_float(float value) {
   } else if constexpr (std::is_same_v<T, double>) {
     return to_f64(value);
   } else if constexpr (std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::uint16_t>) {
-    // The bits of floats that are no less than 0 have the floats' order, and compilers make vectors
-    // of whole numbers. NaN ends at 0. Beside 2^23 a float has no fraction: the sum is rounded, and
-    // its last bits are the number.
+    // The bits of nonnegative floats have the floats' order, and compilers vectorize integers. NaN
+    // becomes 0. A float near 2^23 has no fraction: adding that rounds the value, and its low bits
+    // are the number.
     constexpr auto kMost =
         std::bit_cast<std::int32_t>(static_cast<float>(std::numeric_limits<T>::max()));
     constexpr auto kInfinity = std::bit_cast<std::int32_t>(std::numeric_limits<float>::infinity());
@@ -67,7 +67,7 @@ void with_real(DType dtype, Body&& body) {
   }
 }
 
-// Elements of kWidth bytes, whatever they mean and wherever they lie; steps count elements.
+// Elements of kWidth bytes, of any type and strides; steps count elements.
 template <std::size_t kWidth>
 void copy_run(const std::byte* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,
               std::int64_t length) {
@@ -119,11 +119,11 @@ template <class Pointer>
 std::int64_t FlatView<Pointer>::run_length(std::int64_t begin, std::int64_t count) const noexcept {
   const std::size_t inner = axes_.rank() - 1;
   if (steps_[inner] != 1) return 1;
-  // The common tensor has one axis left; a division here would cost more than a short row.
+  // Most tensors have one axis left; a division here would cost more than a short row.
   return std::min(count, axes_[inner] - (inner == 0 ? begin : begin % axes_[inner]));
 }
 
-// Where element `begin` lies, in elements from the data pointer, and its place on the innermost
+// The offset of element `begin` from the data pointer, in elements, and its index on the innermost
 // axis.
 template <class Pointer>
 typename FlatView<Pointer>::Place FlatView<Pointer>::place(std::int64_t begin) const noexcept {

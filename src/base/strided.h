@@ -1,6 +1,5 @@
-// A tensor of any dtype and strides as one row-major sequence, read and written in runs: of f32
-// values, or of elements as they are. This is how every codec takes every tensor without copying
-// it.
+// A tensor of any dtype and strides as one row-major sequence, read and written in runs: as f32
+// values, or as unchanged elements. Every codec takes every tensor this way, without copying it.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +20,7 @@ auto with_word(DType dtype, Body&& body) {
   }
 }
 
-// Axes that strides let us merge are merged, so that the common tensors have one or two left.
+// Axes whose strides allow it are merged, so that common tensors have one or two left.
 template <class Pointer>
 class FlatView {
  public:
@@ -29,14 +28,14 @@ class FlatView {
 
   std::int64_t elems() const noexcept { return elems_; }
   DType dtype() const noexcept { return dtype_; }
-  // What is left after merging, innermost last; at least one axis.
+  // The axes after merging, innermost last; at least one.
   const Shape& axes() const noexcept { return axes_; }
   const Shape& steps() const noexcept { return steps_; }
 
-  // How many elements from `begin` on, at most `count`, lie side by side; at least one.
+  // How many elements from `begin` on, at most `count`, are contiguous; at least one.
   std::int64_t run_length(std::int64_t begin, std::int64_t count) const noexcept;
 
-  // The address of elements [begin, begin + count) if they lie side by side, else null.
+  // The address of elements [begin, begin + count) if they are contiguous, else null.
   Pointer dense(std::int64_t begin, std::int64_t count) const noexcept;
 
  protected:

@@ -178,7 +178,7 @@ inline constexpr Order kOrders[] = {Order::RowMajor,   Order::Fortran, Order::Ch
                                     Order::PaddedRows, Order::Gapped,  Order::Flipped,
                                     Order::Backwards};
 
-// Owns its elements and knows them by their row-major index, wherever they lie.
+// Owns its elements and accesses them by row-major index, for any strides.
 class Tensor {
  public:
   Tensor(DType dtype, const Shape& shape, Order order = Order::RowMajor, std::size_t shift = 0)
@@ -310,7 +310,7 @@ class Tensor {
 
 // ---- comparison ---------------------------------------------------------------------------------
 
-// Where two runs of elements differ in their bits, in words, or nothing.
+// Describes the first difference between the bits of two runs of elements, or returns nothing.
 inline std::string first_difference(DType dtype, std::span<const std::byte> a,
                                     std::span<const std::byte> b) {
   if (a.size() != b.size()) {

@@ -12,11 +12,11 @@ namespace tuckfold {
 // the hand; else empty.
 std::string_view nearest_word(std::string_view word, std::span<const std::string_view> candidates);
 
-// `text` on a line of its own and carets under [at, at + length). Bytes that are not printable
-// ASCII are shown as '?', so that a caret stands where it should.
+// `text` on a line of its own, and a line of carets under [at, at + length). Bytes that are not
+// printable ASCII are shown as '?', so that carets are below the right characters.
 std::string with_caret(std::string_view text, std::size_t at, std::size_t length);
 
-// A Unicode code point as UTF-8, behind what is there.
+// Appends a Unicode code point as UTF-8.
 void append_utf8(std::string& out, std::uint32_t point);
 
 // Where the text stops being UTF-8: the first byte of what is none, or npos. Overlong forms and

@@ -1,4 +1,4 @@
-// Buffers that a thread keeps from call to call, for what is too large for a small stack.
+// Buffers that a thread keeps from call to call, because they are too large for a small stack.
 //
 //   parallel_for_with<Buffers>(parts, threads, [&](Buffers& buffers, std::int64_t begin,
 //                                                  std::int64_t end) { … });
@@ -14,7 +14,7 @@
 
 namespace tuckfold {
 
-// The calling thread's, as the last call left it; null where there is no memory.
+// The calling thread's buffers, with the contents of the last call; null if there is no memory.
 template <class Buffers>
 Buffers* thread_buffers() noexcept {
   static_assert(std::is_trivially_default_constructible_v<Buffers> &&
@@ -29,8 +29,8 @@ Buffers* thread_buffers() noexcept {
   return t_buffers.get();
 }
 
-// As parallel_for; the body is given the buffers of the thread that it runs on. Throws std::bad_alloc
-// where a thread has none, after all others are done.
+// Like parallel_for; the body gets the buffers of its thread. Throws std::bad_alloc if a thread has
+// none, after all others are done.
 template <class Buffers, class Body>
 void parallel_for_with(std::int64_t parts, int threads, Body&& body) {
   std::atomic<bool> no_memory{false};

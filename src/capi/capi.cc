@@ -1,4 +1,4 @@
-// The C API: arguments into views, exceptions into statuses. No exception leaves.
+// The C API: converts arguments to views and exceptions to statuses. It throws nothing.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -58,8 +58,8 @@ TensorView view_of(const char* what, const tuckfold_tensor* tensor) {
   return {t.data, dtype, shape, axes_of(what, "strides", t.rank, t.strides), device};
 }
 
-// The caller's options, shorter where its header was older. Fields that it has and this library
-// does not know must be zero.
+// The caller's options; they are shorter if its header is older. Fields that this library does not
+// know must be zero.
 tuckfold_options options_of(const char* what, const tuckfold_options* given_options) {
   tuckfold_options options{};
   if (given_options == nullptr) return options;
@@ -105,8 +105,8 @@ tuckfold_plan* shared(tuckfold_plan* plan) {
   return plan;
 }
 
-// The plans that a thread used last. Programs use a few, over and over; one cache a thread needs no
-// lock, and a plan that it drops stays for those who have a reference.
+// The plans that a thread used last. Programs use a few again and again. A cache for each thread
+// needs no lock, and a plan that it drops stays alive while others refer to it.
 class PlanCache {
  public:
   ~PlanCache() { clear(); }

@@ -1,4 +1,4 @@
-// What the handles of the C API hold, and how its functions turn exceptions into statuses.
+// The contents of the C API's handles, and the conversion of exceptions to statuses.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ struct tuckfold_plan {
 
 namespace tuckfold::capi {
 
-inline constexpr const char* kNoMemory = "the system has not enough memory for this";
+inline constexpr const char* kNoMemory = "there is not enough memory for this";
 
 struct LastError {
   tuckfold_status status = TUCKFOLD_OK;
@@ -43,7 +43,7 @@ struct LastError {
 };
 extern thread_local LastError t_last;
 
-// Runs what may throw; what it throws becomes the thread's last error.
+// Runs code that may throw; an exception becomes the thread's last error.
 template <class Body>
 tuckfold_status guarded(Body&& body) noexcept {
   try {

@@ -1,4 +1,4 @@
-// What the C API says as JSON: the registry, and one spec.
+// The C API's JSON: the registry, and one spec.
 #pragma once
 
 #include <string>

@@ -29,7 +29,7 @@ constexpr const char* kExamples = R"_(Examples:
 
 Any other VERB runs the program tuckfold-VERB beside this one or on PATH.
 
-Where a file is read or written, - is standard input or output; ./- is a file of that name.
+In place of a file, - is standard input or output; ./- is a file of that name.
 
 Exit status: 1 the answer of diff or fits is no, 2 invalid argument, 3 corrupt data, 4 unsupported, 5 input or
 output, 70 a bug, 130 stopped by Ctrl-C.)_";
@@ -113,7 +113,7 @@ int main(int argc, char** argv) {
     std::raise(stop.signal());  // so that a shell stops its script, too
     return 128 + stop.signal();
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "tuckfold: the system has not enough memory for this\n");
+    fmt::print(stderr, "tuckfold: there is not enough memory for this\n");
     return exit_code(Errc::Io);
   } catch (const std::exception& error) {
     fmt::print(stderr, "tuckfold: internal error: {}\n", error.what());

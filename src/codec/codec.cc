@@ -1,4 +1,4 @@
-// layout, pack and unpack without a plan to keep, and many tensors at once.
+// layout, pack and unpack for one call without a plan, and for many tensors at once.
 #include "tuckfold/codec.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ void check_counts(const char* what, std::size_t tensors, std::size_t others) {
   }
 }
 
-// The codec where it runs many tensors of a CUDA device at once.
+// The codec, if it can process many tensors of a CUDA device at once.
 template <class View>
 const CudaCodec* cuda_for_many(const CodecSpec& spec, std::span<const View> views) {
   const bool on_device = std::all_of(views.begin(), views.end(),

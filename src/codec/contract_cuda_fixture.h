@@ -11,9 +11,9 @@
 
 namespace tuckfold::ref {
 
-// Packs and unpacks on both: where bytes, values or what lies beside them differ, or nothing. The
-// device has its tensors `past` elements behind an address that suits every kernel, and unpacks to
-// one of the given order.
+// Packs and unpacks on CPU and device, and says where packed bytes, values or the bytes around them
+// differ, or nothing. The device's tensors begin `past` elements after an address that suits every
+// kernel; it unpacks to a tensor of the given order.
 inline std::string difference_from_cpu(const CodecSpec& spec, const Tensor& in,
                                        std::int64_t past = 0, Order order = Order::RowMajor) {
   constexpr RunOptions kOptions{.seed = 7};
@@ -50,7 +50,7 @@ inline std::string difference_from_cpu(const CodecSpec& spec, const Tensor& in,
   return says(first_difference(in.dtype(), back.bytes(), expected.bytes()));
 }
 
-// For a tensor of random values that lie side by side, if the codec takes it.
+// The same for a contiguous tensor of random values, if the codec takes it.
 inline void expect_cpu_bytes(const std::string& spec, DType dtype, const Shape& shape) {
   const CodecSpec parsed = CodecSpec::parse(spec);
   if (!suits(parsed, dtype, shape)) return;

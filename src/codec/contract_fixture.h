@@ -1,5 +1,4 @@
-// What the contract tests run over: specs made from the registry's rows, and tensors that suit
-// them.
+// The cases of the contract tests: specs made from the registry's rows, and tensors that suit them.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What a new file begins with: arrays that can be written, with samples for their chunks, and
-// metadata that are JSON.
+// The beginning of a new file: arrays that can be written, the samples of their chunks, and
+// metadata that must be JSON.
 #include <algorithm>
 #include <set>
 
@@ -12,13 +12,14 @@
 namespace tuckfold {
 namespace {
 
-// About so much is packed together where a sample can be unpacked alone: frames are then a small
-// part of a file. Elsewhere the codec says (Codec::chunk_elems).
+// About this much is packed together if samples can be unpacked alone: frame headers are then a
+// small part of a file. Other codecs say it themselves (Codec::chunk_elems).
 constexpr std::int64_t kChunkBytes = 256 << 10;
 constexpr std::int64_t kMaxElems = std::int64_t{1} << 48;  // of a sample
 constexpr std::int64_t kMaxStep = 64;  // between the samples of chunks of two arrays
 
-// Arrays fill their chunks at common samples, not too far apart: there a stopped writer can go on.
+// Arrays fill their chunks at common samples, not too far apart: a stopped writer can be resumed
+// there.
 void choose_samples_per_chunk(std::vector<ArrayInfo>& arrays) {
   const auto own = [](const ArrayInfo& array) {
     if (array.samples_per_chunk > 0) return array.samples_per_chunk;
@@ -44,7 +45,7 @@ void choose_samples_per_chunk(std::vector<ArrayInfo>& arrays) {
 void check_metadata(const std::string& json) {
   try {
     const bool object = Json::parse(json).kind == Json::Kind::Object;
-    Json::parse("[[" + json + "]]");  // in a schema it lies deeper
+    Json::parse("[[" + json + "]]");  // a schema nests it two levels deeper
     if (object) return;
   } catch (const Error& error) {
     invalid("[write] metadata must be a JSON object: {}", error.what());

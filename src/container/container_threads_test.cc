@@ -33,7 +33,7 @@ TEST(ContainerThreads, BytesDependNeitherOnThreadsNorOnBatches) {
   }
 }
 
-// Samples of a batch: copied, or, every second time, where they lie.
+// Samples of a batch: copied to the buffer, or, every second time, in place.
 FileWriter::Fetch fetch_from(const Batch& batch) {
   return [&batch](std::size_t array, std::int64_t first, std::int64_t samples, std::byte* room) {
     const ConstTensorView view = batch.views()[array];

@@ -174,23 +174,23 @@ TEST(DamageReport, VerifyAndRepairTellWhatTheyDidAndCanBeStopped) {
     for (const ChunkInfo& chunk : reader.chunks(array)) frames += chunk.frame_bytes;
   }
   for (const int threads : {1, 3}) {
-    std::uint64_t told = 0;
-    verify(folder / "a.tuck", threads, [&](std::uint64_t bytes) { told += bytes; });
-    EXPECT_EQ(told, frames);
+    std::uint64_t reported = 0;
+    verify(folder / "a.tuck", threads, [&](std::uint64_t bytes) { reported += bytes; });
+    EXPECT_EQ(reported, frames);
     EXPECT_EQ(code_thrown([&] {
                 verify(folder / "a.tuck", threads,
                        [](std::uint64_t) { throw Error(Errc::Io, "stopped"); });
               }),
               Errc::Io);
   }
-  std::uint64_t told = 0;
-  repair(folder / "a.tuck", folder / "b.tuck", [&](std::uint64_t bytes) { told += bytes; });
-  EXPECT_GE(told, 2 * frames);  // heads of chunks count, too
-  told = 0;
+  std::uint64_t reported = 0;
+  repair(folder / "a.tuck", folder / "b.tuck", [&](std::uint64_t bytes) { reported += bytes; });
+  EXPECT_GE(reported, 2 * frames);  // heads of chunks count, too
+  reported = 0;
   EXPECT_EQ(code_thrown([&] {
               repair(folder / "a.tuck", folder / "c.tuck", [&](std::uint64_t bytes) {
-                told += bytes;
-                if (told > frames * 3 / 2) throw Error(Errc::Io, "stopped");
+                reported += bytes;
+                if (reported > frames * 3 / 2) throw Error(Errc::Io, "stopped");
               });
             }),
             Errc::Io);

@@ -1,5 +1,5 @@
-// A small dataset for tests: three arrays whose samples follow from their numbers, so that any
-// sample that is read can be told right or wrong.
+// A small dataset for tests: three arrays whose samples follow from their numbers, so that a test
+// can check any sample that is read.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Start, records, chunks and their checks; index.cc has what ends a file.
+// Start, records, chunks and their checks; the end of a file is in index.cc.
 #include "container/format.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kKindAt = 4, kPayloadBytesAt = 8, kHeadCrcAt = 16, kPayloadCrcAt = 20,
                       kOffsetAt = 24;
 
-// Of a record's head with zeros in place of this very checksum.
+// The checksum of a record's head, with zeros in place of the checksum itself.
 std::uint32_t head_crc(const std::byte* head) {
   std::byte copy[kRecordHeadBytes];
   std::copy_n(head, kRecordHeadBytes, copy);
@@ -94,7 +94,8 @@ std::optional<Record> record_at(ByteSpan file, std::uint64_t offset) {
   const std::byte* head = file.data() + offset;
   if (!begins_with(file.subspan(offset), kRecordMagic)) return {};
   if (head_crc(head) != load<std::uint32_t>(head + kHeadCrcAt)) return {};
-  // A .tuck file may be a sample of another: its records lie elsewhere than they say.
+  // A .tuck file may be a sample of another file: then its records are not at the offsets that they
+  // store.
   if (load<std::uint64_t>(head + kOffsetAt) != offset) return {};
   const ByteSpan rest = file.subspan(offset + kRecordHeadBytes);
   const auto bytes = load<std::uint64_t>(head + kPayloadBytesAt);
@@ -144,7 +145,7 @@ bool passes_ratio(DType dtype, const Shape& shape, std::size_t frame_bytes) {
 
 CheckedChunk check_chunk(const Record& record, const Schema& schema) {
   const auto corrupt = [](std::string_view reason) { fail(Errc::CorruptData, "{}", reason); };
-  if (!record.is(RecordKind::Chunk)) corrupt("no chunk lies there");
+  if (!record.is(RecordKind::Chunk)) corrupt("there is no chunk at its offset");
   if (record.payload.size() < kChunkHeadBytes || !record.is_whole()) {
     corrupt("the checksum of its head is wrong");
   }

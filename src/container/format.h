@@ -1,4 +1,4 @@
-// The parts of a .tuck file as docs/format.md has them: start, records, index, trailer.
+// The parts of a .tuck file, as defined in docs/format.md: start, records, index, trailer.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@ inline constexpr std::size_t kRecordHeadBytes = 32;
 inline constexpr std::size_t kChunkHeadBytes = 16;  // of a chunk's payload; a frame follows
 inline constexpr std::size_t kTrailerBytes = 64;
 
-// A chunk is refused where it claims to unpack to more than this many times its bytes, so that a
-// small hostile file cannot ask for much memory. zstd, which packs zeros smallest, stays below.
+// A chunk that claims to unpack to more than this many times its bytes is refused, so that a small
+// hostile file cannot demand much memory. zstd, which packs zeros smallest, stays below it.
 inline constexpr std::uint64_t kMaxRatio = 32768;
 bool passes_ratio(DType dtype, const Shape& shape, std::size_t frame_bytes);
 
@@ -25,16 +25,16 @@ bool passes_ratio(DType dtype, const Shape& shape, std::size_t frame_bytes);
 
 std::vector<std::byte> file_start();  // up to the first record
 
-// What PATH.partial has in its start while it is written, and a whole file has not: what its samples
-// come from, so that nobody goes on with samples of something else.
+// Stored in the start of PATH.partial while it is written, and not in a complete file: identifies
+// the source of its samples, so that a run is not resumed with other samples.
 struct Begun {
   Origin origin;
   std::uint64_t seed = 0;
 };
 void put_begun(std::span<std::byte> start, const Begun& begun);
-// Makes the start that of a whole file.
+// Overwriting these bytes turns the start into that of a complete file.
 inline constexpr std::size_t kBegunAt = 16, kBegunBytes = 48;
-// Nothing where the start has none, or one that is not whole.
+// Nothing if the start has none, or a damaged one.
 std::optional<Begun> get_begun(ByteSpan file);
 
 // Throws CorruptData or Unsupported where `file` does not begin as a .tuck file that can be read.
@@ -61,8 +61,8 @@ struct Record {
 // The record at an offset; nothing where there is no whole head, or the payload passes the end.
 std::optional<Record> record_at(ByteSpan file, std::uint64_t offset);
 
-// Completes a record that starts at `record`, for this offset of the file: its payload is in place,
-// the head is written before it.
+// Completes a record that starts at `record`, for this offset of the file: the payload is in place,
+// and the head is written before it.
 void put_record_head(std::span<std::byte> record, RecordKind kind, std::uint64_t offset);
 // A whole record, padded for the next one.
 std::vector<std::byte> make_record(RecordKind kind, ByteSpan payload, std::uint64_t offset);
@@ -101,7 +101,7 @@ View rows_of(View view, std::int64_t first, std::int64_t count) {
 
 // ---- index and trailer --------------------------------------------------------------------------
 
-// Samples of an array that lie in a chunk: all of its rows, or what a repair left.
+// The samples of an array that a chunk holds: all of its rows, or those that a repair could save.
 struct Entry {
   std::uint32_t array;
   std::uint32_t samples;
@@ -121,7 +121,7 @@ struct Index {
   std::uint32_t crc = 0;  // of the index record's payload
 };
 
-// The index record and the trailer behind it, for the end of a file at `offset`.
+// The index record and the trailer after it, for the end of a file at `offset`.
 struct Ending {
   std::vector<std::byte> index, trailer;
 };
@@ -130,14 +130,15 @@ Ending make_ending(const Index& index, std::uint64_t offset);
 struct Trailer {
   std::uint64_t index_offset, index_bytes, end;
 };
-// The last valid trailer; nothing where there is none.
+// The last valid trailer, or nothing.
 std::optional<Trailer> find_trailer(ByteSpan file);
-// The checksum of the index whose trailer ends at `end`; nothing where no state of the file does.
+// The checksum of the index whose trailer ends at `end`; nothing if no state of the file ends
+// there.
 std::optional<std::uint32_t> index_crc(ByteSpan file, std::uint64_t end);
-// Whether these 64 bytes end as a trailer does, and have another checksum.
+// Whether these 64 bytes end like a trailer but have a wrong checksum.
 bool is_damaged_trailer(ByteSpan bytes);
 
-// The index of a file, every number checked. Throws CorruptData with what to do.
+// The index of a file, with every number checked. Throws CorruptData with a remedy.
 Index read_index(ByteSpan file, const std::string& path);
 
 // ---- a chunk's frame ----------------------------------------------------------------------------
@@ -147,8 +148,8 @@ struct CheckedChunk {
   ByteSpan frame, packed;
   bool raw;  // the array's codec did not suit so few samples
 };
-// A chunk record against its array, every checksum included. Throws CorruptData or Unsupported;
-// messages begin with the reason, for the caller to say where.
+// Checks a chunk record against its array, with every checksum. Throws CorruptData or Unsupported;
+// messages begin with the reason, and the caller adds the place.
 CheckedChunk check_chunk(const Record& record, const Schema& schema);
 
 }  // namespace tuckfold

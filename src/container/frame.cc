@@ -1,4 +1,4 @@
-// A frame: one packed tensor behind a header that says how to unpack it, with two checksums.
+// A frame: a header that says how to unpack, one packed tensor, and two checksums.
 #include "container/frame.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kMagic = "TkFr";
 constexpr std::uint8_t kVersion = 1;
 
-// Where the fields lie.
+// The offsets of the fields.
 constexpr std::size_t kVersionAt = 4, kDTypeAt = 5, kRankAt = 6, kFlagsAt = 7, kSpecBytesAt = 8,
                       kHeaderCrcAt = 12, kPackedBytesAt = 16, kPackedCrcAt = 24;
 
@@ -20,7 +20,7 @@ std::size_t header_bytes(std::size_t rank, std::size_t spec_bytes) {
   return round_up(kFrameHeadBytes + 8 * rank + spec_bytes, kFrameAlign);
 }
 
-// Of the header with zeros in place of this very checksum.
+// The checksum of the header, with zeros in place of the checksum itself.
 std::uint32_t header_crc(ByteSpan header) {
   constexpr std::byte kZeros[4] = {};
   std::uint32_t crc = crc32c(header.first(kHeaderCrcAt));
@@ -28,7 +28,7 @@ std::uint32_t header_crc(ByteSpan header) {
   return crc32c(header.subspan(kHeaderCrcAt + 4), crc);
 }
 
-// Without the size of what follows, and the checksums.
+// A header without the size of the packed bytes and the checksums.
 std::vector<std::byte> make_header(const CodecSpec& spec, DType dtype, const Shape& shape) {
   const std::string text = spec.print();
   std::vector<std::byte> header(header_bytes(shape.rank(), text.size()));
@@ -45,7 +45,7 @@ std::vector<std::byte> make_header(const CodecSpec& spec, DType dtype, const Sha
   return header;
 }
 
-// Before `packed` bytes that are in place.
+// Writes the header before `packed` bytes that are in place.
 void put_header(ByteSpan header, std::size_t packed, std::span<std::byte> out) {
   std::byte* const to = out.data();
   std::copy(header.begin(), header.end(), to);

@@ -11,7 +11,7 @@ namespace tuckfold {
 inline constexpr std::size_t kFrameHeadBytes = 32;  // shape and spec follow
 inline constexpr std::size_t kFrameAlign = 16;      // of the packed bytes, from the frame's start
 
-// A frame's header where it lies; the spec is not parsed yet.
+// A frame's header in place; the spec is not parsed yet.
 struct RawFrame {
   DType dtype;
   Shape shape;
@@ -31,7 +31,7 @@ inline std::uint32_t packed_crc_of(ByteSpan frame) noexcept {
 // Throws CorruptData or Unsupported.
 RawFrame read_raw_frame(ByteSpan bytes);
 
-// What all frames of tensors of one dtype and shape have in common, made once.
+// The common part of all frames of tensors of one dtype and shape, made once.
 class FramePlan {
  public:
   FramePlan(const CodecSpec& spec, DType dtype, const Shape& shape);
@@ -39,7 +39,7 @@ class FramePlan {
   std::size_t bytes() const { return header_.size() + plan_.layout().max_bytes; }  // of write()
   std::size_t workspace_bytes() const { return plan_.layout().workspace_bytes; }
 
-  // Packs a tensor behind its header, and returns the bytes of both.
+  // Writes the header and the packed tensor, and returns the bytes of both.
   std::size_t write(const ConstTensorView& in, std::span<std::byte> out,
                     const RunOptions& options) const;
 
@@ -48,14 +48,14 @@ class FramePlan {
   std::vector<std::byte> header_;  // without the size of what follows, and the checksums
 };
 
-// Writes a frame around bytes that are packed already; `out` has room for header and bytes, which
-// frame_header_bytes tells apart. Returns the bytes of both.
+// Writes a frame around bytes that are already packed; `out` has room for the header, of
+// frame_header_bytes, and the bytes. Returns the bytes of both.
 std::size_t frame_header_bytes(const CodecSpec& spec, const Shape& shape);
 std::size_t write_packed_frame(const CodecSpec& spec, DType dtype, const Shape& shape,
                                ByteSpan packed, std::span<std::byte> out);
 
-// The spec of a frame or a schema whose checksum is right: a text that does not parse is of a codec
-// that this build does not know.
+// The spec of a frame or a schema with a valid checksum: if the text does not parse, this build
+// does not know the codec.
 CodecSpec spec_in_file(std::string_view text);
 
 }  // namespace tuckfold

@@ -1,4 +1,4 @@
-// What ends a file: the index of its chunks, and a trailer that says where that is.
+// The end of a file: the index of its chunks, and a trailer with the index's offset.
 #include <algorithm>
 #include <limits>
 
@@ -30,12 +30,12 @@ std::optional<Trailer> trailer_before(ByteSpan file, std::uint64_t end) {
   const Trailer trailer{.index_offset = load<std::uint64_t>(at),
                         .index_bytes = load<std::uint64_t>(at + 8),
                         .end = load<std::uint64_t>(at + 16)};
-  // That of a file which is a sample of this one names another place.
+  // A trailer of a file that is a sample of this one names another offset.
   if (trailer.end != end) return {};
   return trailer;
 }
 
-// The index of a large file has megabytes: it is made in place.
+// The index of a large file has megabytes, so it is made in place.
 std::vector<std::byte> index_record(const Index& index, std::uint64_t offset) {
   const std::string schema = schema_text(index.schema);
   const std::size_t entries_bytes = index.entries.size() * kEntryBytes;
@@ -72,7 +72,7 @@ Entry get_entry(const std::byte* at) {
           .crc = load<std::uint32_t>(at + 36)};
 }
 
-// The entries of an array cover its samples in order; records lie before the index.
+// The entries of an array cover its samples in order; records precede the index.
 void check_entries(const Index& index, std::uint64_t index_offset, const std::string& path) {
   std::vector<std::uint64_t> samples(index.schema.arrays.size());
   bool fits = index.samples <= std::uint64_t{1} << 62;

@@ -1,5 +1,5 @@
-// FileReader: chunks are found by their first samples, checked when first touched, and unpacked
-// side by side to where they belong.
+// FileReader: chunks are found by their first samples, checked on first use, and unpacked in
+// parallel to their places in the output.
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -24,7 +24,7 @@ const CodecSpec& raw_spec() {
   return raw;
 }
 
-// A chunk that was found whole.
+// A chunk that was checked.
 struct Found {
   std::shared_ptr<const MappedFile> file;
   const CodecSpec* spec;
@@ -41,7 +41,7 @@ struct Column {
     std::uint64_t offset;
   };
   std::vector<Place> places;
-  // 0: not looked at yet, else the bytes of the frame's header, and kIsRaw.
+  // 0: not checked yet; else the bytes of the frame's header, and kIsRaw.
   std::unique_ptr<std::atomic<std::uint32_t>[]> seen;
 };
 constexpr std::uint32_t kIsRaw = 1u << 31;
@@ -149,14 +149,14 @@ struct FileReader::Impl {
             .packed = frame.subspan(header, packed_bytes)};
   }
 
-  // Everything about a chunk; returns what `seen` says of it.
+  // Checks all of a chunk; returns its value for `seen`.
   std::uint32_t look_at(const MappedFile& file, std::size_t number, std::size_t chunk) const {
     const Column::Place& place = columns[number].places[chunk];
     const ChunkInfo& info = columns[number].chunks[chunk];
     try {
       const std::optional<Record> record = record_at(file.bytes(), place.offset);
       if (!record || record->payload.size() != kChunkHeadBytes + info.frame_bytes) {
-        fail(Errc::CorruptData, "no whole record lies there");
+        fail(Errc::CorruptData, "there is no complete record at its offset");
       }
       const CheckedChunk found = check_chunk(*record, *schemas[place.shard]);
       if (found.head.array != number || info.skip + info.samples > found.head.samples ||
@@ -174,7 +174,7 @@ struct FileReader::Impl {
     }
   }
 
-  // Rows `first` on of a chunk's samples, as many as `out` has.
+  // Reads rows of a chunk from `first` on, as many as `out` has.
   void read_rows(std::size_t number, std::size_t chunk, std::int64_t first, const TensorView& out,
                  int threads) const {
     const Found found = find_chunk(number, chunk);
@@ -210,7 +210,7 @@ struct FileReader::Impl {
 };
 
 FileReader::FileReader(const std::string& path, const ReadOptions& options) {
-  // A dataset that is replaced while it is opened loses shards that its old manifest lists.
+  // If a dataset is replaced while it is opened, shards that its old manifest lists are gone.
   constexpr int kAttempts = 4;
   for (int attempt = 1;; ++attempt) {
     const auto file = std::make_shared<const MappedFile>(path);
@@ -257,7 +257,7 @@ void FileReader::read(std::size_t array, std::int64_t first, std::int64_t count,
                       const TensorView& out, int threads) const {
   const ArrayInfo& info = impl_->array("read", array);
   if (first < 0 || count < 0 || first > samples() || count > samples() - first) {
-    invalid("[read] samples must lie in 0..{}, got {} from {} on", samples(), count, first);
+    invalid("[read] samples must be in 0..{}, got {} from {} on", samples(), count, first);
   }
   if (threads < 0) invalid("[read] threads must be 0 or more, got {}", threads);
   if (out.device != Device::Cpu) {

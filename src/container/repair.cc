@@ -1,4 +1,4 @@
-// verify looks at every chunk; repair copies the whole ones, with an index of the samples that
+// verify checks every chunk; repair copies the valid ones, and writes an index of the samples that
 // every array still has.
 #include <algorithm>
 #include <map>
@@ -23,7 +23,7 @@ struct Range {
   std::uint64_t first, end;
 };
 
-// Samples of an array that a whole chunk has.
+// The samples of an array in a valid chunk.
 struct Piece {
   std::uint32_t array;
   Range range;
@@ -71,14 +71,14 @@ Found by_index(ByteSpan file, const std::string& path, const Progress& progress)
   return found;
 }
 
-// The schema of a whole index or schema record.
+// The schema of a valid index or schema record.
 std::optional<Schema> schema_of(const Record& record, const std::string& path) {
   if (!record.is_whole()) return {};
   if (record.is(RecordKind::Schema)) return parse_schema(text_of(record.payload), path);
   return {};
 }
 
-// Looks for records at every place where one may begin.
+// Searches for records at every offset where one may begin.
 Found by_records(ByteSpan file, const std::string& path, const Progress& progress) {
   std::vector<Record> chunks;
   std::optional<Schema> schema;
@@ -145,7 +145,7 @@ std::vector<Range> both(const std::vector<Range>& a, const std::vector<Piece>& b
   return result;
 }
 
-// Copies the records of samples that stay, and indexes these anew.
+// Copies the records of samples that stay, and makes a new index.
 Index copy_kept(const std::vector<std::vector<Piece>>& arrays, const std::vector<Range>& kept,
                 NewFile& out, const Progress& progress) {
   Index index;
@@ -191,7 +191,7 @@ VerifyReport verify(const std::string& path, int threads, const Progress& progre
   for (std::size_t array = 0; array < reader.arrays().size(); ++array) {
     const std::span<const ChunkInfo> chunks = reader.chunks(array);
     std::vector<std::string> reasons(chunks.size());
-    // Some at a time, so that threads keep to places of their own in the file.
+    // A few at a time, so that each thread reads its own region of the file.
     constexpr std::size_t kTogether = 64;
     const auto turns = static_cast<std::int64_t>((chunks.size() + kTogether - 1) / kTogether);
     const auto for_each_of = [&](std::int64_t turn, const auto& visit) {
@@ -227,7 +227,7 @@ VerifyReport verify(const std::string& path, int threads, const Progress& progre
 
 namespace {
 
-// What is whole of a file: by its index or, where that is lost or bytes follow it, record by record.
+// The valid parts of a file: by its index or, if that is lost or bytes follow it, record by record.
 Found find_whole(ByteSpan file, const std::string& path, const Progress& progress) {
   const std::optional<Trailer> trailer = find_trailer(file);
   if (trailer && trailer->end == file.size()) {
@@ -271,8 +271,8 @@ RepairReport write_found(const Found& found, const std::string& to, const Progre
   return report;
 }
 
-// Shard by shard, to as many as have something left. One that is missing or cannot be read at all
-// loses its samples.
+// Repairs shard by shard; shards without samples are left out. A shard that is missing or cannot be
+// read loses its samples.
 RepairReport repair_shards(const std::vector<ManifestShard>& shards, const std::string& to,
                            const Progress& progress) {
   ShardedOutput output({.path = to, .shards = static_cast<int>(shards.size()), .replace = true});

@@ -1,4 +1,4 @@
-// Reads an unfinished file record by record up to the first that is not whole.
+// Reads an unfinished file record by record up to the first invalid one.
 #include "container/resume.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ Kept find_kept(const std::string& path, const Schema& schema, const Begun& begun
         path, what);
   };
   if (is_manifest(file.bytes())) differs("the shards: some then, none now");
-  // A file that has its trailer, and not yet its name, has lost what it was begun with.
+  // A file that has its trailer, but not yet its name, no longer records what it was begun with.
   const std::optional<Begun> then = get_begun(file.bytes());
   std::optional<Record> record = record_at(file.bytes(), kFirstRecordAt);
   if (!then || !record || !record->is(RecordKind::Schema) || !record->is_whole()) return {};
@@ -80,8 +80,8 @@ Kept find_kept(const std::string& path, const Schema& schema, const Begun& begun
   const std::string_view text = text_of(record->payload);
   if (text != schema_text(schema)) differs(difference(parse_schema(text, path), schema));
   if (const std::string what = difference(*then, begun); !what.empty()) differs(what);
-  // Records lie in the order of their last samples: where all arrays have come equally far, what
-  // lies before is what a writer has at that sample.
+  // Records are in the order of their last samples: where all arrays have the same number of
+  // samples, the file up to there is what a writer has written at that sample.
   Kept kept{.entries = {}, .samples = 0, .end = record->end()};
   std::size_t kept_entries = 0;
   std::vector<std::uint64_t> samples(schema.arrays.size());

@@ -1,5 +1,5 @@
-// What a writer begins with: checked arrays, or the part of an unfinished file that all of them
-// have.
+// The initial state of a writer: checked arrays, or the part of an unfinished file that has samples
+// of all of them.
 #pragma once
 
 #include <string>
@@ -19,12 +19,12 @@ struct Kept {
   std::uint64_t samples = 0;
   std::uint64_t end = 0;  // of their records; 0: start over
 };
-// Throws InvalidArgument, naming what differs, where the file was begun with another schema, from
-// something else, or as part of a dataset of shards.
+// Throws InvalidArgument, and names the difference, if the file was begun with another schema, from
+// another source, or as part of a dataset of shards.
 Kept find_kept(const std::string& path, const Schema& schema, const Begun& begun);
 
-// What differs, as "the codec of 'image': raw then, zstd now": between schemas that do differ, and
-// between what writers began from, where it is empty if nothing does.
+// The difference, such as "the codec of 'image': raw then, zstd now": between schemas that do
+// differ, or between the origins of two writers, empty if they are equal.
 std::string difference(const Schema& then, const Schema& now);
 std::string difference(const Begun& then, const Begun& now);
 

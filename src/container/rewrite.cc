@@ -1,4 +1,4 @@
-// What becomes of each chunk is planned from the files' indexes alone; rewrite_work.cc does it.
+// Plans what happens to each chunk from the files' indexes alone; rewrite_work.cc does it.
 #include "container/rewrite.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ bool is_exact(const CodecSpec& spec) {
 
 namespace {
 
-// Whether codec and chunks of an array are to stay as the first file has them.
+// Whether an array keeps the codec and the chunks of the first file.
 bool stays(const RewriteArray& array, const FileReader& file) {
   const ArrayInfo& old = file.arrays()[array.from];
   return array.info.codec == old.codec && (array.info.samples_per_chunk == 0 ||
@@ -116,8 +116,8 @@ void Rewrite::add(std::uint32_t number, How how, std::int64_t first, std::int64_
   });
 }
 
-// Chunk by chunk as they lie; those of a file with another codec are packed. Where the range cuts
-// one, its rows are: an exact codec loses nothing by packing them, others keep what they can.
+// Copies chunk by chunk; chunks of a file with another codec are packed again. If the range cuts a
+// chunk, its rows are packed: an exact codec loses nothing, others keep what they can.
 void Rewrite::plan_as_before(std::uint32_t number) {
   const RewrittenArray& array = arrays_[number];
   for_chunks(number, first_, end_ - first_, [&](std::size_t f, std::size_t c) {
@@ -142,7 +142,7 @@ void Rewrite::plan_anew(std::uint32_t number) {
   }
 }
 
-// Rows can be put together anew where each has its bytes alone, and the codec stays.
+// Rows can be combined anew if the codec stays and stores each row's bytes separately.
 Rewrite::How Rewrite::how_to_slice(std::uint32_t number, std::int64_t first,
                                    std::int64_t samples) const {
   const RewrittenArray& array = arrays_[number];
@@ -176,7 +176,7 @@ std::vector<SampleRange> cut_evenly(std::span<const FileReader> files,
   std::vector<SampleRange> cut;
   std::int64_t first = 0;
   for (int i = 1; i <= ranges; ++i) {
-    // None is empty, as long as there are samples for all.
+    // No range is empty, as long as there are samples for all.
     const std::int64_t least = std::min(first + 1, samples);
     const std::int64_t most = std::max(least, samples - (ranges - i));
     std::int64_t end = std::clamp(samples * i / ranges, least, most);

@@ -1,5 +1,5 @@
-// Files into one new file, in which some arrays may have another codec or other chunks. What stays
-// as it was is copied as it lies, so that a lossy codec does not lose a second time.
+// Files into one new file, in which some arrays may have another codec or other chunks. Chunks that
+// do not change are copied as bytes, so that a lossy codec does not lose a second time.
 //
 //   Rewrite rewrite(files, {{.from = 0, .info = image}, {.from = 1, .info = label}});
 //   rewrite.arrays()[0].packs_again;     // whether samples go through the codec
@@ -18,7 +18,7 @@
 
 namespace tuckfold {
 
-// Samples first .. first + count of an array over files that lie one behind the other, row-major.
+// Samples first .. first + count of an array, row-major, over files taken one after the other.
 void read_files(std::span<const FileReader> files, std::size_t array, std::int64_t first,
                 std::int64_t count, std::byte* out, int threads);
 
@@ -27,13 +27,13 @@ struct RewriteArray {
   ArrayInfo info;        // as it shall be; samples_per_chunk 0: as it was
 };
 
-// What will become of an array.
+// The result for an array.
 struct RewrittenArray {
   std::size_t from = 0;
   ArrayInfo info;
   std::int64_t copied = 0;       // chunks whose bytes stay, or are put together anew
   std::int64_t packs_again = 0;  // chunks that are unpacked and packed
-  // A lossy codec that samples were packed with before they are packed by another lossy one.
+  // The lossy codec that packed the samples before, if another lossy codec packs them now.
   std::optional<CodecSpec> lossy_before;
 };
 
@@ -50,21 +50,22 @@ bool is_exact(const CodecSpec& spec);
 
 class Rewrite {
  public:
-  // The files or manifests agree in names, dtypes and shapes; they must live on. Of their samples, all
-  // or a range are written. Throws InvalidArgument where an array cannot be written as it shall be.
+  // The files or manifests have the same names, dtypes and shapes, and must outlive this. Writes
+  // all of their samples, or a range. Throws InvalidArgument if an array cannot be written as
+  // requested.
   Rewrite(std::span<const FileReader> files, std::vector<RewriteArray> arrays,
           const std::optional<SampleRange>& range = {});
 
   std::span<const RewrittenArray> arrays() const noexcept { return arrays_; }
   std::int64_t samples() const noexcept { return end_ - first_; }
-  // The file has its name when it is whole; "-" is standard output. On an Error nothing is left.
-  // Returns its bytes.
+  // The file gets its name when it is complete; "-" is standard output. After an Error no file is
+  // left. Returns its bytes.
   std::uint64_t write(const std::string& path, const RewriteOptions& options = {}) const;
 
  private:
   enum class How : unsigned char {
     Copy,   // a whole chunk of a file
-    Slice,  // rows of chunks, whose bytes lie one behind the other
+    Slice,  // rows of chunks, whose bytes are contiguous
     Raw,    // rows that cannot be had alone; stored as they are, since the codec would lose more
     Pack,
   };
@@ -91,8 +92,9 @@ class Rewrite {
   std::vector<NewChunk> new_chunks_;  // in the order of their last samples
 };
 
-// All samples in so many ranges of about the same size. They meet where chunks of all arrays that
-// stay as they are do, so that these can be copied; elsewhere only if there are no such places.
+// Splits all samples into ranges of about the same size. Ranges end at chunk boundaries of all
+// arrays that stay unchanged, so that chunks can be copied; elsewhere only if there are no such
+// boundaries.
 std::vector<SampleRange> cut_evenly(std::span<const FileReader> files,
                                     std::span<const RewriteArray> arrays, int ranges);
 

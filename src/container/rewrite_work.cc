@@ -1,4 +1,4 @@
-// Rewrite::write: chunks are made side by side, and written in order.
+// Rewrite::write: makes chunks in parallel and writes them in order.
 #include <algorithm>
 #include <exception>
 
@@ -54,7 +54,7 @@ class Rewrite::Work {
     std::vector<std::byte> record;  // but for the record's head
     std::exception_ptr error;
   };
-  // Unpacked samples of an array that a group packs, read once for all of its chunks.
+  // Unpacked samples of an array that a group packs, read once for all chunks of the group.
   struct Unpacked {
     std::int64_t first = 0, end = 0;
     std::vector<std::byte> bytes;
@@ -126,7 +126,7 @@ class Rewrite::Work {
     return with_samples(chunk.samples, array_of(chunk).info.shape);
   }
 
-  // Few samples at the end may be too few for a codec: they are stored as they are.
+  // The last samples may be too few for a codec: they are stored raw.
   CodecSpec spec_for(const NewChunk& chunk) const {
     const ArrayInfo& info = array_of(chunk).info;
     if (chunk.samples == info.samples_per_chunk) return info.codec;
@@ -161,8 +161,8 @@ class Rewrite::Work {
     }
   }
 
-  // A chunk of packed bytes that stay as they are; nothing where they cannot be had so: a part of
-  // a chunk that unpacks as a whole, or samples that were stored raw beside packed ones.
+  // A chunk of unchanged packed bytes; nothing if that is impossible: for a part of a chunk that
+  // unpacks as a whole, or if raw samples are among packed ones.
   std::vector<std::byte> kept_record(const NewChunk& chunk) const {
     const RewrittenArray& array = array_of(chunk);
     std::vector<std::byte> packed;

@@ -1,4 +1,4 @@
-// The schema of a file as JSON: its arrays in order, and what the user says of them.
+// The schema of a file as JSON: its arrays in order, and the user's metadata.
 #include <algorithm>
 #include <limits>
 #include <set>
@@ -22,7 +22,7 @@ class SchemaReader {
     std::set<std::string> names;
     for (const Json& item : arrays.items) {
       schema.arrays.push_back(array(item));
-      if (!names.insert(schema.arrays.back().name).second) corrupt("an array's name stands twice");
+      if (!names.insert(schema.arrays.back().name).second) corrupt("two arrays have the same name");
     }
     if (schema.arrays.empty()) corrupt("no array");
     schema.metadata = member(json, "metadata", Json::Kind::Object).text;

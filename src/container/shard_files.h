@@ -1,4 +1,4 @@
-// The files of a reader, mapped as they are read: a process maps some 65,000 files at most, and a
+// The files of a reader, mapped when they are read: a process can map about 65,000 files, and a
 // dataset may have more shards.
 #pragma once
 
@@ -17,11 +17,11 @@ class ShardFiles {
  public:
   static constexpr std::size_t kMostMapped = 1024;
 
-  // A file whose state ends at `end`, with an index of that checksum.
+  // Adds a file whose state ends at `end`, with an index of that checksum.
   void add(std::shared_ptr<const MappedFile> file, std::uint64_t end, std::uint32_t index_crc);
 
-  // The file, by the order of add(); any number of threads may ask. Throws Io where it cannot be
-  // opened again, CorruptData where it has been replaced since it was added.
+  // The file, by the order of add(); safe to call from several threads. Throws Io if it cannot be
+  // opened again, CorruptData if it was replaced after it was added.
   std::shared_ptr<const MappedFile> get(std::uint32_t number) const;
 
  private:

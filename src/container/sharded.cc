@@ -54,7 +54,7 @@ bool is_named_as_shard(std::string_view file, const std::string& stem) {
   return text("-") && digits(5) && text("-of-") && digits(5) && file.empty();
 }
 
-// What PATH.partial says of a dataset of shards.
+// The contents of PATH.partial for a dataset of shards.
 struct State {
   std::vector<std::string> shards;    // to be written: names in the folder
   std::vector<std::string> replaces;  // of the dataset before
@@ -79,8 +79,8 @@ std::string state_text(const State& state) {
       origin.samples, origin.values, origin.files, state.begun.seed, state.schema);
 }
 
-// A whole state, or nothing: a writer that was stopped while it wrote it had not begun a shard.
-// Files that a state lists may be removed: it lists none but shards of that stem.
+// A valid state, or nothing: a writer that was stopped while writing it had not begun a shard.
+// Files that a state lists may be removed, so it may list only shards of that stem.
 std::optional<State> parse_state(const std::string& text, const std::string& stem) {
   try {
     const Json json = Json::parse(text);
@@ -132,7 +132,7 @@ std::set<std::string> listed_at(const std::string& path) {
   return names;
 }
 
-// Removes files of the folder, and what stopped writers left of them, but for those that the
+// Removes files of the folder, and what stopped writers left of them, except those that the
 // manifest at the path lists.
 void remove_unlisted(const std::string& path, const std::vector<std::string>& names) noexcept {
   try {
@@ -159,7 +159,7 @@ std::vector<std::string> own_shards_at(const std::string& path) {
   return names;
 }
 
-// Names that no file has: NAME-00000-of-00008.tuck, or NAME.2-… where a dataset has those.
+// Unused names: NAME-00000-of-00008.tuck, or NAME.2-… if a dataset has those.
 std::vector<std::string> unused_names(const std::string& path, int shards) {
   const std::string folder = folder_of(path), stem = stem_of(path);
   for (int generation = 1;; ++generation) {
@@ -199,7 +199,7 @@ struct ShardedOutput::Impl {
     for (const std::string& name : state.shards) paths.push_back(folder_of(path) + name);
   }
 
-  // Takes up what a stopped writer left, if that is wanted; refuses what may not be replaced.
+  // Resumes what a stopped writer left, if requested; throws if a file may not be replaced.
   bool go_on(const ShardRequest& request) {
     const std::string partial = partial_of(path);
     const auto differs = [&](std::string_view what) {
@@ -247,7 +247,7 @@ struct ShardedOutput::Impl {
     const std::string text = state_text(state);
     lock->truncate(0);
     lock->write(std::as_bytes(std::span(text)));
-    // Shards must never be on the disk before what says whose they are.
+    // The list of shards must be on the disk before any shard.
     lock->sync();
     sync_folder_of("shards", path);
   }

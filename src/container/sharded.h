@@ -1,12 +1,12 @@
-// A dataset of several files that appears as a whole, in place of what has its name, or not at all.
+// A dataset of several files that replaces its predecessor as a whole, or not at all.
 //
 //   ShardedOutput output({.path = "train.tuck", .shards = 8, .schema = schema});
 //   for (const std::string& path : output.paths()) write_file(path);
 //   output.finish();            // the manifest appears; files that it replaces are removed
 //
-// New shards have names that no file has, so that the old dataset stays whole until the new
-// manifest takes the name. PATH.partial lists new and old files meanwhile and is locked: one writer
-// at a time, and whoever comes after a killed one finds what that left. docs/format.md has it.
+// New shards have unused names, so that the old dataset stays valid until the new manifest takes
+// its name. Meanwhile PATH.partial lists new and old files and is locked: there is one writer at a
+// time, and the writer after a killed one finds its files. See docs/format.md.
 #pragma once
 
 #include <memory>
@@ -31,19 +31,20 @@ struct ShardRequest {
 
 class ShardedOutput {
  public:
-  // Throws InvalidArgument where something exists and may not be replaced, or what was left differs
-  // from the request; Io where another writer is at it.
+  // Throws InvalidArgument if a file exists and may not be replaced, or if leftovers differ from
+  // the request; Io if another writer is active.
   explicit ShardedOutput(const ShardRequest& request);
   // Unless finished or resumable, removes the shards.
   ~ShardedOutput();
   ShardedOutput(const ShardedOutput&) = delete;
   ShardedOutput& operator=(const ShardedOutput&) = delete;
 
-  // Of the shards to write, in order. Those that exist were finished by the writer that was stopped.
+  // The paths of the shards to write, in order. Shards that exist were finished by the writer that
+  // was stopped.
   std::span<const std::string> paths() const;
-  // The shards that are whole, in any number, become the dataset.
+  // Makes the valid shards, of any number, the dataset.
   void finish();
-  // Removes the shards, even where they are resumable.
+  // Removes the shards, even if they are resumable.
   void discard() noexcept;
 
  private:
@@ -54,11 +55,11 @@ class ShardedOutput {
 // What a stopped writer left for this path.
 enum class Leftover : unsigned char { None, File, Shards, Useless };
 Leftover find_leftover(const std::string& path);
-// Removes it. Throws Io where a writer is still at it.
+// Removes it. Throws Io if a writer is still active.
 void remove_leftover(const std::string& path);
 
-// The files of a manifest that has the path now, for removal once something else has it: those that
-// are named as ShardedOutput names them, and no others.
+// The shards of the manifest at the path, to be removed when another file has replaced it: only
+// those with ShardedOutput's names.
 class ReplacedShards {
  public:
   explicit ReplacedShards(const std::string& path);

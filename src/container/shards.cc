@@ -1,4 +1,4 @@
-// A manifest is JSON beside its shards, as docs/format.md has it.
+// A manifest is JSON beside its shards, as defined in docs/format.md.
 #include "container/shards.h"
 
 #include <charconv>
@@ -16,14 +16,14 @@ namespace {
 
 constexpr int kVersion = 1;
 
-// A manifest from elsewhere must not make us read files elsewhere.
+// A manifest must not make us read files outside of its folder.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == name.npos &&
          name.find('\0') == name.npos;
 }
 
-// The folder of the manifest's shards: its own or, where a symbolic link leads to it from a folder
-// that has none of them, that of the manifest itself.
+// The folder of the manifest's shards: its own; or, if a symbolic link in another folder leads to
+// the manifest and that folder has no shards, the folder of the link's target.
 std::string shard_folder(const std::string& path, const std::string& first) {
   struct stat info {};
   const std::string folder = folder_of(path);
@@ -111,7 +111,7 @@ std::vector<ManifestShard> read_manifest(ByteSpan text, const std::string& path)
 std::vector<ManifestShard> shards_at(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return {};  // a pipe would wait
-  // Read, not mapped: what is to be replaced is no input.
+  // Read, not mapped: a file that is to be replaced does not count as an input.
   std::ifstream file(path, std::ios::binary);
   if (file.peek() != '{') return {};
   const std::string text(std::istreambuf_iterator<char>(file), {});
@@ -195,7 +195,7 @@ void write_manifest(const std::string& path, std::span<const std::string> shards
   for (const std::string& shard : shards) {
     if (folder_of(shard) != folder_of(path) ||
         !is_plain_name(shard.substr(folder_of(shard).size()))) {
-      invalid("[shards] '{}' must lie in the folder of '{}'", shard, path);
+      invalid("[shards] '{}' must be in the folder of '{}'", shard, path);
     }
     listed.push_back(list_shard(shard, listed.empty() ? &first : &schema));
     if (listed.size() > 1) check_same_arrays(first, schema, shard);

@@ -20,15 +20,15 @@ struct ManifestShard {
 bool is_manifest(ByteSpan file);
 // The shards that a manifest names, in its folder. Throws CorruptData or Unsupported.
 std::vector<ManifestShard> read_manifest(ByteSpan text, const std::string& path);
-// Those of a manifest at the path; none where something else, or nothing, is there.
+// The shards of a manifest at the path; none if there is another file, or nothing.
 std::vector<ManifestShard> shards_at(const std::string& path);
 
-// Writes a manifest of shards that are known; the other one looks at the files.
+// Writes a manifest of known shards; the other function opens the files.
 void put_manifest(const std::string& path, const std::vector<ManifestShard>& shards);
 // A shard as it is now. Throws where it cannot be opened.
 ManifestShard list_shard(const std::string& path, Schema* schema = nullptr);
 
-// The index of a shard, held against what the manifest says of it. Throws CorruptData.
+// The index of a shard, checked against the manifest. Throws CorruptData.
 Index read_shard_index(ByteSpan file, const ManifestShard& shard, const std::string& manifest);
 
 // Throws InvalidArgument where two files cannot be read as one.

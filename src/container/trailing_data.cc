@@ -28,7 +28,7 @@ bool has_broken_trailer(ByteSpan file, std::uint64_t end) {
     const std::optional<Record> record = record_at(file, at);
     at = record ? record->end() : at + kRecordAlign;
     if (!record || !record->is(RecordKind::Index) || !record->is_whole()) continue;
-    // An index is followed by its trailer, or by what a file has that grew and was not written.
+    // An index is followed by its trailer, or by unwritten space of a file that grew.
     if (at + kTrailerBytes > file.size()) return false;
     const ByteSpan slot = file.subspan(at, kTrailerBytes);
     return std::ranges::any_of(slot, [](std::byte byte) { return byte != std::byte{0}; });

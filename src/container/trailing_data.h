@@ -1,5 +1,5 @@
-// Damage that readers pass by: what trails the last whole state of a file, an append that was
-// stopped or one whose trailer has been damaged since, and the schema at its start.
+// Damage that readers ignore: bytes after the last valid state of a file, from an append that was
+// stopped or whose trailer was damaged later, and a broken schema at the start.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ std::string to_string(const TrailingData& trailing);
 // A writer that is stopped leaves none.
 bool has_broken_trailer(ByteSpan file, std::uint64_t end);
 
-// Whether the schema at the start of the file, or of a shard, is broken. Readers take the index's;
-// this one serves a repair that has lost the index.
+// Whether the schema at the start of the file, or of a shard, is broken. Readers use the index's
+// schema; this one is for a repair without an index.
 bool has_broken_schema(const std::string& path);
 
 }  // namespace tuckfold

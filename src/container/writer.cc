@@ -1,6 +1,5 @@
-// FileWriter: samples are gathered until a chunk is full; chunks are packed side by side and
-// written in the order in which their last samples came, so that bytes depend neither on threads
-// nor on batches.
+// FileWriter: samples are gathered until a chunk is full. Chunks are packed in parallel and written
+// in the order of their last samples, so the bytes depend neither on threads nor on batches.
 #include <algorithm>
 #include <optional>
 
@@ -17,14 +16,14 @@ namespace {
 
 constexpr std::uint64_t kSliceBytes = 64 << 20;  // of a batch, about, taken at a time
 
-// Samples of a batch: they lie somewhere, or are to be fetched.
+// Samples of a batch: in memory, or to be fetched.
 struct Batch {
   std::span<const ConstTensorView> views{};
   const FileWriter::Fetch* fetch = nullptr;
   std::int64_t count = 0;
 };
 
-// A chunk to be packed: of a batch, or of samples gathered from several.
+// A chunk to be packed: part of a batch, or samples gathered from several batches.
 struct PendingChunk {
   std::uint32_t array;
   std::int64_t first, samples;
@@ -38,7 +37,7 @@ struct PendingChunk {
   }
 };
 
-// Memory that is kept from chunk to chunk, and never cleared.
+// Memory that is reused from chunk to chunk without being cleared.
 class ReusedBuffer {
  public:
   std::span<std::byte> of(std::size_t bytes) {
@@ -54,12 +53,12 @@ class ReusedBuffer {
   std::size_t capacity_ = 0;
 };
 
-// What a thread packs in: room for samples that are fetched, and for the codec.
+// The buffers of a thread: for samples that are fetched, and for the codec.
 struct WorkerBuffers {
   ReusedBuffer samples, workspace;
 };
 
-// A packed chunk on its way to the file.
+// A packed chunk that is to be written.
 struct PackedRecord {
   ReusedBuffer buffer;
   std::span<std::byte> bytes;
@@ -98,7 +97,7 @@ struct FileWriter::Impl {
   Impl& operator=(const Impl&) = delete;
 
   const std::vector<ArrayInfo>& arrays() const { return index.schema.arrays; }
-  // Gathered chunks that are waited for, so that every thread has some to pack.
+  // How many gathered chunks to collect before packing, so that every thread has some.
   std::size_t most_pending() const {
     return std::size_t{4} * static_cast<std::size_t>(options.threads);
   }
@@ -176,7 +175,7 @@ struct FileWriter::Impl {
       const ConstTensorView& view = batch[i];
       const ArrayInfo& array = arrays()[i];
       if (view.device != Device::Cpu) {
-        fail(Errc::Unsupported, "[write] '{}' must lie on the CPU; copy it there", array.name);
+        fail(Errc::Unsupported, "[write] '{}' must be on the CPU; copy it there", array.name);
       }
       if (view.dtype != array.dtype || view.shape != with_samples(count, array.shape)) {
         invalid("[write] '{}' takes {} {} for {} samples, got {} {}", array.name,
@@ -191,8 +190,8 @@ struct FileWriter::Impl {
     return count;
   }
 
-  // Samples of a batch that are taken at a time, so that a batch may be a whole dataset: whole
-  // chunks of every array where that many fit.
+  // How many samples of a batch to take at a time, so that a batch may be a whole dataset: whole
+  // chunks of every array if that many fit.
   std::int64_t slice() const {
     std::int64_t most = 1;
     std::uint64_t bytes = 1;
@@ -278,7 +277,7 @@ struct FileWriter::Impl {
     column = {.bytes = {}, .first = column.first + column.samples, .samples = 0};
   }
 
-  // Few samples at the end of a file may be too few for a codec: they are stored as they are.
+  // The last samples of a file may be too few for a codec: they are stored raw.
   FramePlan plan_few(const ArrayInfo& array, const Shape& shape) const {
     try {
       return FramePlan(array.codec, array.dtype, shape);
@@ -388,7 +387,7 @@ struct FileWriter::Impl {
     }
     const Ending ending = make_ending(index, out->size());
     out->write(ending.index);
-    // A trailer must never be on the disk before what it speaks of.
+    // A trailer must not be on the disk before the records that it refers to.
     if (options.sync) out->sync();
     if (!append) {
       constexpr std::byte kZeros[kBegunBytes] = {};

@@ -41,7 +41,7 @@ bool fits(const Kind& kind, std::span<const std::byte> bytes) {
   return !bytes.empty() && bytes.size() % kind.record() == 0 && !wrong_label(kind, bytes, 16);
 }
 
-// Nothing in the bytes names the format; size, labels and extension together do.
+// No bytes identify the format; size, labels and extension together do.
 bool looks_like(const SourceInput& input) {
   return std::filesystem::path(input.path).extension() == ".bin" &&
          std::ranges::any_of(kKinds, [&](const Kind& kind) { return fits(kind, input.bytes()); });

@@ -69,8 +69,8 @@ std::optional<DType> dtype_by(hid_t type) {
   }
 }
 
-// What values are read as: the library turns their bytes. What it has no name for, and the numbers
-// of an enumeration, are read as they are.
+// The type to read values as: the library converts their byte order. Types without a native name,
+// and the numbers of an enumeration, are read unchanged.
 Handle memory_type(hid_t type, DType dtype) {
   if (dtype == DType::F16 || ::H5Tget_class(type) == H5T_ENUM) return {::H5Tcopy(type), ::H5Tclose};
   return {::H5Tget_native_type(type, H5T_DIR_ASCEND), ::H5Tclose};
@@ -133,7 +133,7 @@ class Hdf5Source final : public Source {
       path, name, what);
 }
 
-// Every dataset of a file by its path, each once, in the order of names.
+// Lists every dataset of a file by its path, each once, in the order of names.
 class Listing {
  public:
   Listing(const std::string& path, bool allow_external)
@@ -189,7 +189,7 @@ class Listing {
   std::vector<std::string> names_;
 };
 
-// Opens a dataset by its path, over links to other files only where that is allowed.
+// Opens a dataset by its path; follows links to other files only if that is allowed.
 Handle open_dataset(hid_t file, const std::string& path, const std::string& name,
                     bool allow_external) {
   bool external = false;
@@ -203,7 +203,7 @@ Handle open_dataset(hid_t file, const std::string& path, const std::string& name
     ::H5Pset_elink_cb(access.get(), refuse, &external);
   }
   Handle data(::H5Dopen2(file, name.c_str(), access.get()), ::H5Dclose);
-  if (external) refuse_external(path, name, "behind a link to another file");
+  if (external) refuse_external(path, name, "reached by a link to another file");
   if (!data) invalid("[hdf5] '{}' has no dataset '{}'", path, name);
   if (allow_external) return data;
   const Handle how(::H5Dget_create_plist(data.get()), ::H5Pclose);
@@ -217,7 +217,7 @@ Handle open_dataset(hid_t file, const std::string& path, const std::string& name
 bool looks_like(const SourceInput& input) {
   constexpr std::string_view kMagic = "\x89HDF\r\n\x1a\n";
   const std::string_view text = input.text();
-  for (const std::size_t at : {0, 512, 1024, 2048}) {  // behind what a user has put in front
+  for (const std::size_t at : {0, 512, 1024, 2048}) {  // after a user block
     if (at < text.size() && text.substr(at).starts_with(kMagic)) return true;
   }
   return false;

@@ -1,5 +1,5 @@
-// What reading and writing HDF5 share: handles that close themselves, and the library as ours for a
-// while. It is not made for several threads, so one lock is around every call.
+// Shared by reading and writing HDF5: handles that close themselves, and a lock around the library,
+// which is not thread-safe.
 #pragma once
 
 #include <hdf5.h>
@@ -37,7 +37,7 @@ class Handle {
   herr_t (*close_)(hid_t) = nullptr;
 };
 
-// The innermost of what the library has to say, which it would otherwise print.
+// The innermost error message of the library, which it would otherwise print.
 inline std::string complaint() {
   std::string text = "libhdf5 gives no reason";
   const auto note = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
@@ -48,7 +48,7 @@ inline std::string complaint() {
   return text;
 }
 
-// While one lives, the library is ours and silent.
+// During its lifetime this thread has the library to itself, and the library prints nothing.
 class Session {
  public:
   Session() : lock_(library()) {

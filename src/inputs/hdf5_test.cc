@@ -259,7 +259,7 @@ TEST(Hdf5Writer, WhatIsWrittenIsRead) {
 TEST(SourceHdf5, RealFilesAreRead) {
   const std::filesystem::path path = real_data("sci_float/A1B_north_america.nc");
   if (path.empty()) GTEST_SKIP() << "no sci_float/A1B_north_america.nc under TUCKFOLD_DATA";
-  EXPECT_EQ(error_of({path}).code(), Errc::InvalidArgument);  // coordinates stand beside the field
+  EXPECT_EQ(error_of({path}).code(), Errc::InvalidArgument);  // has coordinates, too
   const auto source = open_paths({path}, {.arrays = {"time", "air_temperature"}});
   EXPECT_EQ(source->samples(), 240);
   EXPECT_EQ(source->arrays()[0], (SourceArray{"time", DType::F64, {}}));

@@ -1,4 +1,4 @@
-// idx files: Fashion-MNIST's pair of them, every type, gzip, and files that lie.
+// idx files: Fashion-MNIST's pair of them, every type, gzip, and files with false headers.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -79,12 +79,12 @@ TEST(SourceIdx, StreamsOfGzipOneBehindTheOtherAreOneFile) {
 
 TEST(SourceIdx, HugeSizesAreCorruptDataWithoutAllocation) {
   const TempFolder folder;
-  for (const std::string& lie :
+  for (const std::string& false_header :
        {idx(8, {0xffffffff}, "abc"), idx(8, {0xffffffff, 0xffffffff}, "abc"),
         idx(8, {0xffffffff, 0xffffffff, 0xffffffff}, "abc"), idx(14, {1u << 30}, "abc"),
         idx(8, {4}, "abc"), idx(8, {2}, "abc")}) {
-    EXPECT_EQ(error_of({folder.write("a.idx", lie)}).code(), Errc::CorruptData);
-    EXPECT_EQ(error_of({folder.write("a.gz", gzipped(lie))}).code(), Errc::CorruptData);
+    EXPECT_EQ(error_of({folder.write("a.idx", false_header)}).code(), Errc::CorruptData);
+    EXPECT_EQ(error_of({folder.write("a.gz", gzipped(false_header))}).code(), Errc::CorruptData);
   }
   EXPECT_EQ(error_of({folder.write("a.gz", gzipped("no idx file"))}).code(), Errc::CorruptData);
 }

@@ -61,7 +61,7 @@ void read_image(std::span<const std::byte> bytes, std::string_view path, const I
   }
   std::vector<std::byte> mixed(info.bytes());
   image_format(bytes)->decode(bytes, path, info, mixed.data());
-  // A channel is a sample whose values lie `channels` apart.
+  // A channel is a sample whose values are `channels` apart.
   const Slab slab{
       .data = mixed.data(),
       .samples = info.channels,

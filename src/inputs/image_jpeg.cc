@@ -1,5 +1,5 @@
-// JPEG by libjpeg-turbo: grey or RGB. The library reports errors by longjmp, past nothing that has
-// a destructor, and what it would print is kept.
+// JPEG with libjpeg-turbo: grey or RGB. The library reports errors by longjmp, which skips no
+// destructors here, and its messages are kept instead of printed.
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -31,7 +31,7 @@ struct Jpeg {
       common->err->format_message(common, self->message);
       std::longjmp(self->back, 1);
     };
-    // Where data are missing the library warns and paints the rest grey.
+    // If data are missing, the library warns and fills the rest with grey.
     errors.emit_message = [](j_common_ptr common, int level) {
       auto* self = static_cast<Jpeg*>(common->client_data);
       const int code = common->err->msg_code;
@@ -46,7 +46,7 @@ struct Jpeg {
   ~Jpeg() { ::jpeg_destroy_decompress(&decoder); }
 };
 
-// Whether the library was content. Everything that lives across its calls belongs to the caller.
+// Whether the library succeeded. Objects that live across its calls belong to the caller.
 bool read_header(Jpeg& file, std::span<const std::byte> bytes) {
   if (setjmp(file.back) != 0) return false;
   ::jpeg_create_decompress(&file.decoder);

@@ -1,6 +1,6 @@
-// PNG by libpng: values as they are in the file, 8 or 16 bits, gamma left alone. Palettes become
-// RGB, a transparent colour a channel. libpng reports errors by longjmp, past nothing with a
-// destructor.
+// PNG with libpng: values as stored, 8 or 16 bits, without gamma correction. Palettes become RGB, a
+// transparent colour becomes a channel. libpng reports errors by longjmp, which skips no
+// destructors here.
 #include <png.h>
 
 #include <bit>
@@ -52,7 +52,7 @@ struct Png {
   ~Png() { ::png_destroy_read_struct(&png, &info, nullptr); }
 };
 
-// Whether libpng was content. Everything that lives across its calls belongs to the caller.
+// Whether libpng succeeded. Objects that live across its calls belong to the caller.
 bool read_header(Png& file, ImageInfo& found) {
   if (setjmp(png_jmpbuf(file.png)) != 0) return false;
   ::png_read_info(file.png, file.info);

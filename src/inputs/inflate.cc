@@ -1,4 +1,4 @@
-// zlib behind two calls; its counters have 32 bits, so both sides go piece by piece.
+// Two calls around zlib. Its counters have 32 bits, so input and output are passed in pieces.
 #include "inputs/inflate.h"
 
 #include <zlib.h>
@@ -49,7 +49,7 @@ class Inflater {
     const std::size_t made = out_piece - stream_.avail_out;
     in_ = in_.subspan(eaten);
     if (result == Z_STREAM_END) {
-      // A gzip file may hold several streams, one behind the other.
+      // A gzip file may hold several streams, one after the other.
       ended_ = in_.empty() || kind_ == Deflated::Raw;
       if (!ended_) broken_ = ::inflateReset(&stream_) != Z_OK;
     } else {

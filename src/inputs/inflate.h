@@ -1,4 +1,4 @@
-// What deflate made small, large again. How large must be known before: no file decides that alone.
+// Inflates deflated data. The size must be known before: no file alone decides it.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@ namespace tuckfold {
 
 enum class Deflated : unsigned char { Raw, Gzip };
 
-// The most bytes that deflate can make of so many; a larger announcement is a lie.
+// The most bytes that so many deflated bytes can expand to; a larger announced size is false.
 std::size_t most_inflated(std::size_t deflated);
 
-// All of `in`, which must give exactly `size` bytes. Throws CorruptData if not, before allocating
-// where the size alone shows it. `verb` and `path` are for messages.
+// Inflates all of `in`, which must give exactly `size` bytes. Throws CorruptData if not; before
+// allocating if the size alone shows it. `verb` and `path` are for messages.
 std::shared_ptr<const Bytes> inflate_all(std::span<const std::byte> in, Deflated kind,
                                          std::size_t size, std::string_view verb,
                                          std::string_view path);
 
-// The first bytes of what `in` holds: as many as fit in `out`, or fewer. Never throws for bad
+// The first bytes of the inflated data: as many as fit in `out`, or fewer. Does not throw for bad
 // bytes.
 std::size_t inflate_front(std::span<const std::byte> in, Deflated kind, std::span<std::byte> out);
 
-// As zip files have it; `before` is that of the bytes in front of these.
+// The CRC-32 of zip files; `before` is that of the preceding bytes.
 std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 }  // namespace tuckfold

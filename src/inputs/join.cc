@@ -57,7 +57,8 @@ class Concatenated final : public Source {
   std::vector<std::int64_t> ends_;  // of each part, in samples
 };
 
-// Arrays of others by number; what stands side by side and what is picked differ in which.
+// Selects arrays of other sources by number, for sources side by side and for arrays picked by
+// name.
 class PickedArrays final : public Source {
  public:
   struct From {

@@ -1,4 +1,4 @@
-// Sources made of sources: one behind the other, side by side, or some arrays of one.
+// Sources made of sources: samples appended, arrays side by side, or some arrays of one.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ std::unique_ptr<Source> join_arrays(std::vector<NamedSource> parts);
 std::unique_ptr<Source> pick_arrays(std::unique_ptr<Source> source,
                                     std::span<const std::string> names);
 
-// For formats of one file each: opens every input, and puts one behind the other.
+// For formats of one file each: opens every input, and appends their samples in order.
 using OpenOne = std::unique_ptr<Source> (*)(const SourceInput&, const SourceOptions&);
 template <OpenOne open_one>
 std::unique_ptr<Source> open_each(std::span<const SourceInput> inputs,

@@ -5,7 +5,7 @@
 //   file.read(DType::F32, values.data());        // row-major, from any type
 //   pack(spec, file.view(), packed);             // no copy
 //
-// A header is never believed before the file is known to hold what it announces.
+// A header is not trusted before the file is known to hold what it announces.
 #pragma once
 
 #include <cstddef>

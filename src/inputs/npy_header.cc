@@ -38,14 +38,13 @@ class Scanner {
   }
 
   void expect(char wanted) {
-    if (!accept(wanted))
-      corrupt(fmt::format("the header has no '{}' where one must stand", wanted));
+    if (!accept(wanted)) corrupt(fmt::format("the header lacks a '{}'", wanted));
   }
 
   std::string_view string() {
     skip_space();
     const char quote = rest_.empty() ? '\0' : rest_.front();
-    if (quote != '\'' && quote != '"') corrupt("the header has no string where one must stand");
+    if (quote != '\'' && quote != '"') corrupt("the header lacks a string");
     const std::size_t end = rest_.find(quote, 1);
     if (end == rest_.npos) corrupt("a string in the header does not end");
     const std::string_view found = rest_.substr(1, end - 1);

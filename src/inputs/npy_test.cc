@@ -220,9 +220,9 @@ TEST(Npy, HugeShapesAreCorruptDataWithoutAllocation) {
     EXPECT_EQ(code_of(npy(header("<f4", shape), data)), Errc::CorruptData) << shape;
   }
   // A length field past the end of the file.
-  std::string lying = npy(header("<f4", "(1,)"), data, 2);
-  std::memset(&lying[8], 0xff, 4);
-  EXPECT_EQ(code_of(lying), Errc::CorruptData);
+  std::string false_length = npy(header("<f4", "(1,)"), data, 2);
+  std::memset(&false_length[8], 0xff, 4);
+  EXPECT_EQ(code_of(false_length), Errc::CorruptData);
 }
 
 TEST(Npy, MalformedHeadersAreCorruptData) {

@@ -1,4 +1,4 @@
-// .npz archives: stored, deflated, 64-bit; and archives that lie.
+// .npz archives: stored, deflated, 64-bit; and archives with false headers.
 #include <gtest/gtest.h>
 
 #include "inputs/source_fixture.h"

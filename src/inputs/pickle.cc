@@ -105,7 +105,7 @@ class PickleMachine {
     const Value top = pop();
     if (nodes_[top].kind != kind) corrupt("something is added to what cannot hold it");
     if (kind == Kind::Dict && items.size() % 2 != 0) corrupt("a key has no value");
-    // One value may lie on the stack any number of times; lists of lists stay small nevertheless.
+    // One value may be on the stack any number of times; lists of lists stay small nevertheless.
     held_ += items.size();
     if (held_ > 4 * kMostNodes) corrupt("its lists are too long");
     nodes_[top].items.insert(nodes_[top].items.end(), items.begin(), items.end());

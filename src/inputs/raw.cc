@@ -6,7 +6,7 @@
 namespace tuckfold {
 namespace {
 
-// No bytes speak for or against; source.cc takes this row where a dtype or a shape is given.
+// No bytes identify this format; source.cc selects it if a dtype or a shape is given.
 bool looks_like(const SourceInput&) { return false; }
 
 std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& options) {

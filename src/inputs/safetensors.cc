@@ -59,7 +59,7 @@ Json parse_header(std::string_view text, std::string_view path) {
 std::int64_t count_of(const Json& number, std::string_view name, std::string_view path) {
   const std::int64_t count = number.whole();
   if (count < 0) {
-    corrupt(path, fmt::format("tensor {} has {} where a number of 0 or more must stand",
+    corrupt(path, fmt::format("tensor {} has {} in place of a number of 0 or more",
                               tuckfold::quoted(name), tuckfold::quoted(number.text)));
   }
   return count;

@@ -1,4 +1,4 @@
-// safetensors files: what is read, and headers that lie.
+// safetensors files: what is read, and false headers.
 #include <gtest/gtest.h>
 
 #include "inputs/source_fixture.h"

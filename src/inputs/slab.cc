@@ -1,4 +1,4 @@
-// Reads samples from where they lie: copied at once where they can be, else value by value.
+// Reads samples from memory: with one copy if they are contiguous, else value by value.
 #include "inputs/slab.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ T swapped(T value) {
   return std::bit_cast<T>(bytes);
 }
 
-// A run of values, `step` bytes apart, to values side by side.
+// Copies a run of values, `step` bytes apart, to contiguous values.
 template <class Word>
 std::byte* copy_run(const std::byte* from, std::int64_t count, std::int64_t step, bool swap,
                     std::byte* out) {
@@ -71,7 +71,7 @@ bool is_small(const Shape& sample) {
   }
 }
 
-// Whether values lie as they are read, row-major within a sample,
+// Whether values are stored as they are read: row-major within a sample,
 bool is_as_stored(const Slab& slab) {
   return slab.image_bytes == 0 && !slab.strides && slab.dtype != DType::Bool &&
          (!slab.big_endian || size_bytes(slab.dtype) == 1);

@@ -1,4 +1,4 @@
-// Samples that lie in memory, mapped or inflated: most formats only say where, and in what type.
+// Samples in memory, mapped or inflated: most formats only give their address and type.
 //
 //   SlabBuilder builder("cifar", path);
 //   builder.keep(file);
@@ -25,11 +25,11 @@ struct Slab {
   DType dtype = DType::U8;
   bool big_endian = false;
   std::shared_ptr<const Shape> strides = nullptr;  // of a sample, in elements; null: row-major
-  std::size_t image_bytes = 0;  // of the image file that lies here, the only sample; 0: values
+  std::size_t image_bytes = 0;  // of the image file here, the only sample; 0: values
 };
 
-// Writes `count` samples of a slab row-major, and returns where they end. Of bools every byte that
-// is not 0 becomes 1, as numpy reads them.
+// Writes `count` samples of a slab row-major, and returns their end. Bytes of bools that are not 0
+// become 1, as in numpy.
 std::byte* read_slab(const Slab& slab, std::int64_t first, std::int64_t count,
                      const SourceArray& array, std::byte* out);
 
@@ -41,7 +41,7 @@ class SlabBuilder {
  public:
   SlabBuilder(std::string_view verb, std::string path) : verb_(verb), path_(std::move(path)) {}
 
-  // Holds the bytes that slabs point into for as long as the source lives.
+  // Keeps the bytes that slabs point into as long as the source.
   void keep(std::shared_ptr<const Bytes> bytes) { kept_.push_back(std::move(bytes)); }
 
   // An array of its own. The caller has checked that the bytes hold the slab.

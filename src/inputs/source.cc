@@ -1,4 +1,4 @@
-// The table of formats, and which of them a file is in.
+// The table of formats, and the detection of a file's format.
 #include "inputs/source.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace tuckfold {
 namespace {
 
-// The first row that knows the contents has the file; those that could mistake come last.
+// The first row that recognizes the contents gets the file; rows that could be mistaken come last.
 const std::array kFormats = {&kNpySource,   &kNpzSource, &kIdxSource,         &kImagesSource,
                              &kHdf5Source,  &kTarSource, &kSafetensorsSource, &kCifarPickleSource,
                              &kCifarSource, &kRawSource};
@@ -65,7 +65,7 @@ const SourceFormat& format_for(std::span<const SourceInput> inputs, const Source
     invalid("[source] format must be one of {}, got '{}'{}", names_of_formats(), options.format,
             near.empty() ? "" : fmt::format("; did you mean {}?", near));
   }
-  if (options.dtype || options.sample) return kRawSource;  // no other format needs to be told
+  if (options.dtype || options.sample) return kRawSource;  // other formats say it themselves
   const SourceFormat& first = format_of(inputs.front());
   for (const SourceInput& input : inputs.subspan(1)) {
     const SourceFormat& other = format_of(input);

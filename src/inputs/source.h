@@ -1,4 +1,4 @@
-// What a dataset is packed from: arrays with the same number of samples, read a range at a time.
+// The source of a dataset: arrays with the same number of samples, read a range at a time.
 //
 //   const std::filesystem::path inputs[] = {"train-images-idx3-ubyte.gz",
 //                                           "train-labels-idx1-ubyte.gz"};
@@ -52,8 +52,8 @@ class Source {
   // dtype does not hold, CorruptData for what only decoding finds.
   void read(std::size_t array, std::int64_t first, std::int64_t count, std::byte* out) const;
 
-  // The same without a copy where samples lie in memory row-major and aligned: returns `room`, or
-  // where they lie for as long as the source lives.
+  // The same without a copy if samples are in memory, row-major and aligned: returns `room`, or
+  // their address, which stays valid as long as the source.
   const std::byte* fetch(std::size_t array, std::int64_t first, std::int64_t count,
                          std::byte* room) const;
   // Whether fetch() needs no room, for the first sample at least.
@@ -62,8 +62,8 @@ class Source {
            find_samples(array, 0, 1) != nullptr;
   }
 
-  // Takes the pages of mapped files out of this process's memory (Bytes::drop_pages), for whoever
-  // reads samples that are far apart.
+  // Unmaps the pages of mapped files from this process's memory (Bytes::drop_pages), for callers
+  // that read samples far apart.
   virtual void drop_pages() const noexcept {}
 
   void rename(std::size_t array, std::string name) { arrays_[array].name = std::move(name); }
@@ -82,7 +82,7 @@ class Source {
   // The range is inside of the array, and has bytes.
   virtual void read_samples(std::size_t array, std::int64_t first, std::int64_t count,
                             std::byte* out) const = 0;
-  // Where they lie, or null; the range is as above.
+  // Their address, or null; the range is as above.
   virtual const std::byte* find_samples(std::size_t /*array*/, std::int64_t /*first*/,
                                         std::int64_t /*count*/) const {
     return nullptr;
@@ -99,14 +99,15 @@ struct SourceOptions {
   std::map<std::string, std::string, std::less<>> rename;  // {"cls", "label"}: their name, ours
   std::optional<DType> dtype;                              // of raw files, which do not say it
   std::optional<Shape> sample;                             // of raw files: the shape of one sample
-  // Each input is an array of its own, named as its file, instead of one lying behind the other.
+  // Each input is an array of its own, named as its file, instead of more samples of one array.
   bool side_by_side = false;
   // HDF5 files may lead to others: external storage, external links, virtual datasets.
   bool allow_external = false;
 };
 
-// Inputs of one kind are one dataset, one behind the other. Throws InvalidArgument where inputs do
-// not fit each other, CorruptData, Unsupported or Io where one cannot be read.
+// Inputs of one kind are one dataset, with samples in the order of the inputs. Throws
+// InvalidArgument if inputs do not fit each other; CorruptData, Unsupported or Io if one cannot be
+// read.
 std::unique_ptr<Source> open_source(std::span<const std::filesystem::path> inputs,
                                     const SourceOptions& options);
 

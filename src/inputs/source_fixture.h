@@ -124,7 +124,7 @@ inline void expect_survives_damage(const SourceFormat& format, const std::string
   }
 }
 
-// Where real data lie, or nothing: TUCKFOLD_DATA, else beside the repository.
+// The folder of real data, or nothing: TUCKFOLD_DATA, else beside the repository.
 inline std::filesystem::path real_data(const std::string& name) {
   const char* named = std::getenv("TUCKFOLD_DATA");
   const std::filesystem::path root =

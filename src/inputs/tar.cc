@@ -1,5 +1,5 @@
-// tar archives as WebDataset has them: members that share a stem are one sample, and what follows
-// its first dot says which array: 0001.image.npy 0001.cls 0002.image.npy 0002.cls …
+// tar archives of WebDataset: members with the same stem are one sample, and the rest of the name
+// after its first dot is the array: 0001.image.npy 0001.cls 0002.image.npy 0002.cls …
 #include "inputs/tar.h"
 
 #include <algorithm>
@@ -97,7 +97,7 @@ class Archive {
     return column.way == Way::Number ? column.numbers.size() : column.slabs.size();
   }
 
-  // Every array must have got one of every sample.
+  // Every array must have a member of every sample.
   void close_sample() {
     if (stem_.empty()) return;
     ++samples_;

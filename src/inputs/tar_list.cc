@@ -89,7 +89,7 @@ class Archive {
     return value;
   }
 
-  // Octal, or where its first bit is set a big-endian number.
+  // Octal, or big-endian if the first bit is set.
   std::uint64_t number(std::string_view field) const {
     if ((field.front() & 0x80) == 0) {
       const std::optional<std::uint64_t> value = octal(field);

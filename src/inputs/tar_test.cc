@@ -1,4 +1,4 @@
-// tar archives: samples by stem, arrays by extension, long names, and archives that lie.
+// tar archives: samples by stem, arrays by extension, long names, and archives with false headers.
 #include "inputs/tar.h"
 
 #include <gtest/gtest.h>

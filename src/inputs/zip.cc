@@ -35,7 +35,7 @@ class Archive {
 
   std::span<const std::byte> part(std::uint64_t at, std::uint64_t count) const {
     if (at > bytes_.size() || count > bytes_.size() - at) {
-      corrupt("the archive is truncated, or a place in it lies outside");
+      corrupt("the archive is truncated, or an offset in it is past its end");
     }
     return bytes_.subspan(at, count);
   }
@@ -54,7 +54,7 @@ class Archive {
     return {.at = number(end64 + 48, 8), .members = number(end64 + 32, 8)};
   }
 
-  // Reads the directory's entry at `at` and moves behind it.
+  // Reads the directory's entry at `at` and advances `at` past it.
   ZipMember member(std::uint64_t& at) const {
     part(at, kEntryBytes);
     if (number(at, 4) != kEntryMark) corrupt("its directory is damaged");
@@ -89,7 +89,7 @@ class Archive {
   }
 
  private:
-  // The end record carries a comment of up to 65535 bytes, so it is looked for from behind.
+  // A comment of up to 65535 bytes may follow the end record, so the search starts at the end.
   std::uint64_t find_end() const {
     if (bytes_.size() < kEndBytes) corrupt("it ends within its first record");
     const std::uint64_t last = bytes_.size() - kEndBytes;
@@ -100,7 +100,7 @@ class Archive {
     corrupt("it has no directory at its end, so it is truncated or no archive");
   }
 
-  // Fields that are all ones stand, in this order, in extra field 1.
+  // Fields that are all ones are stored in extra field 1, in this order.
   void wide_fields(std::uint64_t at, std::uint64_t size,
                    std::initializer_list<std::uint64_t*> fields) const {
     part(at, size);

@@ -21,11 +21,11 @@ struct ZipMember {
   std::size_t size = 0;               // once inflated
 };
 
-// Every member lies inside of `archive`, and together they are no larger. `path` is for messages.
+// Every member is inside of `archive`, and together they are no larger. `path` is for messages.
 std::vector<ZipMember> list_zip(std::span<const std::byte> archive, std::string_view path);
 
-// The member's bytes: where they lie, or inflated and their checksum compared. What is stored is
-// not read here, so a checksum of it would cost a pass over the file.
+// The member's bytes: in place, or inflated and checked against their checksum. Bytes that are
+// stored in place are not read here, so checking them would cost a pass over the file.
 std::shared_ptr<const Bytes> read_member(const ZipMember& member, std::string_view path);
 
 }  // namespace tuckfold

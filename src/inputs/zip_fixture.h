@@ -1,4 +1,4 @@
-// Writes zip archives and gzip files for tests, byte by byte, so that any field can lie.
+// Writes zip archives and gzip files for tests, byte by byte, so that any field can be false.
 #pragma once
 
 #include <zlib.h>
@@ -36,7 +36,7 @@ struct ZipEntry {
   int method = 0;               // 8: deflated
   bool wide = false;            // sizes and places as 64-bit fields
   bool first_place = false;     // the bytes of the first entry again
-  std::uint64_t announced = 0;  // a size that lies, unless 0
+  std::uint64_t announced = 0;  // a false size, unless 0
 };
 
 inline std::string zip_bytes(const std::vector<ZipEntry>& entries, bool wide_end = false) {

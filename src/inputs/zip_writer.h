@@ -1,5 +1,5 @@
-// Writes a zip archive front to back, so that it may go to a pipe: members are stored, of sizes
-// that are known before, with 64-bit fields throughout.
+// Writes a zip archive sequentially, so that it may go to a pipe: members are stored, their sizes
+// are known before, and all fields have 64 bits.
 //
 //   ZipWriter zip([&](std::span<const std::byte> bytes) { file.write(bytes); });
 //   zip.begin("image.npy", size);

@@ -1,5 +1,5 @@
-// The files of devices/: each is well formed, says where its numbers stand, and gives the verdicts
-// and times that its sources state (tests/facts).
+// The files of devices/: each is well formed, cites the source of each number, and gives the
+// verdicts and times that its sources state (tests/facts).
 #include "tuckfold/devices.h"
 
 #include <gtest/gtest.h>

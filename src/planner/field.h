@@ -1,4 +1,4 @@
-// A value of a JSON file together with where it stands, so that what is wrong with it can be said:
+// A value of a JSON file together with its path in the file, for error messages:
 //
 //   const Field limit = root.at("limits").items()[0];
 //   limit.at("value").number();   // throws "[device] sn30.json: limits[0].value must be a number…"

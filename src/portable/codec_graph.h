@@ -3,10 +3,10 @@
 //
 //   const Graph pack = pack_graph(spec, DType::F32, {100, 3, 256, 256});
 //
-// What a graph packs is what the library packs, to rounding: for dct_chop the packed tensor itself.
+// A graph packs what the library packs, to rounding: for dct_chop the packed tensor itself.
 // block_quant has two tensors, `codes` (u8) and `headers` (f32, a scale and a minimum for each
-// group, both exact in bf16): the library's bytes are those of the codes, and behind them the upper
-// halves of the headers.
+// group, both exact in bf16): the library's bytes are the codes followed by the upper halves of the
+// headers.
 #pragma once
 
 #include "portable/graph.h"

@@ -20,7 +20,7 @@ void count_product(const Graph& graph, const Node& node, Count& result) {
   }
 }
 
-// What a value is part of: reshapes share the memory of what they reshape.
+// The value whose memory each value uses: a reshape shares the memory of its input.
 std::vector<Id> owners(const Graph& graph) {
   std::vector<Id> owner(graph.values().size());
   for (std::size_t i = 0; i < owner.size(); ++i) owner[i] = static_cast<Id>(i);

@@ -47,8 +47,8 @@ MatmulForm one_block(const Params& p) {
   return matmul_form(CodecSpec::parse(text), p.block, p.block);
 }
 
-// How a block that only has `rest` values along one side is transformed: values that are repeated
-// add their columns up on the way there, and are left out on the way back.
+// How a block with only `rest` values along one side is transformed: columns of repeated values are
+// added in the forward direction, and left out in the inverse one.
 enum class Edge : unsigned char { AddCols, AddRows, CutRows, CutCols };
 
 Matrix edge_of(const Matrix& m, std::int64_t rest, Edge edge) {
@@ -133,7 +133,7 @@ Id products(Graph& graph, const char* name, Id x, const Side& rows, const Side& 
   return graph.cat(name, std::move(strips), -2);
 }
 
-// Where the coefficients of a triangle lie among keep x keep.
+// The indices of a triangle's coefficients among keep x keep.
 Id triangle(Graph& graph, int keep) {
   std::vector<std::int64_t> places;
   for (int row = 0; row < keep; ++row) {

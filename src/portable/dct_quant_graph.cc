@@ -1,7 +1,7 @@
-// The decoder of dct_quant in plain operators, without shifts: bits of bytes by floors of halves,
-// fields by products with powers of two, and places of codes by sums of widths. All numbers are
-// whole and small enough to be exact in f32. Names and tables are those of dct_quant_block.h, which
-// defines the bits.
+// The decoder of dct_quant in plain operators, without shifts: bits of bytes are floors of halves,
+// fields are products with powers of two, and positions of codes are sums of widths. All numbers
+// are integers small enough to be exact in f32. Names and tables are those of dct_quant_block.h,
+// which defines the bits.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -29,7 +29,7 @@ class Decoder {
   Id coefficients() {
     const Id step = this->step();
     const Id codes = this->codes();
-    graph_.note("A code v of w bits stands for v + 1/2 steps, v in two's complement.");
+    graph_.note("A code v of w bits means v + 1/2 steps, v in two's complement.");
     const Id negative = graph_.binary("half", Op::Sub, scaled(power_, 0.5f), graph_.scalar(0.5f));
     const Id wrap = graph_.where_greater("wrap", codes, expand(negative), expand(power_), zero());
     const Id twice = scaled(graph_.binary("signed_codes", Op::Sub, codes, wrap), 2);
@@ -150,11 +150,11 @@ class Decoder {
     begin_ = before("begin", even_, rank, static_cast<float>(area));
     const Id used = scaled(graph_.unary("even_sum", Op::Sum, even_), 4);
     tail_ = graph_.binary("tail", Op::Add, used, graph_.scalar(static_cast<float>(area)));
-    const Id behind = before("behind_tail", odd_, tail, static_cast<float>(low_dc_));
-    low_ = graph_.binary("low_begin", Op::Add, tail_, behind);
+    const Id odd_bits = before("odd_bits", odd_, tail, static_cast<float>(low_dc_));
+    low_ = graph_.binary("low_begin", Op::Add, tail_, odd_bits);
   }
 
-  // The bits at [N, ..] places, as [N, cols]; places past the end are held within it.
+  // The bits at [N, ..] positions, as [N, cols]; positions past the end are clamped.
   Id bits_at(const char* name, Id places, std::int64_t cols) {
     const Id flat = graph_.reshape("flat_places", places, {n_, cols});
     const Id held = graph_.clamp("held", flat, 0, static_cast<float>(8 * form_.bytes - 1));
@@ -194,7 +194,7 @@ class Decoder {
 
   // The step of each block, NaN for headers that do not fit, [N, 1].
   Id step() {
-    graph_.note("Steps, from a table: q stands for the f32 of the bits q * 2^21.");
+    graph_.note("Steps, from a table: q means the f32 with the bits q * 2^21.");
     std::vector<float> weights, table;
     for (int bit = 0; bit < 10; ++bit) weights.push_back(static_cast<float>(1 << bit));
     const Id q = fields("q", 1, 10, weights);
@@ -217,10 +217,10 @@ class Decoder {
                                 graph_.scalar(std::numeric_limits<float>::quiet_NaN()), looked);
   }
 
-  // The first coefficient: its upper bits stand in the header and the tail.
+  // The first coefficient: its upper bits are in the header and the tail.
   Id first(Id codes, Id steps) {
-    graph_.note("The mean of a block has more bits: the upper ones stand in the header.");
-    // All but low_dc bits, none of them perhaps, lie in the header; the rest lead the tail.
+    graph_.note("The mean of a block has more bits: the upper ones are in the header.");
+    // The header has all but low_dc of its bits (perhaps none); the others are first in the tail.
     const int begin = 14 + 2 * (form_.tiles - 1), count = form_.dc - low_dc_;
     std::vector<float> weights = powers_of(form_.dc);
     weights.back() = -weights.back();  // two's complement

@@ -1,5 +1,5 @@
-// A codec as a list of plain tensor operators, the one description that every export target is
-// printed from, that operations are counted on, and that devices are asked about.
+// A codec as a list of plain tensor operators: every export target is printed from it, operations
+// are counted on it, and devices are checked against it.
 //
 //   Graph graph("Pack");
 //   const Id x = graph.input("x", DType::F32, {100, 3, 256, 256});
@@ -51,8 +51,8 @@ std::string_view name_of(Op op);
 
 using Id = int;  // of a value
 
-// What is known when the graph is written. Matrices of the codec are block-diagonal: `copies` of
-// `block`, and `last` behind them where it has values, so that files need not hold the zeros.
+// A value that is known when the graph is written. Matrices of the codec are block-diagonal:
+// `copies` of `block`, followed by `last` if it has values, so that files need not hold the zeros.
 struct Constant {
   std::vector<float> floats;         // row-major
   std::vector<std::int64_t> wholes;  // instead of floats

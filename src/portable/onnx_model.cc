@@ -114,7 +114,7 @@ class Model {
     return output;
   }
 
-  // Blocks along the diagonal: the products of an identity's entries with a block's.
+  // Block-diagonal matrices: the products of an identity's entries with a block's.
   std::string diagonal(const std::string& name, const Matrix& block, std::int64_t copies) {
     std::vector<float> identity(static_cast<std::size_t>(copies * copies));
     for (std::int64_t i = 0; i < copies; ++i)

@@ -1,4 +1,4 @@
-// Python files: a module for each graph in plain torch, and what the SDK of a target needs besides.
+// Python files: a module for each graph in plain torch, and the calls of the target's SDK.
 #include <cmath>
 
 #include "base/fail.h"
@@ -129,7 +129,7 @@ class Module {
     return text + fmt::format("        return {}\n", fmt::join(outputs, ", "));
   }
 
-  // Slices and reshapes would take other shapes and drop or mix values. Products alone take any
+  // Slices and reshapes would take other shapes and drop or mix values; only products work for any
   // batch.
   std::string check(const Value& input) const {
     const bool fixed =
@@ -176,11 +176,11 @@ class Module {
         return fmt::format("torch.cat(({}), {})", fmt::join(parts, ", "), node.axes[0]);
       }
       case Op::Slice: {
-        std::string behind;
-        for (std::int64_t axis = node.axes[0]; axis < -1; ++axis) behind += ", :";
+        std::string trailing;
+        for (std::int64_t axis = node.axes[0]; axis < -1; ++axis) trailing += ", :";
         const bool all = static_cast<std::int64_t>(out.shape.rank()) == -node.axes[0];
         return fmt::format("{}[{}{}:{}{}]", x, all ? "" : "..., ", node.axes[1], node.axes[2],
-                           behind);
+                           trailing);
       }
       case Op::Gather: return fmt::format("torch.gather({}, -1, {})", x, places(node, out.shape));
       case Op::Pick: return fmt::format("torch.gather({}, -1, {})", x, y);

@@ -35,9 +35,8 @@ using tuckfold::torch_ops::Place;
 
 // ---- errors, dtypes, plans ----------------------------------------------------------------------
 
-// torch makes ValueError or RuntimeError of what is thrown, depending on its version.
-// tuckfold.torch raises the class for tuckfold_last_status() instead, which every refusal here
-// sets.
+// torch raises ValueError or RuntimeError for an exception, depending on its version.
+// tuckfold.torch raises the class for tuckfold_last_status() instead, which every error here sets.
 [[noreturn]] void raise() { throw std::invalid_argument(tuckfold_last_error()); }
 
 void check(tuckfold_status status) {
@@ -112,14 +111,14 @@ tuckfold_tensor view_of(const char* what, const Place& place, const Tensor& tens
 std::atomic<bool> g_forked{false};
 [[maybe_unused]] const int kAtFork = pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
 
-// How a call runs, and the scratch memory that it has from torch.
+// How a call runs, and its scratch memory from torch.
 struct Run {
   tuckfold_options options{.struct_bytes = sizeof options};
   std::optional<Tensor> workspace;
 };
 
 // On the CPU loops run on torch's threads, as many as torch.set_num_threads says; in a forked
-// child, a worker of a data loader say, on as many of the library's own, which survive.
+// child, such as a data loader's worker, on as many of the library's own, which survive a fork.
 void run_on_threads(tuckfold_options& options) {
   options.threads = static_cast<std::int32_t>(torch::stable::get_num_threads());
   if (g_forked) return;
@@ -130,8 +129,8 @@ void run_on_threads(tuckfold_options& options) {
   };
 }
 
-// On a GPU kernels follow what is in the current stream. Scratch memory of torch's allocator may be
-// given back right after the call, since torch hands it out again in the order of the stream.
+// On a GPU kernels run in the current stream. Scratch memory of torch's allocator may be returned
+// right after the call, because torch reuses it in stream order.
 Run run_of(const Place& place, std::size_t workspace_bytes, std::int64_t seed) {
   Run run;
   run.options.seed = static_cast<std::uint64_t>(seed);
@@ -160,7 +159,8 @@ std::size_t pack_into(const Place& place, const Plan& plan, const tuckfold_tenso
   return written;
 }
 
-// Kernels read packed bytes 16 at a time; torch's own memory starts so, a slice of it may not.
+// Kernels read packed bytes 16 at a time; torch's own memory is aligned to that, a slice of it may
+// not be.
 bool aligned(const Tensor& packed) {
   return reinterpret_cast<std::uintptr_t>(packed.const_data_ptr()) % 16 == 0;
 }
@@ -241,7 +241,8 @@ struct Axes {
 
 // ---- the operators ------------------------------------------------------------------------------
 
-// The bytes written of room for the worst case; a view of a few would keep all of it.
+// The bytes written, out of the buffer for the worst case: copied if they are few, because a view
+// would keep the whole buffer.
 Tensor fitted(Tensor room, std::size_t written) {
   if (written == static_cast<std::size_t>(room.numel())) return room;
   return torch::stable::clone(
@@ -274,8 +275,8 @@ Tensor pack(const Tensor& x, std::string_view spec, const Seed& seed) {
   return fitted(out, pack_into(place, plan, in, out, seed.value, seed.on_device));
 }
 
-// Room for the worst case, and on the tensor's device the number of bytes written, or -1 where the
-// codec refuses the values. Nothing waits for a GPU.
+// A buffer for the worst case, and on the tensor's device the number of bytes written, or -1 if the
+// codec refuses the values. Does not synchronize with a GPU.
 std::tuple<Tensor, Tensor> pack_checked(const Tensor& x, std::string_view spec, std::int64_t seed) {
   constexpr std::int64_t kOne = 1;
   constexpr double kRefused = -1;
@@ -302,7 +303,7 @@ std::tuple<Tensor, Tensor> pack_checked(const Tensor& x, std::string_view spec, 
   return {out, result};
 }
 
-// Refuses a shape that the packed bytes cannot be of before memory is taken for it.
+// Refuses a shape that does not fit the packed bytes before memory is allocated for it.
 void check_size(const Plan& plan, const Tensor& packed, const Axes& shape, std::int32_t dtype) {
   const tuckfold_layout& fit = plan.layout();
   const auto bytes = static_cast<std::size_t>(packed.numel());
@@ -347,7 +348,7 @@ std::vector<const tuckfold_plan*> handles(const std::vector<Plan>& plans) {
   return all;
 }
 
-// What calls that run one after the other need at most.
+// The largest workspace of calls that run one after the other.
 std::size_t most_workspace(const std::vector<Plan>& plans) {
   std::size_t most = 0;
   for (const Plan& plan : plans) most = std::max(most, plan.layout().workspace_bytes);
@@ -426,7 +427,7 @@ Tensor decompress(const Tensor& coefs, std::string_view spec, const Axes& shape,
   }
   const Place place(coefs);
   Tensor out = place.empty(shape.all(), dtype);
-  // Gradients arrive as slices of anything.
+  // Gradients may be slices of any tensor.
   const bool usable = !place.cuda() || aligned(coefs);
   unpack_from("decompress", place, usable ? coefs : torch::stable::clone(coefs), plan, out);
   return out;
@@ -437,7 +438,7 @@ Tensor decompress(const Tensor& coefs, std::string_view spec, const Axes& shape,
 using torch::stable::detail::from;
 using torch::stable::detail::to;
 
-// What torch calls: arguments stand in the order of the schema, and are this function's to free.
+// Torch calls these with arguments in the order of the schema; the function owns them.
 void boxed_pack(StableIValue* stack, std::uint64_t, std::uint64_t) {
   tuckfold_clear_error();
   const auto x = to<Tensor>(stack[0]);
@@ -522,7 +523,7 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
   library.def("decompress(Tensor coefs, str spec, SymInt[] shape, ScalarType dtype) -> Tensor");
 }
 
-// The same for both: an operator asks its tensors where they are.
+// The same for both: an operator asks its tensors for their device.
 #define TUCKFOLD_REGISTER(device)                             \
   STABLE_TORCH_LIBRARY_IMPL(tuckfold, device, library) {      \
     library.impl("pack", boxed_pack);                         \

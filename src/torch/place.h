@@ -1,4 +1,5 @@
-// Where an operator's tensors lie: memory there, from torch, and on a GPU torch's current stream.
+// The device of an operator's tensors: memory there, from torch, and on a GPU torch's current
+// stream.
 #pragma once
 
 #include <dlfcn.h>
@@ -19,8 +20,8 @@ namespace tuckfold::torch_ops {
 using ::torch::headeronly::ScalarType;
 using ::torch::stable::Tensor;
 
-// torch's current stream of a device. The function is in libtorch_cuda.so, which a torch for the
-// CPU does not have; so it is looked up when the first tensor of a GPU comes.
+// torch's current stream of a device. The function is in libtorch_cuda.so, which a CPU build of
+// torch does not have, so it is looked up for the first tensor on a GPU.
 inline void* current_cuda_stream(std::int32_t device) {
   using Function = AOTITorchError (*)(std::int32_t, void**);
   static const auto function = []() -> Function {
@@ -36,7 +37,7 @@ inline void* current_cuda_stream(std::int32_t device) {
   return stream;
 }
 
-// The device of a call, made the current one for as long as this lives.
+// The device of a call, which is current during the object's lifetime.
 class Place {
  public:
   explicit Place(const Tensor& tensor) {

@@ -6,7 +6,7 @@ tests/cli/run.py TUCKFOLD [--rebase] [NAME...]
 A case is cases/NAME.sh, run by bash in an empty folder; TUCKFOLD, MAKE_NPY and
 MAKE_MANIFEST name the programs.
 NAME.stdout and NAME.stderr hold what it must print (no file: nothing), NAME.exit its exit status
-(no file: 0). In NAME.stdout.glob and NAME.stderr.glob an asterisk stands for any text in a line.
+(no file: 0). In NAME.stdout.glob and NAME.stderr.glob an asterisk matches any text in a line.
 A case that cannot run here says why and exits with 77: it is skipped, and counted as such.
 --rebase writes what was seen, but never over a .glob.
 """

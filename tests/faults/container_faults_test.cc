@@ -32,7 +32,7 @@ constexpr Fault kFaults[] = {
 };
 
 // Runs `work` with the call failing at its first, second … place until there are no more; after
-// each run `check` is told whether it threw.
+// each run `check` receives whether it threw.
 void at_every_place(auto&& work, auto&& check) {
   int failures = 0;
   for (const Fault& fault : kFaults) {

@@ -1,4 +1,4 @@
-// Stands before libc and makes its calls fail when told to: a full disk, a broken one, signals.
+// Loaded before libc; makes its calls fail on request: a full disk, a broken one, signals.
 #include "faults.h"
 
 #include <dlfcn.h>

@@ -98,7 +98,7 @@ def to_f32(values, dtype):
 
 
 def unpack(spec, dtype, shape, packed):
-    """The tensor that `packed` stands for, as an array of DTYPES[dtype]."""
+    """The tensor that `packed` encodes, as an array of DTYPES[dtype]."""
     if prod(shape) == 0:
         need(len(packed) == 0, "bytes for a tensor without elements")
         return np.zeros(shape, DTYPES[dtype])

@@ -1,4 +1,4 @@
-"""Tests use bench, demo and the package of this tree, and the libraries of the release build, unless told otherwise."""
+"""Tests use bench, demo and the package of this tree, and by default the libraries of the release build."""
 
 import os
 import sys

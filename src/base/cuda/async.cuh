@@ -1,9 +1,9 @@
-// Copies from global to shared memory that pass no registers, so that a thread can have many under
-// way.
+// Copies from global to shared memory that use no registers, so that a thread can have many in
+// flight.
 //
 //   for (…) copy_async(shared + …, global + …);
 //   wait_for_copies();
-//   __syncwarp();  // or __syncthreads(): until then a thread sees its own copies alone
+//   __syncwarp();  // or __syncthreads(): before it a thread sees only its own copies
 #pragma once
 
 #include <cstring>
@@ -22,7 +22,7 @@ __device__ inline void copy_async(void* shared, const void* global) {
 #endif
 }
 
-// All that this thread has started.
+// Waits for all copies that this thread has started.
 __device__ inline void wait_for_copies() {
 #ifdef __CUDACC__
   asm volatile("cp.async.wait_all;" ::: "memory");

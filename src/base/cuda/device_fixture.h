@@ -25,8 +25,8 @@ class DeviceBytes {
   std::span<std::byte> span() const { return {data(), bytes_}; }
   std::vector<std::byte> fetch() const { return fetch(kGuard, bytes_); }
   bool guards_untouched() const {
-    std::vector<std::byte> guards = fetch(0, kGuard), behind = fetch(kGuard + bytes_, kGuard);
-    guards.insert(guards.end(), behind.begin(), behind.end());
+    std::vector<std::byte> guards = fetch(0, kGuard), after = fetch(kGuard + bytes_, kGuard);
+    guards.insert(guards.end(), after.begin(), after.end());
     return std::all_of(guards.begin(), guards.end(), [](std::byte b) { return b == kUntouched; });
   }
 
@@ -45,8 +45,8 @@ class DeviceBytes {
   cuda::Memory memory_;
 };
 
-// A copy of a tensor, in the same order and with the same gaps, `past` elements behind an address
-// that suits every kernel.
+// A copy of a tensor, in the same order and with the same gaps, that begins `past` elements after
+// an address that suits every kernel.
 class DeviceTensor {
  public:
   explicit DeviceTensor(const Tensor& host, std::int64_t past = 0)

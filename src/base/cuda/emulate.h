@@ -2,7 +2,8 @@
 // block is a fiber that runs until a barrier, a shuffle or a vote. Blocks run one after the other,
 // in order. This shows whether indices, arithmetic and barriers are right; not races, not speed.
 //
-// A barrier that not all threads reach, or that half a warp reaches, ends the program with a word.
+// A barrier that not all threads reach, or that half a warp reaches, ends the program with a
+// message.
 #pragma once
 
 #include <ucontext.h>
@@ -120,7 +121,7 @@ class Block {
 
   void wait_for_block() { wait(all_); }
   void wait_for_warp() { wait(warp().barrier); }
-  // For one thread alone, until another that says so has moved on.
+  // Suspends one thread until another thread reports progress.
   template <class Met>
   void wait_until(Met&& met) {
     while (!met()) leave();
@@ -340,7 +341,7 @@ template <class T>
 void __stcg(T* to, T value) {
   *to = value;
 }
-// What an atomic operation does, since threads take turns.
+// An atomic operation: plain code is atomic, because threads take turns.
 template <class T, class Change>
 T change_at(T* to, Change&& change) {
   const T before = *to;
@@ -396,8 +397,8 @@ inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline int __float2int_rd(float x) { return static_cast<int>(std::floor(x)); }
-// Rounded down: one less than the nearest number where that is above the exact sum, which is `sum`
-// and what was `lost` in it.
+// The sum rounded down: the number before the nearest one if that is above the exact sum, which is
+// `sum` plus `lost`.
 inline float __fmaf_rd(float a, float b, float c) {
   const float nearest = std::fma(a, b, c);
   const double product = static_cast<double>(a) * b;  // exact

@@ -35,7 +35,7 @@ struct Grid {
 
 #ifdef __CUDACC__
 
-// Throws what a call of the runtime says.
+// Throws the error of a runtime call.
 inline void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // or the next call would report it again
@@ -67,7 +67,7 @@ void launch(void (*kernel)(Params...), const Grid& grid, void* stream, const Arg
   check(cudaLaunchKernelEx(&config, kernel, args...), "launch");
 }
 
-// The block's Grid::shared_bytes, from a 128-byte line on.
+// The block's Grid::shared_bytes, aligned to 128 bytes.
 __device__ inline unsigned char* shared_memory() {
   extern __shared__ __align__(128) unsigned char bytes[];
   return bytes;
@@ -83,9 +83,9 @@ inline unsigned char* shared_memory() { return emulate::shared_memory(); }
 
 #endif
 
-// A kernel launched `early` may start before the one in front of it in the stream has ended, so
-// that it need not be waited for. It must call wait_for_previous_kernel() in every thread before it
-// touches memory that others write, and calls allow_next_kernel() when it no longer minds company.
+// A kernel launched `early` may start before the previous kernel of the stream has ended, which
+// hides its launch. Every thread must call wait_for_previous_kernel() before it touches memory that
+// others write; it calls allow_next_kernel() when the next kernel may start beside it.
 __device__ TUCKFOLD_INLINE void wait_for_previous_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -97,8 +97,8 @@ __device__ TUCKFOLD_INLINE void allow_next_kernel() {
 #endif
 }
 
-// Sixteen bytes that will not be read again soon. Past the first cache stores run a few per cent
-// faster, among reads above all.
+// Stores sixteen bytes that will not be read again soon. Stores that bypass the first-level cache
+// are a few per cent faster, above all when mixed with reads.
 template <class Vector>
 __device__ inline void store_away(Vector* to, Vector value) {
   static_assert(sizeof(Vector) == 16);
@@ -114,8 +114,9 @@ __device__ inline void store_away(Vector* to, Vector value) {
 
 inline constexpr int kLine = 128;  // bytes that prefetch() brings
 
-// Asks for a line of the second cache, which must exist, and does not wait for it. A kernel may do
-// so before its turn: what others still write to the line goes to that cache.
+// Prefetches a line, which must exist, into the second-level cache without waiting. A kernel may do
+// so before wait_for_previous_kernel(): what others still write to the line goes to that cache,
+// too.
 __device__ TUCKFOLD_INLINE void prefetch(const void* from) {
 #ifdef __CUDA_ARCH__
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
@@ -124,7 +125,7 @@ __device__ TUCKFOLD_INLINE void prefetch(const void* from) {
 #endif
 }
 
-// Blocks for `work` threads.
+// The number of blocks for `work` threads.
 inline std::int64_t blocks_for(std::int64_t work, std::int64_t each) {
   return (work + each - 1) / each;
 }

@@ -1,7 +1,7 @@
 // Where each block's output begins when only the blocks know how much they write: a running sum
 // over blocks, in one kernel (decoupled look-back).
 //
-//   const std::int64_t tile = take_ticket(tickets);         // by one thread, told to the block
+//   const std::int64_t tile = take_ticket(tickets);         // by one thread, shared with the block
 //   publish_own(states, tile, own);                         // by one thread, as early as can be
 //   const std::uint64_t before = look_back(states, tile);   // by one whole warp
 //   publish_all(states, tile, before + own);                // by one thread
@@ -13,11 +13,11 @@
 // fence is needed: a reader sees nothing, the tile's own sum, or the sum up to and with the tile,
 // and each of these is true whenever it is seen.
 //
-// Waiting ends: tile i waits for tiles below i alone, and each of those was given to a block that
-// was running then, and stays on its SM until it ends. Look at the lowest tile that has not told
-// its own sum. Its block waits for nothing but its own threads, or, if it took the ticket early, in
-// look_back for a tile below; all tiles below have told their own sums, and a sum of own sums is
-// all that look_back needs. So the block goes on, and tells. Tile 0 waits for none.
+// Waiting ends: tile i waits only for tiles below i, and each of those was given to a block that
+// was running then, and stays on its SM until it ends. Consider the lowest tile that has not
+// published its own sum. Its block waits only for its own threads, or, if it took the ticket early,
+// in look_back for a lower tile; all lower tiles have published their own sums, and look_back needs
+// nothing else. So the block continues and publishes. Tile 0 waits for none.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@
 
 namespace tuckfold::cuda {
 
-// States that a lane reads at once. While one look takes L and blocks finish every T, about L / T
-// tiles in front of one have no sum of all yet: a window larger than that needs one look. With few
-// large tiles one state is enough, and faster.
+// The number of states that a lane reads at once. If a look takes time L and a block finishes every
+// T, about L / T tiles before the current one have no total yet: a window larger than that needs
+// one look. With few large tiles one state is enough, and faster.
 inline constexpr int kManyLooks = 4;
 
 inline constexpr std::uint64_t kOwnSum = std::uint64_t{1} << 62;
@@ -42,7 +42,7 @@ __device__ inline std::int64_t take_ticket(unsigned* tickets) {
   return atomicInc(tickets, ~0u >> 1);
 }
 
-// Volatile: read from and written to the memory that blocks share, each time that it says so.
+// Volatile: each call accesses the memory that blocks share.
 __device__ inline void publish_own(std::uint64_t* states, std::int64_t tile, std::uint64_t sum) {
   *const_cast<volatile std::uint64_t*>(states + tile) = kOwnSum | sum;
 }

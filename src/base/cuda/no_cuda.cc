@@ -1,5 +1,5 @@
-// Stands in for runtime.cu where the build has no CUDA: there are no devices. Rows of codecs have
-// no kernels then, and plan.cc refuses tensors on devices.
+// Replaces runtime.cu where the build has no CUDA: there are no devices. Rows of codecs then have
+// no kernels, and plan.cc refuses tensors on devices.
 #include "base/cuda/runtime.h"
 #include "base/fail.h"
 

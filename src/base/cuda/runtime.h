@@ -1,5 +1,5 @@
-// What the library asks of the CUDA runtime. Without CUDA no_cuda.cc stands in for runtime.cu: then
-// there are no devices, and the others throw Unsupported.
+// The functions of the CUDA runtime that the library uses. Without CUDA, no_cuda.cc replaces
+// runtime.cu: then there are no devices, and the other functions throw Unsupported.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ bool built() noexcept;
 // Devices that they can run on; 0 where there is no driver.
 int device_count() noexcept;
 
-// What launches need to know of the current device.
+// The limits of the current device that launches need.
 struct DeviceLimits {
   int sms;
   std::size_t shared_bytes;  // of one block at most
@@ -23,20 +23,20 @@ struct DeviceLimits {
 };
 DeviceLimits device();
 
-// Whether the stream records a graph, so that nothing can be waited for.
+// Whether the stream is being captured in a graph, so that nothing can synchronize.
 bool is_capturing(Stream stream);
 void synchronize(Stream stream);
-// In the order of the stream. `copy` takes memory of the device and of the host, both ways; from
-// and to pageable memory of the host it may wait.
+// These run in stream order. `copy` takes device and host memory in both directions; it may block
+// for pageable host memory.
 void* allocate(std::size_t bytes, Stream stream);
 void release(void* pointer, Stream stream) noexcept;
 void copy(void* to, const void* from, std::size_t bytes, Stream stream);
 void fill(void* to, int byte, std::size_t bytes, Stream stream);
 
-// For .cu files, which leave fmt to others: nvcc does not compile its checks.
+// For .cu files, which do not include fmt: nvcc cannot compile its checks.
 [[noreturn]] void raise(Errc code, const char* what, const char* text);
 
-// Memory of the device for as long as this lives, or none for 0 bytes.
+// Device memory that is freed with the object; none for 0 bytes.
 class Memory {
  public:
   Memory(std::size_t bytes, Stream stream)

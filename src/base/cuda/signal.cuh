@@ -1,14 +1,14 @@
-// What some warps of a block tell others without stopping to be heard: a Signal is given when as
-// many threads have arrived as were asked for, and is then ready to be given again.
+// A barrier between warps of a block on which only the readers wait: a Signal completes a phase
+// when the requested number of threads have arrived, and is then ready for the next phase.
 //
 //   __shared__ Signal ready;
 //   if (threadIdx.x == 0) ready.init(4);
 //   __syncthreads();
-//   …; ready.arrive();          // by four threads: who waits sees what they wrote before
-//   ready.wait(times % 2);      // by anyone, for the time after `times` others
+//   …; ready.arrive();          // by four threads: waiters see what they wrote before
+//   ready.wait(times % 2);      // by any thread, for the phase after `times` others
 //
-// A thread that waits for one time must come before the next but one is given: it looks at whether
-// the number of times is even.
+// A thread that waits for a phase must do so before the next phase but one completes: only the
+// parity of the phase is stored.
 #pragma once
 
 #include <cstdint>

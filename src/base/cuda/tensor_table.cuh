@@ -1,6 +1,6 @@
-// Many tensors in one launch: the CTAs of one follow those of the one before it, and a CTA finds
-// its tensor by its number. The table travels as an argument: nothing must outlive the call, not
-// even where a graph records it.
+// Many tensors in one launch: the CTAs of a tensor follow those of the tensor before it, and a CTA
+// finds its tensor by its number. The table is a kernel argument, so nothing must outlive the call,
+// even if a graph records it.
 //
 //   struct Tensor { …; std::uint32_t first_cta; };
 //   __global__ void kernel(const __grid_constant__ TensorTable<Tensor, kMost> table) {
@@ -28,7 +28,7 @@ struct TensorTable {
   }
 };
 
-// As many as an argument of 32 KB holds beside a hundred bytes of others.
+// As many as fit in an argument of 32 KB beside a hundred bytes of other arguments.
 template <class Tensor>
 inline constexpr int kMostTensors = (32764 - 128) / static_cast<int>(sizeof(Tensor));
 

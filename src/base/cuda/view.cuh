@@ -37,12 +37,12 @@ struct View {
     return view;
   }
 
-  // Whether elements lie side by side, from an address that is a multiple of `alignment` on.
+  // Whether elements are contiguous and their address is a multiple of `alignment`.
   bool dense(std::size_t alignment = 1) const {
     return axes == 1 && steps[0] == 1 && reinterpret_cast<std::uintptr_t>(data) % alignment == 0;
   }
 
-  // Where element `index` lies, in elements.
+  // The offset of element `index`, in elements.
   __host__ __device__ std::int64_t offset(std::int64_t index) const {
     if (axes == 1) return index * steps[0];
     std::int64_t at = 0;

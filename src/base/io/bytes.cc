@@ -1,4 +1,4 @@
-// Mappings of files and of scratch space, undone when their last holder goes.
+// Mappings of files and of scratch space, unmapped when their last holder is destroyed.
 #include "base/io/bytes.h"
 
 #include <fcntl.h>
@@ -54,7 +54,7 @@ bool Bytes::was_mapped(const struct stat& file) {
 }
 
 std::shared_ptr<const Bytes> Bytes::map(const std::string& path, std::string_view verb) {
-  // Without O_NONBLOCK a pipe that nobody writes to would hold us here.
+  // O_NONBLOCK, because opening a pipe without a writer would block.
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
   const Descriptor file(retry([&] { return ::open(path.c_str(), kFlags); }));
   if (file.get() < 0) fail_io(verb, "open", path, errno);
@@ -85,7 +85,8 @@ std::shared_ptr<Bytes> Bytes::scratch(std::size_t size, std::string_view verb) {
   } else {
     std::string path;
     const Descriptor file(open_temporary(verb, path));
-    // A hole that the disk cannot fill later would end the program when it is written to.
+    // Writing to a hole that the disk cannot fill would end the program, so the space is allocated
+    // first.
     const int reason = ::posix_fallocate(file.get(), 0, static_cast<off_t>(size));
     if (reason != 0) fail_io(verb, fmt::format("reserve {} bytes in", size), path, reason);
     where = ::mmap(nullptr, size, kProtection, MAP_SHARED, file.get(), 0);

@@ -21,8 +21,8 @@ namespace {
   fail(Errc::Io, "[{}] cannot {} '{}': {}", verb, doing, path, std::strerror(reason));
 }
 
-// The descriptor that such a path names, or -1. Opened by their paths, files would be written from
-// their start, whatever the shell has put there.
+// The descriptor that such a path names, or -1. Opening the path would write from the start of the
+// file, whatever the shell has written there.
 int descriptor_named(std::string_view path) {
   if (path == "-" || path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;

@@ -1,5 +1,5 @@
-// Where an output goes: what its path names now, with symbolic links followed, so that a link stays
-// a link, and a pipe or a device what it is.
+// The destination of an output: what its path names now, with symbolic links followed, so that a
+// link stays a link, and a pipe or a device stays one.
 #pragma once
 
 #include <sys/stat.h>

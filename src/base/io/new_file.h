@@ -1,12 +1,12 @@
-// A file that has its name when it is whole.
+// A file that gets its name only when it is complete.
 //
 //   NewFile file("view", "sheet.png");
 //   file.write(bytes);
-//   file.finish();              // without it nothing is left, and what had the name still has it
+//   file.finish();              // without it no file is left, and an older file keeps the name
 //
-// Every writer has a file of its own until then, so that two of one path never mix: the last to
-// finish has the name. Symbolic links are followed. Pipes and devices are written through, so that
-// what a failed writer wrote there stays.
+// Until then every writer has a file of its own, so that two writers of one path never mix: the
+// last to finish has the name. Symbolic links are followed. Pipes and devices are written directly,
+// so what a failed writer wrote there stays.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@ class NewFile {
   void write(ByteSpan bytes);
   std::uint64_t size() const noexcept { return size_; }
   bool is_stream() const noexcept { return to_.stream; }
-  // A name by which a library can open the file meanwhile, to write it itself. A program that is
-  // killed leaves it. Not of a stream.
+  // A temporary name under which a library can open the file and write it itself. A program that is
+  // killed leaves it. Not available for a stream.
   const std::string& name_meanwhile();
-  // Flushes it to the disk, and gives it its name.
+  // Flushes the file to the disk and gives it its name.
   void finish(bool sync = true);
 
  private:
@@ -50,7 +50,7 @@ class NewFile {
   std::uint64_t size_ = 0;
 };
 
-// A name beside the path that nothing has: for a file that will be renamed to it.
+// An unused name beside the path, for a file that will be renamed to the path.
 std::string unused_name_beside(const std::string& path);
 
 // rename(2); without `replace` it fails with EEXIST where something has the name. Returns 0 or the

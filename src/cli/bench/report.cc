@@ -29,7 +29,7 @@ Report checked_report(BenchTarget& bench_target, const Array& array, const HugeB
 }
 
 Json to_json(const Report& report, const Array& array, int threads) {
-  // JSON has no infinity: null stands for it, and for a PSNR that does not exist.
+  // JSON has no infinity: null replaces it, and a PSNR that does not exist.
   const auto number = [](double value) {
     return std::isfinite(value) ? Json(value) : Json(nullptr);
   };

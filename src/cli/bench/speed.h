@@ -1,5 +1,5 @@
-// Speed, beside a plain copy: each round copies (plainly, and with prefetch), packs and unpacks
-// once, so that whatever else the machine does meets all three alike.
+// Speed relative to a plain copy: each round copies (plainly, and with prefetch), packs and unpacks
+// once, so that other load on the machine affects all of them alike.
 #pragma once
 
 #include "cli/bench/bench_target.h"

@@ -23,7 +23,7 @@ Settings steps(double first, double last, double step) {
   return values;
 }
 
-// To four digits, downwards, for the sake of a short text.
+// Rounds down to four digits, so that the text is short.
 double shortened(double value) {
   const double unit = std::pow(10.0, std::floor(std::log10(value)) - 3);
   const std::string text = fmt::format("{:.4g}", std::floor(value / unit) * unit);
@@ -70,8 +70,8 @@ Settings settings_of(const tuckfold::Ladder& ladder, const Facts& facts, const T
   return {};
 }
 
-// Values far from 0 would spend the bits of a block's mean on where they all are. The offset is
-// coarse, by a power of two of at most half the range, for the sake of a short text.
+// If values are far from 0, a block's mean would spend bits on their common offset. The offset is a
+// coarse number, a multiple of a power of two of at most half the range, so that its text is short.
 std::string dct_quant_parameters(const Facts& facts) {
   std::string text;
   if (std::abs(facts.mean) > facts.range() && facts.range() > 0) {
@@ -118,7 +118,7 @@ std::vector<Ladder> ladders_for(const Facts& facts, const Target& target) {
                                          fmt::arg("mean", mean), fmt::arg("high", high))));
       }
       if (target.kind == Target::Kind::MaxError) {
-        // What is found on a part must hold for the rest.
+        // A setting that is found on a part must be valid for the whole array.
         std::erase_if(ladder, [&](const CodecSpec& spec) {
           const std::optional<double> bound = error_bound(spec);
           return !bound || *bound > target.value;

@@ -1,4 +1,4 @@
-// What `choose` tries: one ladder of specs for each way of using a codec.
+// The specs that `choose` tries: one ladder for each way to use a codec.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace tuckfold::cli {
 
-// What must be reached.
+// The target to reach.
 struct Target {
   enum class Kind { Psnr, Ratio, MaxError };
   Kind kind = Kind::Psnr;
   double value = 0;  // dB, times smaller than the array that is packed, or a difference of values
 };
 
-// What of an array's finite values decides between specs.
+// Facts about an array's finite values that decide between specs.
 struct Facts {
   double low = 0, high = 0, mean = 0;
   double zeros = 0;  // as a fraction of all values

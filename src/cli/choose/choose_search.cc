@@ -16,7 +16,7 @@ namespace {
 
 using Kind = Target::Kind;
 
-// A PSNR that can be compared: what lost values comes last.
+// A PSNR for comparing: results that lost values are last.
 double psnr_of(const Report& report) {
   const double psnr = report.quality.psnr_db;
   return std::isnan(psnr) ? -std::numeric_limits<double>::infinity() : psnr;
@@ -71,7 +71,7 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// What does not suit the array is no error here, nor is a library that is not installed.
+// A spec that does not suit the array, or whose library is not installed, is no error here.
 void pass_over(const Error& error) {
   if (error.code() != Errc::InvalidArgument && error.code() != Errc::Unsupported) throw;
 }
@@ -81,8 +81,8 @@ class Search {
   Search(const Array& part, const Target& target, const ChooseOptions& options)
       : part_(part), target_(target), options_(options), out_(part.bytes()) {}
 
-  // Bisects the ladder for its best rung. A rung is told from the next by one trial, or, where the
-  // target is a ratio and the size is fixed, by its layout.
+  // Bisects the ladder for its best rung. One trial compares a rung with the next; if the target is
+  // a ratio and the size is fixed, the layout does.
   void climb(const Ladder& ladder) {
     std::vector<Rung> rungs;
     for (const CodecSpec& spec : ladder) {
@@ -144,7 +144,7 @@ class Search {
     if (chosen.fit.fixed) attempt(chosen);
   }
 
-  // Of equals the one that was tried first stays first.
+  // Among equal candidates the one that was tried first stays first.
   void rank(std::vector<Candidate>& candidates) const {
     std::stable_sort(candidates.begin(), candidates.end(),
                      [&](const Candidate& a, const Candidate& b) {
@@ -182,7 +182,7 @@ class Search {
   std::vector<Candidate> tried_;
 };
 
-// What the target looks at, of one candidate.
+// The figure of one candidate that the target is about.
 std::string figure_of(const Report& report, const Target& target) {
   switch (target.kind) {
     case Kind::Psnr: return fmt::format("{} dB", psnr_text(report.quality));

@@ -15,9 +15,9 @@
 
 namespace tuckfold::cli {
 
-// Which of those that reach the target. Where the target is a ratio, Smallest takes the one closest
-// to the original: none of them is larger than was asked for. Fastest takes what does not shrink
-// the array only where nothing else reaches the target.
+// Which of the candidates that reach the target is best. If the target is a ratio, Smallest takes
+// the one closest to the original, because none is larger than the target. Fastest takes a spec
+// that does not shrink the array only if no other reaches the target.
 enum class Prefer { Smallest, Fastest };
 
 struct ChooseOptions {
@@ -25,7 +25,7 @@ struct ChooseOptions {
   int threads = 1;
   std::size_t finalists = 6;     // codecs, at least one, of which the speed is measured
   double measure_seconds = 0.1;  // for each of them
-  std::function<void(std::string_view)> progress{};  // told of each spec before it is tried
+  std::function<void(std::string_view)> progress{};  // called with each spec before it is tried
 };
 
 struct Candidate {
@@ -43,8 +43,8 @@ struct Choice {
 // Throws InvalidArgument where the target is no number that can be reached.
 void check_target(const char* verb, const Target& target);
 
-// Throws InvalidArgument where nothing reaches the target, naming what comes closest. Specs that do
-// not suit the array, or whose library is missing, are passed over.
+// Throws InvalidArgument if nothing reaches the target, and names the closest candidate. Skips
+// specs that do not suit the array or whose library is missing.
 Choice choose(const Array& part, const Target& target, const ChooseOptions& options);
 
 // "a PSNR of 45 dB", "a ratio of 8", "a largest error of 0.001".

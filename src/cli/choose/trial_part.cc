@@ -13,7 +13,7 @@ constexpr int kBlock = 8;
 constexpr std::int64_t kMostBands = 16;
 
 // Place i of `count` out of `among`, one from each of `count` equal stretches. The golden ratio
-// keeps the steps uneven: even ones would meet the same colour channel every time.
+// makes the steps uneven: even steps could hit the same colour channel every time.
 std::int64_t place(std::int64_t i, std::int64_t count, std::int64_t among) {
   const double stretch = static_cast<double>(among) / static_cast<double>(count);
   const double begin = std::floor(static_cast<double>(i) * stretch);
@@ -32,7 +32,7 @@ Array trial_part_of(const Array& array, std::int64_t most) {
   for (std::size_t axis = 0; axis < leading; ++axis) units *= shape[axis];
   const std::int64_t unit_elems = elems / units;
 
-  // What is taken: `count` pieces of `piece` values; `per_unit` of them lie in each unit.
+  // What is taken: `count` pieces of `piece` values, `per_unit` of them in each unit.
   std::int64_t count = std::max<std::int64_t>(most / unit_elems, 1), piece = unit_elems,
                per_unit = 1;
   Shape taken;

@@ -32,8 +32,8 @@ std::vector<ArrayInfo> arrays_of(const std::string& path, bool strict) {
   for (const TrailingData& trailing : reader.trailing_data()) {
     if (!trailing.trailer_broken) continue;
     fail(Errc::CorruptData,
-         "[pack] the last trailer of '{}' is broken, and appending would drop what it speaks of; "
-         "save that with `tuckfold repair` first",
+         "[pack] the last trailer of '{}' is broken, and appending would drop the samples that it "
+         "lists; save them with `tuckfold repair` first",
          trailing.path);
   }
   return {reader.arrays().begin(), reader.arrays().end()};

@@ -1,4 +1,4 @@
-// What pack --append asks of the file that it adds to.
+// The requirements of pack --append on the file that it appends to.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace tuckfold::cli {
 
-// The arrays of the file. Throws where there is none, and where appending would drop what a broken
-// trailer speaks of.
+// The arrays of the file. Throws if there is none, or if appending would drop samples that a broken
+// trailer lists.
 std::vector<ArrayInfo> arrays_of(const std::string& path, bool strict);
 
 // Throws InvalidArgument where arrays differ from those of the file in name, dtype, shape,

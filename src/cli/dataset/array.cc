@@ -63,7 +63,7 @@ std::uint64_t hash(std::uint64_t x) {  // splitmix64
 float uniform(std::uint64_t x) { return static_cast<float>(hash(x) >> 40) * 0x1p-24f; }
 
 // A plane between 0 and `peak`: two waves, a bright rectangle with hard edges, and a little noise.
-// What codecs make of it is a stand-in for photographs; what their speed is hardly depends on it.
+// Codecs compress it about as well as photographs; their speed hardly depends on it.
 void fill_plane(std::uint64_t plane, std::int64_t rows, std::int64_t cols, float peak, float* out) {
   const auto random = [&](std::uint64_t which) { return uniform(plane * 16 + which); };
   const auto wave = [](std::int64_t length, float turns, float phase) {
@@ -94,7 +94,7 @@ void fill_plane(std::uint64_t plane, std::int64_t rows, std::int64_t cols, float
   }
 }
 
-// Whole numbers of up to 16 bits, and bools, are values of f32 too.
+// Integers of up to 16 bits, and bools, are exact in f32.
 DType dtype_read(DType stored, ReadAs read_as) {
   const bool narrow = is_whole(stored) && size_bytes(stored) <= 2;
   const bool keep = read_as == ReadAs::Stored || (read_as == ReadAs::Default && !narrow);
@@ -168,8 +168,8 @@ Array make_array(std::string_view text, ReadAs read_as) {
   const std::int64_t cols = array.shape[rank - 1];
   const std::int64_t rows = rank == 1 ? 1 : array.shape[rank - 2];
   const FlatWriter writer(TensorView(array.values.data(), array.dtype, array.shape));
-  // What is said to be stored in whole numbers has them, as many as fit of 0..255, also when it is
-  // handed on as f32.
+  // An array that is said to hold integers gets integers, as many of 0..255 as fit, also if it is
+  // passed on as f32.
   const bool whole = is_whole(stored);
   const float peak = stored == DType::I8 ? 127.0f : whole && stored != DType::Bool ? 255.0f : 1.0f;
   parallel_for(elems / (rows * cols), thread_count(0), [&](std::int64_t begin, std::int64_t end) {

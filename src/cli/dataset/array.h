@@ -1,4 +1,4 @@
-// A tensor on the heap of a command: read from a .npy file, or made up.
+// A tensor on the heap of a command: read from a .npy file, or generated.
 //
 //   const Array images = load_array("images.npy", ReadAs::Default);
 //   pack(spec, images.view(), packed);
@@ -54,7 +54,7 @@ Array load_array(const std::string& path, ReadAs read_as);
 // `text` is "100x3x256x256" or "100x3x256x256:f16": picture-like planes, the same on every run.
 Array make_array(std::string_view text, ReadAs read_as);
 
-// What is wise to know before reading figures of this array: lines to print below them, or nothing.
+// Notes to print below the figures of this array, or nothing.
 std::string notes_on(const Array& array);
 
 // "images.npy: 64x3x32x32 f32 (stored u8), 786.4 kB"

@@ -24,8 +24,8 @@ void widen(const std::byte* from, std::int64_t count, std::byte* to) {
   }
 }
 
-// NAME.npy in the folder; "group/image", as HDF5 has it, lies in a folder of its own there. A file
-// from elsewhere must not make us write elsewhere.
+// NAME.npy in the folder; "group/image", as HDF5 names it, goes to a subfolder. A name in a file
+// must not make us write outside of the folder.
 std::string path_in(const char* verb, const std::string& folder, const std::string& name) {
   for (std::size_t at = 0; at <= name.size();) {
     const std::size_t end = std::min(name.find('/', at), name.size());

@@ -1,4 +1,4 @@
-// Arrays as files of others: what unpack, slice, cat and convert write.
+// Arrays as files of other formats: the outputs of unpack, slice, cat and convert.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct ArrayOut {
   bool force = false;  // over files that exist
   int threads = 1;
 
-  // What a path asks for. Throws InvalidArgument where its ending is none of these.
+  // The kind that a path's ending asks for. Throws InvalidArgument if it is none of these.
   static Kind kind_of(const char* verb, const std::string& out);
 
   // The samples of arrays[number], in parts.
@@ -36,8 +36,8 @@ struct ArrayOut {
   // Fills the buffer with a part of arrays[number]; called for several at once.
   using Read =
       std::function<void(std::size_t number, const SampleSlice& part, std::byte* to, int threads)>;
-  // Refuses before anything is written where a file is in the way. bf16 becomes f32, which the
-  // others have.
+  // Throws before anything is written if a file exists that may not be replaced. bf16 becomes f32,
+  // because the other formats have no bf16.
   void write(const std::vector<SourceArray>& arrays, std::int64_t samples, bool quiet,
              const Cut& cut, const Read& read) const;
 

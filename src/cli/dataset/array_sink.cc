@@ -18,7 +18,7 @@ NewFile::Replace replace(const ArrayOut& out) {
 
 ByteSpan bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-// A file for each array, which appears when it is whole.
+// A file for each array, which gets its name when it is complete.
 class FileSink final : public ArraySink {
  public:
   explicit FileSink(const ArrayOut& out) : out_(out) {}

@@ -1,4 +1,4 @@
-// Where the values of arrays go, one array after the other, front to back.
+// Receives the values of arrays, one array after the other, from the first value to the last.
 #pragma once
 
 #include <cstddef>

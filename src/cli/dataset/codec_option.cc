@@ -14,7 +14,7 @@ struct Binding {
   std::string_view spec;
 };
 
-// In a spec "=" stands in parentheses alone, so one in front of them ends a name.
+// In a spec "=" appears only in parentheses, so one before them ends a name.
 Binding split(std::string_view text) {
   const std::size_t at = text.find_first_of("=(");
   if (at == text.npos || text[at] == '(') return {.name = {}, .spec = text};

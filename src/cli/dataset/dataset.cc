@@ -102,8 +102,7 @@ std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
 }
 
 void add_strict(Command& verb, bool& strict) {
-  verb.add_flag("--strict", strict,
-                "Exit with 3 where samples may be missing, in place of a warning");
+  verb.add_flag("--strict", strict, "Exit with 3 instead of warning if samples may be missing");
 }
 
 FileReader open_reader(const std::string& path, bool strict) {
@@ -130,7 +129,7 @@ SampleSlice parse_range(const char* verb, std::string_view text, std::int64_t sa
     return value < 0 ? value + samples : value;
   };
   const auto outside = [&] {
-    invalid("[{}] a range must lie in 0:{}, the samples of the file, got {}", verb, samples, text);
+    invalid("[{}] a range must be in 0:{}, the samples of the file, got {}", verb, samples, text);
   };
   const std::size_t colon = text.find(':');
   if (colon == text.npos) {
@@ -181,7 +180,7 @@ std::int64_t batch_samples(std::uint64_t bytes_of_sample, int threads) {
 
 Parts cut_at_chunks(const FileReader& reader, std::size_t array, const SampleSlice& slice) {
   const std::int64_t last = slice.first + slice.span();
-  // Those of the slice that lie in a chunk; some have none.
+  // The samples of the slice that are in a chunk; some chunks have none.
   const auto within = [slice, last](const ChunkInfo& chunk) -> SampleSlice {
     const std::int64_t from = std::max(slice.first, chunk.first);
     const std::int64_t to = std::min(last, chunk.first + chunk.samples);

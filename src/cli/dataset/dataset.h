@@ -59,21 +59,22 @@ inline constexpr const char* kRangeText =
 // them.
 SampleSlice parse_range(const char* verb, std::string_view text, std::int64_t samples);
 
-// Puts samples that were read as they are, with those between, next to each other.
+// Moves the samples of a slice, which were read together with those between them, next to each
+// other.
 void compact(const SampleSlice& slice, std::size_t sample_bytes, std::byte* samples);
 
 // "12.3 MB".
 std::string size_text(std::uint64_t bytes);
 
-// Throws InvalidArgument where the path names a file and --force was not given, Io where that is a
-// folder. Pipes and devices, "-" too, are written through and need no force.
+// Throws InvalidArgument if the path names a file and --force was not given, Io if it is a folder.
+// Pipes and devices, including "-", are written directly and need no --force.
 void check_absent(const char* verb, const std::string& path, bool force);
 
-// How many samples to hold at a time: enough to keep every thread busy, flat in the file's size.
+// How many samples to hold at a time: enough for every thread, independent of the file's size.
 std::int64_t batch_samples(std::uint64_t bytes_of_sample, int threads);
 
-// Samples in parts that are good to read one by one, in order. A large file has many: they are
-// worked out when they are asked for.
+// Samples in parts, to be read one after the other. A large file has many parts, so they are
+// computed on demand.
 struct Parts {
   std::int64_t count = 0;
   std::int64_t most = 0;  // samples that the largest needs room for
@@ -88,7 +89,7 @@ Array trial_part_of(const SourceArray& array, std::int64_t samples, std::int64_t
                     const std::function<void(std::int64_t, std::byte*)>& read);
 Array trial_part_of(const Source& source, std::size_t array, std::int64_t most);
 
-// Reads on several threads. What a thread throws is thrown here.
+// Reads on several threads. An exception of a thread is rethrown here.
 void read_samples(const Source& source, std::size_t array, std::int64_t first, std::int64_t count,
                   std::byte* out, int threads);
 

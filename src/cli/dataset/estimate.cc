@@ -41,7 +41,8 @@ struct Trial {
   double read_seconds, pack_seconds, packed;  // each for a byte of samples
 };
 
-// Reads a stretch from the middle, as a batch is read; packs samples from everywhere, in chunks.
+// Reads a stretch from the middle, as batches are read, and packs samples from the whole array in
+// chunks.
 Trial try_array(const Source& source, std::size_t number, const ArrayInfo& array, std::int64_t most,
                 int threads) {
   const Array part = trial_part_of(source, number, most);
@@ -80,8 +81,8 @@ Trial try_array(const Source& source, std::size_t number, const ArrayInfo& array
           .packed = static_cast<double>(packed) / bytes};
 }
 
-// What the writer holds while chunks of an array are read, packed and written. What lies in the
-// mapped input is packed there, and in memory only as its pages.
+// The memory of the writer while chunks of an array are read, packed and written. A mapped input is
+// packed in place, and uses memory only for its pages.
 std::uint64_t chunk_memory(const ArrayInfo& array, std::int64_t samples, bool in_place,
                            int threads) {
   const std::int64_t chunk = std::min(array.samples_per_chunk, samples);
@@ -100,8 +101,7 @@ std::uint64_t chunk_memory(const ArrayInfo& array, std::int64_t samples, bool in
          held * frame_bytes(spec, array.dtype, shape);
 }
 
-// Inflated inputs lie in memory, too; codecs are looked for before the first chunk is
-// packed.
+// Inflated inputs are in memory, too; the search for codecs ends before the first chunk is packed.
 std::uint64_t memory_of(const Source& source, std::span<const ArrayInfo> arrays,
                         std::int64_t trial_values, bool searched, int threads) {
   std::uint64_t chunks = 0, search = 0;
@@ -109,7 +109,7 @@ std::uint64_t memory_of(const Source& source, std::span<const ArrayInfo> arrays,
     const ArrayInfo& array = arrays[a];
     chunks =
         std::max(chunks, chunk_memory(array, source.samples(), source.lies_in_memory(a), threads));
-    // The part, its pages of the file, workspace, what it is packed to and what that unpacks to.
+    // The part, its pages of the file, the workspace, the packed bytes and the unpacked values.
     if (searched && array.shape.rank() >= 2) {
       const auto values =
           std::min<std::int64_t>(trial_values, source.samples() * array.shape.elems());

@@ -1,4 +1,4 @@
-// What packing a dataset would take, from packing a part of it as the writer would.
+// Estimates the cost of packing a dataset by packing a part of it as the writer would.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct Estimate {
   std::uint64_t memory_bytes = 0;  // at most at a time, the program itself included
 };
 
-// Tries about `trial_values` values of each array. `searched` says that codecs are looked for
-// first, on so many values, which takes memory too.
+// Tries about `trial_values` values of each array. `searched` says that a search for codecs comes
+// first, on as many values, which also takes memory.
 Estimate estimate_packing(const Source& source, std::span<const ArrayInfo> arrays,
                           std::int64_t trial_values, bool searched, int threads);
 

@@ -14,12 +14,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of an array, but for two samples of any size.
+// The most samples of an array; two samples are always read, whatever their size.
 constexpr std::int64_t kMostSamples = 256;
 constexpr std::uint64_t kMostBytes = 4 << 20;
 constexpr std::int64_t kDropAfter = 4;  // samples far apart: each may map 2 MiB of its file
 
-// Numbers and checksums in order, as one number.
+// Combines numbers and checksums, in order, into one number.
 class Digest {
  public:
   void add(std::uint64_t value) {  // splitmix64

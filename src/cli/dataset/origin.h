@@ -1,5 +1,5 @@
-// What a dataset is packed from, in numbers: so that nobody goes on with what was packed from
-// something else.
+// Identifies what a dataset is packed from, by numbers, so that a run cannot be resumed with other
+// inputs.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace tuckfold::cli {
 
-// Samples of every array, spread evenly, are read for it: all where they have less than 4 MiB, else
-// up to 256. Of the inputs as they are given sizes and times of change count, of folders those of
-// the files in them; of standard input, "-", all bytes. Paths do not.
+// Reads samples of every array, spread evenly: all of them if they have less than 4 MiB, else up to
+// 256. Sizes and modification times of the inputs count, for folders those of the files in them;
+// for standard input, "-", all bytes. Paths do not count.
 Origin origin_of(const Source& source, const std::vector<std::string>& inputs);
 
-// Inputs that were changed after that file was, for messages.
+// Inputs that changed after that file did, for messages.
 std::vector<std::string> changed_since(const std::string& file,
                                        const std::vector<std::string>& inputs);
 

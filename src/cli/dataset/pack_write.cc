@@ -25,7 +25,7 @@ std::uint64_t bytes_of(const std::vector<ArrayInfo>& arrays) {
   return bytes;
 }
 
-// Writes the files of one run, and what there is to say when it ends early.
+// Writes the files of one run, and composes the message if it ends early.
 class PackRun {
  public:
   PackRun(const PackOutput& output, const Source& source, const std::vector<ArrayInfo>& arrays)
@@ -35,7 +35,7 @@ class PackRun {
         path_(find_destination("pack", output.path).path),
         each_(bytes_of(arrays)),
         bar_("packing", static_cast<std::uint64_t>(source.samples()) * each_, output.quiet) {
-    // Where nobody goes on with the file, nobody asks what it was made from.
+    // A file that cannot be resumed needs no record of its origin.
     if (!output.append && !output.temporary) origin_ = origin_of(source, output.inputs);
   }
 
@@ -53,7 +53,7 @@ class PackRun {
     return total_;
   }
 
-  // The message of what ended the work, with how to go on. What is of no use is removed.
+  // The error's message, with how to resume. Removes files that are of no use.
   std::string ended(std::string_view text, bool resumable) {
     constexpr std::uintmax_t kLittle = 4096;  // a start and a schema, hardly a chunk
     const std::string partial = path_ + ".partial";
@@ -88,7 +88,7 @@ class PackRun {
     }
   }
 
-  // Names inputs that changed where that may be why.
+  // Names inputs that changed, if that may be the reason.
   [[noreturn]] void refuse(const Error& error, const std::string& partial) const {
     const std::vector<std::string> changed = changed_since(partial, output_.inputs);
     if (!output_.resume || error.code() != Errc::InvalidArgument || changed.empty()) throw error;
@@ -150,7 +150,7 @@ class PackRun {
         write_file(paths[i], first, end);
         continue;
       }
-      // The run that is resumed has finished this one.
+      // The run that is resumed has finished this file.
       total_.samples += end - first;
       total_.file_bytes += fs::file_size(paths[i]);
       bar_.add(static_cast<std::uint64_t>(end - first) * each_);
@@ -196,7 +196,7 @@ PackTotal write_samples(const PackOutput& output, const Source& source,
   } catch (const Interrupted& stop) {
     throw Interrupted(stop.signal(), run.ended("[pack] stopped", true));
   } catch (const Error& error) {
-    // Where an argument is wrong, other ones are needed, and those make another file.
+    // A wrong argument must change, and a run with other arguments makes another file.
     const bool resumable = error.code() == Errc::Io || error.code() == Errc::CorruptData;
     fail(error.code(), "{}", run.ended(error.what(), resumable));
   }

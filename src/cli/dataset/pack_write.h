@@ -31,8 +31,8 @@ struct PackTotal {
 // the way and --resume and --force are not given.
 void check_output(const PackOutput& output, std::int64_t samples);
 
-// Writes all samples. Where that ends early, says how to go on, or removes what nobody can go on
-// with.
+// Writes all samples. If that ends early, says how to resume, or removes files that cannot be
+// resumed.
 PackTotal write_samples(const PackOutput& output, const Source& source,
                         const std::vector<ArrayInfo>& arrays);
 

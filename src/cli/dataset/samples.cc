@@ -52,8 +52,8 @@ Samples::Samples(const char* verb, const InputOptions& inputs) {
 
 void Samples::open_files(const char* verb, const InputOptions& inputs) {
   if (!inputs.format.empty() || !inputs.dtype.empty() || !inputs.shape.empty()) {
-    invalid("[{}] '{}' says itself what it holds; leave out --format, --dtype and --shape", verb,
-            inputs.files.front());
+    invalid("[{}] '{}' has its own dtypes and shapes; leave out --format, --dtype and --shape",
+            verb, inputs.files.front());
   }
   for (const std::string& path : inputs.files) {
     files_.push_back(open_reader(path, inputs.strict));
@@ -109,7 +109,7 @@ void Samples::read(std::size_t array, std::int64_t first, std::int64_t count, st
 
 void Samples::read(std::size_t array, const SampleSlice& slice, std::byte* out, int threads) const {
   if (slice.step == 1) return read(array, slice.first, slice.samples, out, threads);
-  // Samples that stand close are read with those between; chunks are then unpacked once.
+  // Samples that are close are read with those between them, so that each chunk is unpacked once.
   constexpr std::int64_t kClose = 16;
   const std::int64_t together = slice.step > kClose ? 1 : batch(array, threads) / slice.step + 1;
   const std::size_t each = arrays_[array].sample_bytes();

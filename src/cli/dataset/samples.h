@@ -1,4 +1,4 @@
-// Samples to read, whatever they lie in: .tuck files, manifests, or what pack reads.
+// Samples to read from any input: .tuck files, manifests, or the inputs of pack.
 //
 //   const Samples samples("diff", inputs);
 //   samples.read(samples.find("diff", "image"), 1000, 64, batch.data(), threads);
@@ -19,7 +19,7 @@ bool is_tuck(const std::string& path);
 
 class Samples {
  public:
-  // Files of one kind, one behind the other; --select and --rename of the inputs are heeded.
+  // Files of one kind, with samples in the order of the files; applies --select and --rename.
   Samples(const char* verb, const InputOptions& inputs);
 
   std::span<const SourceArray> arrays() const noexcept { return arrays_; }
@@ -45,7 +45,7 @@ class Samples {
   std::span<const FileReader> files() const noexcept { return files_; }
   // Which array of the .tuck files this one is.
   std::size_t column(std::size_t array) const noexcept { return columns_[array]; }
-  // Bytes of the array's chunks as they lie in the .tuck files.
+  // Bytes of the array's chunks as stored in the .tuck files.
   std::uint64_t packed_bytes(std::size_t array) const;
 
  private:

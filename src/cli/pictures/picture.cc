@@ -182,7 +182,7 @@ Canvas SideBySide::draw() const {
     canvas.draw(tile.picture, left, top + text_height, scale);
     std::vector<std::string> text = wrap(tile.label, letters);
     text.push_back(tile.figures);
-    // The last line stands just above the picture.
+    // The last line is just above the picture.
     top += text_height - static_cast<std::int64_t>(text.size()) * kLineHeight * text_scale;
     for (const std::string& line : text) {
       canvas.write(line, left, top, text_scale);

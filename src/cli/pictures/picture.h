@@ -1,4 +1,4 @@
-// One picture out of an array, and several of them side by side with what packing did to them.
+// One picture out of an array, and several side by side with the errors that packing makes.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace tuckfold::cli {
 
-// Where a picture lies in row-major values: H x W, H x W x 3 or 3 x H x W, the last axes of any
-// number of others.
+// The position of a picture in row-major values: H x W, H x W x 3 or 3 x H x W, the last axes of
+// any number of others.
 struct Frame {
   std::int64_t height, width, channels;
   std::int64_t row_step, col_step, channel_step;
@@ -23,14 +23,14 @@ Frame frame_of(const Shape& shape, std::int64_t index);
 // H x W x channels values of one picture.
 std::vector<double> picture_of(DType dtype, const void* values, const Frame& frame);
 
-// Such values from black to white; what is not finite has a colour of its own.
+// Paints values from black to white; values that are not finite have a colour of their own.
 Canvas paint_values(const Frame& frame, const std::vector<double>& values, double black,
                     double white);
-// What they are away from the original, around grey; `white` times `gain` away is white.
+// Paints differences from the original around grey; a difference of `white` / `gain` is white.
 Canvas paint_errors(const Frame& frame, const std::vector<double>& values,
                     const std::vector<double>& original, double white, std::int64_t gain);
-// How many times errors of this root mean square are shown larger than they are, where values
-// reach over `range`: a power of two that makes them seen.
+// By how much to enlarge errors of this root mean square, if values span `range`: a power of two
+// that makes them visible.
 std::int64_t error_gain(double root_mean_square, double range);
 
 struct Column {
@@ -47,8 +47,8 @@ class SideBySide {
   // One codec: original, result and error in a row. Several: results in a row, errors below them.
   Canvas draw() const;
 
-  // How many times errors are shown larger than they are: a power of two that suits the worst
-  // column, so that columns compare.
+  // By how much errors are enlarged: a power of two that suits the worst column, the same for all
+  // columns.
   std::int64_t gain() const;
 
  private:

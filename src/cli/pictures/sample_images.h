@@ -12,8 +12,8 @@
 
 namespace tuckfold::cli {
 
-// Where the picture lies in a sample. `channel` picks one of the planes that are no colours
-// together, or one colour; without, it is the first plane, or all three colours.
+// The position of the picture in a sample. `channel` picks one plane or one colour; without it, the
+// frame is the first plane, or all three colours.
 Frame frame_in(const Shape& sample, std::optional<std::int64_t> channel);
 
 // The array of an original that belongs to one of the inputs. Throws InvalidArgument where its
@@ -37,7 +37,7 @@ struct SampleImages {
   }
   // The values shown as black and white: 0 and 255 of u8, else the least and largest of all.
   std::pair<double, double> tones(const Frame& frame) const;
-  // What packing them together and unpacking leaves, and the ratio.
+  // The samples after packing them together and unpacking, and the ratio.
   std::pair<SampleImages, double> through(const CodecSpec& spec, int threads) const;
 
  private:

@@ -18,7 +18,7 @@ std::int64_t shown_length(std::int64_t length, const Sheet::Scale& scale) {
   return (length + scale.reduce - 1) / scale.reduce * scale.enlarge;
 }
 
-// Where things are, in pixels.
+// The positions of the sheet's parts, in pixels.
 struct Grid {
   struct Row {
     std::vector<std::string> heading;
@@ -62,8 +62,8 @@ struct Grid {
 
   std::int64_t width() const { return area_width + 2 * kMargin; }
   std::int64_t height() const {
-    const std::int64_t behind = rows.size() > 1 ? kMargin + kGap : kGap;
-    return 2 * kMargin + title_height + bands * band_height - behind;
+    const std::int64_t trailing = rows.size() > 1 ? kMargin + kGap : kGap;
+    return 2 * kMargin + title_height + bands * band_height - trailing;
   }
 };
 

@@ -1,5 +1,5 @@
-// A contact sheet: samples beside each other, and below each what was made of it. As a picture, and
-// as a page that needs nothing else.
+// A contact sheet: samples side by side, and below each its results. As a picture, and as a page
+// without other files.
 #pragma once
 
 #include <cstdint>

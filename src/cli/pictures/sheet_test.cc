@@ -95,10 +95,10 @@ TEST(FrameIn, PicksAChannelOfAnyLayout) {
   EXPECT_EQ(frame_in({8, 8, 3}, 2).offset, 2);
   EXPECT_EQ(frame_in({8, 8, 3}, 2).col_step, 3);
   EXPECT_EQ(frame_in({13, 8, 8}, 12).offset, 12 * 64);
-  const Frame behind = frame_in({64, 32, 4}, 3);  // no three colours, but few channels behind
-  EXPECT_EQ(behind.width, 32);
-  EXPECT_EQ(behind.offset, 3);
-  EXPECT_EQ(behind.row_step, 128);
+  const Frame last = frame_in({64, 32, 4}, 3);  // not three colours, but channels last
+  EXPECT_EQ(last.width, 32);
+  EXPECT_EQ(last.offset, 3);
+  EXPECT_EQ(last.row_step, 128);
   EXPECT_EQ(frame_in({8, 8}, 0).offset, 0);
   EXPECT_THROW(frame_in({8, 8}, 1), Error);
   EXPECT_THROW(frame_in({13, 8, 8}, 13), Error);

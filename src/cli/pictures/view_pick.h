@@ -1,4 +1,4 @@
-// What view shows: which array, which of its samples, and what their labels are.
+// Selects what view shows: an array, some of its samples, and their labels.
 #pragma once
 
 #include <cstdint>

@@ -60,7 +60,7 @@ std::vector<Sums> compare_samples(const Batches& original, const Batches& result
   return each;
 }
 
-// SSIM of every plane of a batch; results stand in order, so that sums do not depend on threads.
+// SSIM of every plane of a batch, in order, so that sums do not depend on threads.
 std::vector<SsimSum> ssim_of_planes(const Batches& original, const Batches& result,
                                     const Planes& planes, const SsimScale& scale,
                                     std::int64_t samples, int threads) {
@@ -81,7 +81,7 @@ std::vector<SsimSum> ssim_of_planes(const Batches& original, const Batches& resu
   return sums;
 }
 
-// The finite range of the original, sample by sample compared with itself.
+// The finite range of the original, from comparing it with itself sample by sample.
 SsimScale scale_of(const ArrayRef& original, const SampleSlice& slice, std::int64_t batch,
                    int threads, ProgressBar& bar) {
   if (!needs_range(original)) return {};
@@ -188,7 +188,7 @@ Difference compare_arrays(const ArrayRef& result, const ArrayRef& original,
                                        original.samples.batch(original.array, threads))),
       1, kMostSamples);
   const SsimScale scale = scale_of(original, slice, batch, threads, bar);
-  // A constant original has no scale to judge by.
+  // SSIM of a constant original has no scale.
   const bool judge = has_ssim(original) && std::isfinite(scale.range) && scale.range > 0;
   const Planes planes = judge ? Planes::of(info.sample) : Planes{};
   Batches wants(original, batch), gots(result, batch);

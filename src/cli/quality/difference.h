@@ -29,7 +29,7 @@ struct Sums {
   double psnr_db(double peak) const;  // NaN where a value is lost, infinite where nothing differs
 };
 
-// Of row-major values, in double precision; i64 beside i64 differs by what it differs, exactly.
+// Compares row-major values in double precision; the difference of two i64 values is exact.
 Sums compare_values(DType original_type, const void* original, DType result_type,
                     const void* result, std::int64_t elems);
 
@@ -51,12 +51,13 @@ struct ArrayRef {
   const SourceArray& info() const { return samples.arrays()[array]; }
 };
 
-// Bytes that compare_arrays reads, for a ProgressBar: the original is read twice where its range
-// must be known before.
+// Bytes that compare_arrays reads, for a ProgressBar: the original is read twice if its range must
+// be known first.
 std::uint64_t compared_bytes(const ArrayRef& result, const ArrayRef& original,
                              std::int64_t samples);
 
-// Both have samples of one shape, and those of the slice. What is found does not depend on threads.
+// Both have samples of one shape, and the samples of the slice. The result does not depend on
+// threads.
 Difference compare_arrays(const ArrayRef& result, const ArrayRef& original,
                           const SampleSlice& slice, int threads, ProgressBar& bar);
 

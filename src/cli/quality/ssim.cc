@@ -1,5 +1,5 @@
-// The window is a product, so a row is blurred once and kept while windows reach it. Values are
-// taken in units of the range, from the lowest on: large offsets and small ranges cost no digits.
+// The window is separable, so a row is blurred once and kept while windows reach it. Values are
+// relative to the lowest one, in units of the range: large offsets and small ranges lose no digits.
 #include "cli/quality/ssim.h"
 
 #include <algorithm>
@@ -84,9 +84,9 @@ void Ssim::blur_row(std::int64_t y, const Load& load) {
   }
 }
 
-// Of the windows whose last row is y. With means m, n and variances v, w the definition is
-// (2mn + C1)(2cov + C2) / ((mm + nn + C1)(v + w + C2)); each factor is written as 1 less what
-// differs, which equal planes make exactly 0.
+// The score of the windows whose last row is y. With means m, n and variances v, w the definition
+// is (2mn + C1)(2cov + C2) / ((mm + nn + C1)(v + w + C2)); each factor is written as 1 minus a
+// difference, which is exactly 0 for equal planes.
 SsimSum Ssim::score_row(std::int64_t y) {
   const std::int64_t taps = std::ssize(down_), windows = width_ - std::ssize(across_) + 1;
   std::fill(sums_.begin(), sums_.end(), 0.0);

@@ -90,11 +90,11 @@ TEST(Planes, AreTheLastTwoAxesOrChannelsBehindThem) {
   const Planes colour = Planes::of({3, 32, 20});
   EXPECT_EQ(colour.count, 3);
   EXPECT_EQ(colour.offset(2), 2 * 32 * 20);
-  const Planes behind = Planes::of({32, 20, 3});
-  EXPECT_EQ(behind.count, 3);
-  EXPECT_EQ(behind.height, 32);
-  EXPECT_EQ(behind.width, 20);
-  EXPECT_EQ(behind.offset(2), 2);
+  const Planes last = Planes::of({32, 20, 3});
+  EXPECT_EQ(last.count, 3);
+  EXPECT_EQ(last.height, 32);
+  EXPECT_EQ(last.width, 20);
+  EXPECT_EQ(last.offset(2), 2);
   const Planes many = Planes::of({4, 13, 8, 9});
   EXPECT_EQ(many.count, 52);
   EXPECT_EQ(many.offset(51), 51 * 72);

@@ -26,7 +26,7 @@ class Option {
   }
   Option& range(double smallest, double largest);
   Option& one_of(std::initializer_list<const char*> words);
-  // Returns what is wrong with a text, empty where nothing is.
+  // `wrong` returns an error message for a text, or an empty string.
   Option& check(std::function<std::string(const std::string&)> wrong);
   // A list takes one value each time that the option is given; without this, all that follow.
   Option& one_at_a_time();

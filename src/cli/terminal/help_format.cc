@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kDescriptionAt = 30;  // CLI11's column of descriptions
 
-// Appends words behind what the last line holds; further lines are indented.
+// Appends words to the last line; further lines are indented.
 void fill(std::string& text, std::size_t used, std::string_view words, std::size_t indent,
           std::size_t columns) {
   std::istringstream stream{std::string(words)};

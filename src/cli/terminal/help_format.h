@@ -1,5 +1,5 @@
-// Help texts as wide as the terminal. Prose is filled anew, descriptions stay in their column, and
-// examples are left alone, so that they can be copied.
+// Wraps help texts to the width of the terminal. Prose is filled, descriptions stay in their
+// column, and examples are unchanged, so that they can be copied.
 #pragma once
 
 #include <cstddef>

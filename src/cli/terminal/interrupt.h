@@ -1,4 +1,4 @@
-// Ctrl-C during long work: seen between two steps, so that files are left as they should be.
+// Ctrl-C during long work takes effect between two steps, so that files are left in a valid state.
 #pragma once
 
 #include <exception>
@@ -7,7 +7,7 @@
 
 namespace tuckfold::cli {
 
-// The work was asked to stop. main() prints the text, if any, and ends as the signal would have it.
+// The work was interrupted. main() prints the text, if any, and ends as the signal would.
 class Interrupted : public std::exception {
  public:
   explicit Interrupted(int signal, std::string text = "")
@@ -20,8 +20,8 @@ class Interrupted : public std::exception {
   std::string text_;
 };
 
-// While one lives SIGINT and SIGTERM wait for check(); a second one ends the program at once, as
-// does any where there is no guard. Signals that the caller ignores stay ignored.
+// During its lifetime SIGINT and SIGTERM wait for check(); a second signal ends the program at
+// once, as does any signal without a guard. Signals that the caller ignores stay ignored.
 class InterruptGuard {
  public:
   InterruptGuard();

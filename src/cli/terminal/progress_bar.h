@@ -1,5 +1,5 @@
-// A bar on the terminal for work of a known size: how much is done, how fast, how long it will
-// take. Ctrl-C ends the work at its next step.
+// A progress bar on the terminal for work of a known size, with speed and remaining time. Ctrl-C
+// ends the work at its next step.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,11 +17,11 @@ namespace tuckfold::cli {
 
 class ProgressBar {
  public:
-  // Quiet, or not on a terminal, it shows nothing and keeps the time alone.
+  // If quiet, or not on a terminal, it prints nothing and only measures time.
   ProgressBar(std::string what, std::uint64_t total_bytes, bool quiet)
       : what_(std::move(what)), total_(total_bytes), quiet_(quiet) {}
 
-  // Throws Interrupted where the user wants no more.
+  // Throws Interrupted after Ctrl-C.
   void add(std::uint64_t bytes) {
     InterruptGuard::check();
     done_ += bytes;

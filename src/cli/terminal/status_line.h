@@ -1,4 +1,4 @@
-// A line on the terminal that is gone when the work is done.
+// A line on the terminal that is erased when the work is done.
 #pragma once
 
 #include <fmt/format.h>

@@ -24,7 +24,7 @@ namespace {
 constexpr const char* kStdin = "/dev/stdin";
 constexpr std::size_t kPiece = 1 << 20;
 
-// Fills what it can; 0 at the end.
+// Reads as much as it can; returns 0 at the end.
 std::size_t read_some(const char* verb, int file, const char* name, std::span<std::byte> room) {
   for (;;) {
     const ssize_t got = ::read(file, room.data(), room.size());
@@ -46,14 +46,14 @@ int write_all(int file, std::span<const std::byte> bytes) {
   return 0;
 }
 
-// A file that can be opened by its path, and of which nothing was read.
+// Whether standard input is a file that its path can open, and nothing of it was read.
 bool is_whole_file() {
   struct stat info {};
   if (::fstat(STDIN_FILENO, &info) != 0 || !S_ISREG(info.st_mode)) return false;
   return ::lseek(STDIN_FILENO, 0, SEEK_CUR) == 0 && ::access(kStdin, R_OK) == 0;
 }
 
-// Puts a file with its bytes in the place of standard input.
+// Replaces standard input by a file with its bytes.
 void spool(const char* verb, bool quiet) {
   std::string path;
   const Descriptor file(open_temporary(verb, path));
@@ -123,7 +123,7 @@ void OutPath::finish() {
   if (file.get() < 0) {
     fail(Errc::Io, "[{}] cannot open '{}': {}", verb_, path_, std::strerror(errno));
   }
-  // A reader that leaves early ends this program at the next write.
+  // If the reader of a pipe closes it early, the next write ends this program.
   std::error_code ignored;
   std::filesystem::remove_all(std::exchange(folder_, ""), ignored);
   const auto room = std::make_unique_for_overwrite<std::byte[]>(kPiece);

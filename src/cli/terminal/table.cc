@@ -29,7 +29,7 @@ Table::Table(std::vector<std::string> titles) {
 
 void Table::add(std::vector<std::string> cells) {
   for (std::string& cell : cells) {
-    // Names come from files; what moves the cursor would let one write over the others.
+    // Names come from files; control characters could overwrite other lines.
     for (char& letter : cell) {
       if (static_cast<unsigned char>(letter) < ' ' || letter == '\x7f') letter = '?';
     }

@@ -1,4 +1,4 @@
-// Text in aligned columns, and figures as they stand in them.
+// Text in aligned columns, and numbers formatted for them.
 #pragma once
 
 #include <cstdio>
@@ -20,7 +20,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// What everything printed goes through: a full disk is an error too.
+// Prints everything that a verb prints; a full disk is an error, too.
 void print_out(std::string_view text);
 
 }  // namespace tuckfold::cli

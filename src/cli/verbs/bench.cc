@@ -22,8 +22,8 @@ copy_prefetched_gbps, of a copy with software prefetch, which is faster on some 
 range of the data as peak. "ratio stored" is against the type in the file: u8 images are packed as
 f32, unless --as says stored, which flatters every ratio by 4.
 
-Peers are loaded from what is installed, or from PATH; SETTING is zfp's bits per value, or the error
-bound of sz3 and szx relative to the range. Without one, zfp gets the rates of the codecs given.
+Peers are loaded from installed libraries, or from PATH. SETTING is zfp's bits per value, or the error
+bound of sz3 and szx relative to the range. Without one, zfp gets the rates of the given codecs.
 
 Examples:
   tuckfold bench images.npy --codec "dct_chop(keep=4)" --codec "block_quant(bits=4)" --threads 1
@@ -143,7 +143,7 @@ void add_bench(Command& app) {
   verb.add_option("--min-time", options->min_time, "Seconds of rounds for each codec, default 0.5")
       .type_name("S")
       .range(0.0, 3600.0);
-  verb.add_option("--repeat", options->repeat, "Rounds at least, default 7")
+  verb.add_option("--repeat", options->repeat, "Fewest rounds, default 7")
       .type_name("N")
       .range(1, 1000000);
   verb.add_option("--as", options->read_as,
@@ -151,7 +151,7 @@ void add_bench(Command& app) {
       .type_name("f32|stored")
       .one_of({"f32", "stored"});
   verb.add_option("--synthetic", options->synthetic,
-                  "Made-up arrays, as 100x3x256x256 or 64x64:f16")
+                  "Synthetic arrays, such as 100x3x256x256 or 64x64:f16")
       .type_name("SHAPE[:DTYPE]");
   verb.add_flag("--json", options->json, "Print a JSON array of objects");
   verb.footer(kFooter);

@@ -20,14 +20,14 @@ namespace tuckfold::cli {
 namespace {
 
 constexpr const char* kFooter =
-    R"_(Give one target. Of the specs that reach it, the smallest is chosen, or with --fastest the one that
-packs and unpacks soonest; where the target is a ratio, the one closest to the original. PSNR takes the
-range of the data as peak. Ratios are against the type that is packed; "ratio stored" is against the
-type in the file.
+    R"_(Give one target. choose picks the smallest spec that reaches it, with --fastest the one that packs and
+unpacks in the least time, or, if the target is a ratio, the one closest to the original. PSNR takes the
+range of the data as peak. Ratios are relative to the type that is packed; "ratio stored" is relative to
+the type in the file.
 
 Codecs are tried on a part of the array: whole planes of its last two axes, spread over the others, or
-bands of rows of a large matrix. Figures are those of the part. With --max-error only codecs that bound
-the error of every value are tried, or lose nothing where it is 0, so the rest keeps the bound, too.
+bands of rows of a large matrix. Figures are those of the part. --max-error tries only codecs that bound
+the error of every value (exact codecs if it is 0), so the bound holds for the whole array, too.
 
 Examples:
   tuckfold choose images.npy --target-psnr 45

@@ -1,4 +1,4 @@
-// tuckfold completion: what shells need to finish verbs and options, made from the parser's table.
+// tuckfold completion: completes verbs and options in shells, from the parser's table.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -24,15 +24,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFooter =
-    R"_(Several inputs, .tuck files and manifests with equal arrays, become one file, in that order; metadata is
-that of the first. Arrays keep their codecs and chunks, which are then copied as they lie: nothing is
-lost a second time. So are chunks of another size where a codec packs each sample alone (raw, dct_chop,
-dct_quant). What else must be packed again is unpacked first, and a lossy codec on samples that were lossy
-before is told of.
+    R"_(Several inputs (.tuck files and manifests with equal arrays) become one file, in that order, with the
+metadata of the first. Arrays keep their codecs and chunks, whose bytes are copied, so that nothing is
+lost a second time. Chunks of another size are copied, too, if the codec packs each sample alone (raw,
+dct_chop, dct_quant). All other chunks are unpacked and packed again; a warning names arrays that two
+lossy codecs have packed.
 
-With a target a codec is looked for, as pack does; figures are against the samples as they are now.
---shards cuts where chunks end, so that these can be copied. Other outputs are those of unpack. To convert
-other files, pack them.
+A target searches for a codec, as in pack; its figures are relative to the samples in the input.
+--shards splits at the ends of chunks, so that these can be copied. Other outputs are those of unpack. To
+convert other files, pack them.
 
 Examples:
   tuckfold convert a.tuck b.tuck -o all.tuck
@@ -52,7 +52,7 @@ struct Options {
   bool force = false, quiet = false, json = false;
 };
 
-// The array as it shall be. --codec NAME=SPEC has its new name.
+// The array as it will be written. --codec NAME=SPEC uses its new name.
 ArrayInfo info_for(const Options& options, const Samples& samples, std::size_t array,
                    const std::optional<Target>& target) {
   ArrayInfo info = samples.files().front().arrays()[samples.column(array)];
@@ -176,7 +176,7 @@ void to_tuck(const Options& options, const Samples& samples) {
                                         samples.samples(), size_text(before), size_text(after)));
 }
 
-// To files of others.
+// Writes to files of other formats.
 void to_arrays(const Options& options, const Samples& samples) {
   if (options.codec.given() || options.samples_per_chunk > 0 || options.shards > 0 ||
       options.target.get("convert", options.codec)) {
@@ -241,7 +241,7 @@ void add_convert(Command& app) {
   options->codec.add_to(verb);
   options->target.add_to(verb);
   verb.add_option("--samples-per-chunk", options->samples_per_chunk,
-                  "Samples packed together; default: as they are")
+                  "Samples packed together; default: unchanged")
       .type_name("N")
       .range(std::int64_t{0}, std::int64_t{1} << 31);
   verb.add_option("--shards", options->shards,
@@ -251,7 +251,7 @@ void add_convert(Command& app) {
   verb.add_option("--seed", options->seed, "For stochastic rounding").type_name("N");
   verb.add_threads(options->threads);
   add_strict(verb, options->inputs.strict);
-  verb.add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
+  verb.add_flag("-f,--force", options->force, "Overwrite files that exist, or write to a terminal");
   verb.add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   verb.add_flag("--json", options->json, "Print a JSON array with one object");
   verb.footer(kFooter);

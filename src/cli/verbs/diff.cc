@@ -16,16 +16,16 @@ namespace {
 
 constexpr const char* kFooter =
     R"_(The original is the second file, or all that --against names: .tuck files, manifests, or anything that
-pack reads. Arrays of one name are compared; --format, --rename, --dtype and --shape speak of the original,
---select names arrays as FILE does.
+pack reads. Arrays of the same name are compared. --format, --rename, --dtype and --shape apply to the original;
+--select takes names of FILE.
 
 PSNR takes the range of the original's values as peak, of a single sample too; --json adds that with
 peak 255 for u8. SSIM is that of Wang et al. (2004): 11 x 11 Gaussian windows, L the range of the original,
-255 for u8; the mean over the planes of the last two axes, or the channels of H x W x 3. Where an axis is
-shorter than 11 the window is as long as fits and odd. Samples of fewer axes have none, nor has an original
-whose values are all the same. Values that are not finite in the original are left out of all figures.
+255 for u8; the mean over the planes of the last two axes, or the channels of H x W x 3. Along an axis
+shorter than 11 the window has the largest odd length that fits. Samples with fewer axes have no SSIM, nor
+does an original whose values are all equal. All figures ignore values that are not finite in the original.
 
-Exit status 1 where --fail-below is given and an array has less.
+Exit status 1 if an array has a PSNR below --fail-below.
 
 Examples:
   tuckfold diff images.tuck images.npy
@@ -163,7 +163,7 @@ std::string to_table(const std::vector<Compared>& all) {
 }
 
 Json to_json(const Compared& one) {
-  // JSON has no infinity: null stands for it, and for figures that do not exist.
+  // JSON has no infinity: null replaces it, and figures that do not exist.
   const auto number = [](double value) {
     return std::isfinite(value) ? Json(value) : Json(nullptr);
   };
@@ -238,14 +238,15 @@ void run(const Options& options) {
 void add_diff(Command& app) {
   const auto options = std::make_shared<Options>();
   Command verb = app.add_subcommand("diff", "Compare samples with those they were packed from");
-  verb.add_option("FILE", options->files, "What to judge; then the original, if it is one file")
+  verb.add_option("FILE", options->files,
+                  "The file to compare; then the original, if it is one file")
       .type_name("");
   verb.add_option("--against", options->original.files, "The original, in one file or several")
       .type_name("ORIGINAL");
   options->original.add_options_to(verb);
   verb.add_option("--range", options->range, kRangeText).type_name("RANGE");
   verb.add_option("--fail-below", options->fail_below,
-                  "Exit with 1 where the PSNR of an array is below this")
+                  "Exit with 1 if the PSNR of an array is below this")
       .type_name("DB");
   verb.add_threads(options->threads);
   add_strict(verb, options->original.strict);

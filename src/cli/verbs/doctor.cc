@@ -1,4 +1,4 @@
-// tuckfold doctor: what this installation has to run with, and what to do about what is missing.
+// tuckfold doctor: what this installation has, and the remedy for what is missing.
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -50,7 +50,7 @@ Finding zfp() {
   }
 }
 
-// What a program prints, up to a few lines; empty where there is none.
+// The first lines that a program prints; empty if there is none.
 std::string said_by(const char* command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command, "r"), ::pclose);
   std::array<char, 256> text{};
@@ -61,7 +61,7 @@ std::string said_by(const char* command) {
 }
 
 Finding python() {
-  // Looks at what is installed without importing it: torch takes seconds.
+  // Finds installed packages without importing them: torch takes seconds.
   const std::string found = said_by(
       "python3 -c 'import sys, importlib.metadata as m\n"
       "have = {d.metadata[\"Name\"]: d.version for d in m.distributions()}\n"
@@ -124,7 +124,7 @@ void run(bool json) {
 
 void add_doctor(Command& app) {
   const auto json = std::make_shared<bool>(false);
-  Command verb = app.add_subcommand("doctor", "See what this installation has to run with");
+  Command verb = app.add_subcommand("doctor", "Check this installation");
   verb.add_flag("--json", *json, "Print a JSON array of objects");
   verb.footer("Example:\n  tuckfold doctor");
   verb.callback([json] { run(*json); });

@@ -12,10 +12,9 @@ namespace tuckfold::cli {
 
 void add_tuck_files(Command& verb, std::vector<std::string>& files);
 
-// Looks at each file, and prints what was found as a JSON array where that is wanted. `look` returns
-// the object of a file and, as text, what else is to be printed. Where a file among several cannot be
-// read, or is found broken, the others are looked at all the same; the exit status is that of the
-// first.
+// Examines each file, and prints the results as a JSON array if that is wanted. `look` returns the
+// object of a file and the text to print. If one of several files cannot be read, or is broken, the
+// others are still examined; the exit status is that of the first.
 struct FoundInFile {
   Json object;
   std::string text;

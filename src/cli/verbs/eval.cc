@@ -86,7 +86,7 @@ void run(Options& options) {
 
 void add_eval(Command& app) {
   const auto options = std::make_shared<Options>();
-  Command verb = app.add_subcommand("eval", "See what codecs do to an array, as a picture too");
+  Command verb = app.add_subcommand("eval", "Measure what codecs do to an array; draw a picture");
   verb.add_option("FILE", options->files, "Array to pack, .npy, or - for standard input")
       .type_name("");
   verb.add_option("--codec", options->codecs, "Codecs to try; see 'tuckfold codecs'")
@@ -95,7 +95,7 @@ void add_eval(Command& app) {
       .type_name("OUT.png");
   verb.add_option("--index", options->index, "Which picture of the array, from 0").type_name("I");
   verb.add_threads(options->threads);
-  verb.add_flag("-f,--force", options->force, "Write over a picture that exists");
+  verb.add_flag("-f,--force", options->force, "Overwrite a picture that exists");
   verb.add_flag("--json", options->json, "Print a JSON array of objects");
   verb.footer(kFooter);
   verb.callback([options] { run(*options); });

@@ -28,12 +28,12 @@ using portable::Graph;
 using portable::Target;
 
 constexpr const char* kFooter =
-    R"_(The file stands alone. For torch and the SDKs it is Python with the modules Pack and Unpack; ONNX has a
-model for each, so that -o codec.onnx writes codec.pack.onnx and codec.unpack.onnx, and with --only one
-model goes to the file that is named. What is packed by either is what this library packs, to rounding.
+    R"_(The file needs no library of ours. For torch and the SDKs it is Python with the modules Pack and Unpack.
+ONNX has a model for each: -o codec.onnx writes codec.pack.onnx and codec.unpack.onnx; with --only one
+model goes to the file that is named. Both pack what this library packs, to rounding.
 
 The codecs are dct_chop, block_quant(bits=8) and dct_chop(..) | block_quant(bits=8); of dct_quant only
-the decoder (--only unpack). For an SDK, and where --device is given, the operators, types and sizes
+the decoder (--only unpack). For an SDK, and if --device is given, the operators, types and sizes
 are checked against the device's file first. No vendor's SDK was run with these files.
 
 Examples:
@@ -49,7 +49,7 @@ struct Options {
   bool force = false, json = false;
 };
 
-// For an SDK the device that it is for: the one that was named, or the first that has the target.
+// The device of an SDK: the one that was named, or the first with the target.
 std::optional<DeviceInfo> device_for(const Options& options) {
   const bool sdk = options.target != "torch" && options.target != "onnx";
   if (!options.device.empty()) {
@@ -93,7 +93,7 @@ std::vector<File> files_of(const Options& options, const portable::Export& codec
   return files;
 }
 
-// All of them, or none: names appear when every byte is written.
+// Writes all files or none: they get their names when every byte is written.
 void write(const std::vector<File>& files, NewFile::Replace replace) {
   std::list<NewFile> outputs;
   for (const File& file : files) {
@@ -145,7 +145,7 @@ std::vector<std::string> operators_of(const Graph& graph) {
   return names;
 }
 
-// What the packed tensors and the graphs take, with the paper's formulas beside what was counted.
+// The size of packed tensors and graphs, with the paper's formulas beside what was counted.
 class Summary {
  public:
   Summary(const PortableCodec& codec, const portable::Export& exported,
@@ -293,7 +293,7 @@ void add_export(Command& app) {
       .type_name("FILE");
   verb.add_option("--opset", options->opset, "ONNX operator set, 13 to 25, default 13")
       .type_name("N");
-  verb.add_flag("-f,--force", options->force, "Write over files that exist");
+  verb.add_flag("-f,--force", options->force, "Overwrite files that exist");
   verb.add_flag("--json", options->json, "Print a JSON array of one object");
   verb.footer(kFooter);
   verb.callback([options] { run(*options); });

@@ -1,5 +1,4 @@
-// Verbs that live in programs of their own, as git has them: what needs Python or LibTorch stays
-// out of this one.
+// Verbs that are programs of their own, like git's: those that need Python or LibTorch.
 #include <unistd.h>
 
 #include <cerrno>

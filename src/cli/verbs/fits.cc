@@ -11,8 +11,8 @@ namespace tuckfold::cli {
 namespace {
 
 constexpr const char* kFooter =
-    R"_(The codec in plain operators, as export writes it, is held against what the device's file says of its
-types, operators and memory. Nothing is compiled: answers follow from published limits, which
+    R"_(The codec in plain operators, as export writes it, is checked against the types, operators and memory in
+the device's file. Nothing is compiled: answers follow from published limits, which
 docs/devices.md lists with their sources. Exit status 0 means that it fits, 1 that it does not.
 
 --device takes a name or the path of a file; TUCKFOLD_DEVICES names a folder with more of them.
@@ -55,7 +55,7 @@ void run(const Options& options) {
 
 void add_fits(Command& app) {
   const auto options = std::make_shared<Options>();
-  Command verb = app.add_subcommand("fits", "See whether an accelerator can take a codec");
+  Command verb = app.add_subcommand("fits", "Check whether an accelerator can run a codec");
   verb.add_option("SPEC", options->codec.spec, "The codec").type_name("");
   options->codec.add_to(verb);
   verb.add_option("--device", options->device, "The accelerator").type_name("NAME|FILE.json");

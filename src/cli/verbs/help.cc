@@ -12,7 +12,7 @@ namespace tuckfold::cli {
 void add_help(Command& app) {
   const auto name = std::make_shared<std::string>();
   Command verb = app.add_subcommand("help", "Print the options of a verb, as its --help does");
-  verb.add_option("VERB", *name, "Whose; none: what verbs there are").type_name("");
+  verb.add_option("VERB", *name, "The verb; none: list all verbs").type_name("");
   verb.footer(R"_(Example:
   tuckfold help pack)_");
   verb.callback([name, &app] {

@@ -23,7 +23,7 @@ std::uint64_t packed_bytes(const FileReader& reader, std::size_t array) {
   return bytes;
 }
 
-// What the library's reader has read, for printing.
+// Converts the library's JSON for printing.
 Json printed(const tuckfold::Json& value) {
   using Kind = tuckfold::Json::Kind;
   switch (value.kind) {
@@ -97,11 +97,11 @@ FoundInFile look_at(const Options& options, const std::string& file) {
 
 void add_info(Command& app) {
   const auto options = std::make_shared<Options>();
-  Command verb = app.add_subcommand("info", "See what .tuck files hold");
+  Command verb = app.add_subcommand("info", "List the arrays of .tuck files");
   add_tuck_files(verb, options->files);
   add_strict(verb, options->strict);
   verb.add_flag("--json", options->json, "Print a JSON array, an object for each file");
-  verb.footer(R"_(Only the index is read; verify looks at the samples.
+  verb.footer(R"_(Only the index is read; verify checks the samples.
 
 Examples:
   tuckfold info train.tuck

@@ -21,7 +21,7 @@ constexpr const char* kFooter = R"_(Examples:
   tuckfold man bench | man -l -
   tuckfold man --out ~/.local/share/man/man1)_";
 
-// Text as roff has it: hyphens that can be copied, no line that begins with a command.
+// Text for roff: hyphens that can be copied, no line that begins with a command.
 std::string roff(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -46,7 +46,7 @@ std::string head(const std::string& title, const std::string& name, const std::s
                      version(), roff(name), roff(summary));
 }
 
-// Lines that are indented, or follow "Examples:", stand as they are.
+// Lines that are indented, or follow "Examples:", are printed unchanged.
 std::string notes(const std::string& footer) {
   std::string text;
   bool as_it_is = false;
@@ -117,7 +117,7 @@ void add_man(Command& app) {
   };
   const auto options = std::make_shared<Options>();
   Command verb = app.add_subcommand("man", "Print the manual page of a verb, or write them all");
-  verb.add_option("VERB", options->name, "Whose page; none: tuckfold's own").type_name("");
+  verb.add_option("VERB", options->name, "The verb; none: tuckfold's own page").type_name("");
   verb.add_option("--out", options->folder, "Write all pages to this folder").type_name("DIR");
   verb.footer(kFooter);
   verb.callback([options, &app] {

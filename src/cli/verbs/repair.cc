@@ -36,7 +36,7 @@ void run(const Options& options) {
   const std::string path = input_path("repair", options.file);
   const ReplacedShards replaced(options.out);
   const RepairReport report = [&] {
-    // Chunks are looked at, and then copied.
+    // Chunks are read twice: they are checked, and then copied.
     ProgressBar bar("repairing", 2 * bytes_to_look_at(path), options.quiet);
     return repair(path, options.out, [&](std::uint64_t some) { bar.add(some); });
   }();
@@ -49,7 +49,8 @@ void run(const Options& options) {
   std::string text;
   for (const std::string& reason : report.unreadable) text += reason + '\n';
   for (const std::string& shard : report.not_listed) {
-    text += fmt::format("'{}' is not the file that the manifest lists; taken as it is\n", shard);
+    text +=
+        fmt::format("'{}' is not the file that the manifest lists; it was used anyway\n", shard);
   }
   for (const SampleRange& range : report.dropped) {
     lost += range.samples;
@@ -64,7 +65,7 @@ void run(const Options& options) {
                                           {"shards_not_listed", report.not_listed},
                                           {"shards_unreadable", report.unreadable}}})));
   }
-  if (!report.by_index) text += "an index was lost; every chunk was looked for\n";
+  if (!report.by_index) text += "an index was lost; the file was searched for chunks\n";
   print(text +
         fmt::format("{}: {} samples, {} lost{}\n", options.out, report.samples, lost,
                     report.by_index ? "" : " between them; if more followed, nothing says so"));
@@ -74,17 +75,18 @@ void run(const Options& options) {
 
 void add_repair(Command& app) {
   const auto options = std::make_shared<Options>();
-  Command verb = app.add_subcommand("repair", "Save what is whole of a .tuck file");
+  Command verb = app.add_subcommand("repair", "Save the undamaged samples of a .tuck file");
   verb.add_option("FILE", options->file, "A .tuck file, a manifest, or - for standard input")
       .type_name("");
   verb.add_option("-o,--out", options->out, "The file to write, or - for standard output")
       .type_name("OUT.tuck");
-  verb.add_flag("-f,--force", options->force, "Write over a file that exists, or to a terminal");
+  verb.add_flag("-f,--force", options->force,
+                "Overwrite a file that exists, or write to a terminal");
   verb.add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
   verb.add_flag("--json", options->json, "Print a JSON array with one object");
   verb.footer(
-      R"_(Where a chunk is broken all arrays lose its samples, so that they stay in step. Chunks that follow the
-last whole state of a file, of an append that was stopped or cut off, are saved, too. Of a manifest every
+      R"_(All arrays lose the samples of a broken chunk, so that they keep the same samples. Chunks after the last
+complete state of a file, from an append that was stopped or cut off, are saved, too. For a manifest every
 shard is repaired, and OUT.tuck is a manifest.
 
 Example:

@@ -13,10 +13,10 @@ namespace tuckfold::cli {
 namespace {
 
 constexpr const char* kFooter =
-    R"_(One call from the host, with its transfers: t = t0 + in/B_in + out/B_out, with parameters that were fitted
-to what is published for the device. The interval holds what its sources leave open. GB/s counts the
-tensor before packing. Where nothing was published about calls, the time is a bound from below. Calls
-of dct_chop were timed: for other codecs no most is known.
+    R"_(Predicts one call from the host, with its transfers: t = t0 + in/B_in + out/B_out, with parameters fitted
+to published measurements of the device. The interval covers what the sources leave open. GB/s counts the
+tensor before packing. If nothing was published about calls, the time is a lower bound. Only calls of
+dct_chop were measured: for other codecs there is no upper bound.
 
 Examples:
   tuckfold time "dct_chop(keep=4)" --shape 100,3,256,256 --device ipu-gc200

@@ -1,4 +1,4 @@
-// tuckfold unpack, slice and cat: samples of a .tuck file as files of others, or as bytes.
+// tuckfold unpack, slice and cat: samples of a .tuck file in other formats, or as bytes.
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -97,14 +97,14 @@ Command add_verb(Command& app, const char* name, const char* summary, const char
   return verb;
 }
 
-// Of the verbs that write files.
+// Adds the options of the verbs that write files.
 void add_output(Command& verb, const std::shared_ptr<Options>& options) {
   verb.add_option(
           "-o,--out", options->out,
           "A folder for NAME.npy of each array, OUT.npz or OUT.h5 for all, OUT.npy for one, - "
           "for standard output")
       .type_name("OUT");
-  verb.add_flag("-f,--force", options->force, "Write over files that exist, or to a terminal");
+  verb.add_flag("-f,--force", options->force, "Overwrite files that exist, or write to a terminal");
   verb.add_flag("-q,--quiet", options->quiet, "No bar on the terminal");
   verb.add_flag("--json", options->json, "Print a JSON array with one object: what was written");
 }
@@ -116,7 +116,7 @@ void add_unpack(Command& app) {
   Command verb = add_verb(app, "unpack", "Unpack a .tuck file to .npy, .npz or HDF5",
                           "Only these arrays", options);
   add_output(verb, options);
-  verb.footer(R"_(bf16 becomes f32, since numpy and HDF5 have no bf16.
+  verb.footer(R"_(bf16 becomes f32, because numpy and HDF5 have no bf16.
 
 Examples:
   tuckfold unpack train.tuck -o train
@@ -131,7 +131,7 @@ void add_slice(Command& app) {
       add_verb(app, "slice", "Unpack some samples of a .tuck file", "Only these arrays", options);
   verb.add_option("RANGE", options->range, kRangeText).type_name("");
   add_output(verb, options);
-  verb.footer(R"_(Samples are counted from 0; END is not among them.
+  verb.footer(R"_(Samples are numbered from 0; END is exclusive.
 
 Examples:
   tuckfold slice train.tuck 100:200 --select image -o some.npy
@@ -146,7 +146,7 @@ void add_cat(Command& app) {
   const auto options = std::make_shared<Options>();
   options->out = "-";
   Command verb = add_verb(app, "cat", "Write the values of one array to standard output",
-                          "Which, where the file has several", options);
+                          "The array, if the file has several", options);
   verb.add_option("--range", options->range, kRangeText).type_name("RANGE");
   verb.add_flag("-f,--force", options->force, "Write to a terminal, too");
   verb.footer(R"_(Values are row-major and little-endian, without a header; unpack -o - has one.

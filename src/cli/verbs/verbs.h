@@ -36,7 +36,7 @@ void add_help(Command& app);
 // only if there is none. `arguments` begin with the verb and end with a null pointer.
 void run_external(const std::string& verb, char** arguments);
 
-// Moves what ends in .npy, which no spec does, from one list to the other: in `--codec a b
+// Moves words that end in .npy, which no spec does, from one list to the other: in `--codec a b
 // file.npy` the parser takes the file for a codec.
 void take_files(std::vector<std::string>& codecs, std::vector<std::string>& files);
 

@@ -1,4 +1,4 @@
-// tuckfold verify: whether all of a .tuck file is whole.
+// tuckfold verify: checks that a .tuck file is complete and undamaged.
 #include <memory>
 
 #include "base/fail.h"
@@ -25,14 +25,14 @@ void judge(const VerifyReport& report, bool trailer_broken, const std::string& f
   }
   if (trailer_broken) {
     fail(Errc::CorruptData,
-         "[verify] the last trailer of '{}' is broken, and what it speaks of is not read; repair "
-         "looks for it",
+         "[verify] the last trailer of '{}' is broken, and the samples that it lists are not read; "
+         "repair searches for them",
          file);
   }
   if (report.schema_broken) {
     fail(Errc::CorruptData,
          "[verify] the schema at the start of '{}' is broken; its samples can be read, and repair "
-         "writes it anew",
+         "writes a new one",
          file);
   }
 }
@@ -80,7 +80,7 @@ FoundInFile look_at(const Options& options, const std::string& file) {
 
 void add_verify(Command& app) {
   const auto options = std::make_shared<Options>();
-  Command verb = app.add_subcommand("verify", "Look at every checksum of .tuck files");
+  Command verb = app.add_subcommand("verify", "Check every checksum of .tuck files");
   add_tuck_files(verb, options->files);
   add_strict(verb, options->strict);
   verb.add_threads(options->threads);

@@ -1,4 +1,4 @@
-// tuckfold view: samples as a contact sheet, beside what a codec makes of them.
+// tuckfold view: samples as a contact sheet, beside the results of a codec.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -21,7 +21,7 @@ constexpr const char* kFooter =
     R"_(Shown are samples of the first array with two axes or more, taken as H x W, H x W x 3 or 3 x H x W
 pictures; of others one channel, the first unless --channel names it. Small pictures are enlarged, large
 ones reduced. u8 goes from black 0 to white 255, other types over the range of the samples shown. Below
-them stand their numbers, and labels where the inputs have whole numbers beside the pictures.
+each picture is its number, and its label if the inputs have an integer array beside the pictures.
 
 With --against the inputs are shown below their originals, with --codec what it makes of them; then come
 errors around grey, enlarged as printed. PSNR takes the range of the originals shown as peak.
@@ -51,7 +51,7 @@ std::string selected(const InputOptions& inputs) {
   return found == renames.end() ? inputs.arrays.front() : found->second;
 }
 
-// What is compared with the original, and the figures of the whole.
+// A result that is compared with the original, and its overall figures.
 struct Result {
   std::string name;
   std::optional<double> ratio;
@@ -251,7 +251,7 @@ void add_view(Command& app) {
       .range(std::int64_t{1}, std::int64_t{1} << 20);
   verb.add_threads(options->threads);
   add_strict(verb, options->inputs.strict);
-  verb.add_flag("-f,--force", options->force, "Write over a file that exists");
+  verb.add_flag("-f,--force", options->force, "Overwrite a file that exists");
   verb.add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   verb.add_flag("--json", options->json, "Print a JSON array with one object");
   verb.footer(kFooter);

@@ -1,8 +1,8 @@
-// block_quant: whole numbers of `bits` bits, with a scale and a minimum per group of values in
+// block_quant: integer codes of `bits` bits, with a scale and a minimum for each group of values in
 // row-major order.
 //
-// Packed: the codes of all groups, each group from a byte on, code i of a group in bits i*bits … of
-// its bytes, lowest first; then the groups' headers, four bytes each.
+// Packed: the codes of all groups, where each group begins at a byte and code i of a group has bits
+// i*bits … of its bytes, lowest first; then the groups' headers, four bytes each.
 #pragma once
 
 #include <cstddef>

@@ -5,10 +5,10 @@
 //   value = (code - zero) * scale              if zero=exact and the group has values on both sides
 //                                              of 0 or touching it: 0 is code `zero`, exactly
 //
-// The minimum is rounded down and the scale up, so that codes 0 … 2^bits - 1 reach every value and
-// the error is at most half a scale. What lies beyond f32's largest number then becomes that. A
-// group with a NaN, an infinity, or a span that f32 or bf16 cannot hold decodes to NaN throughout,
-// the canonical one.
+// The minimum is rounded down and the scale up, so that codes 0 … 2^bits - 1 cover every value and
+// the error is at most half a scale. A decoded value above f32's largest number becomes that
+// number. A group with a NaN, an infinity, or a span that f32 or bf16 cannot represent decodes to
+// the canonical NaN in every value.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Header {
   std::uint16_t minimum;
 };
 
-// A header, ready for use.
+// A decoded header.
 struct Group {
   float scale;
   float minimum;  // what is added to code * scale, or subtracted from the code as `zero`
@@ -50,7 +50,7 @@ TUCKFOLD_HOST_DEVICE inline Header header_of(float low, float high, int bits, bo
   low = low + 0.0f;  // -0 becomes 0: which of the two a minimum gives is chance
   const float levels = static_cast<float>((1 << bits) - 1);
   if (exact_zero && low <= 0.0f && high >= 0.0f) {
-    // One level less where both sides must round to whole steps.
+    // One level less if values on both sides of 0 must round to whole steps.
     const float steps = low < 0.0f && high > 0.0f && bits > 1 ? levels - 1.0f : levels;
     const BF16 up = to_bf16_up((high - low) / steps);
     const float scale = to_float(up) > kMinScale ? to_float(up) : kMinScale;
@@ -69,12 +69,12 @@ TUCKFOLD_HOST_DEVICE inline Header header_of(float low, float high, int bits, bo
   return {to_bf16(scale).bits, minimum.bits};
 }
 
-// A number below 2^22 plus kToInteger has its nearest integer in its low bits; plus kToFixed, which
-// is 2^8 times less, eight bits of fraction below it.
+// A number below 2^22 plus kToInteger has its nearest integer in its low bits. Plus kToFixed, which
+// is smaller by 2^8, it has eight bits of fraction below the integer.
 inline constexpr float kToInteger = 0x1.8p23f, kToFixed = 0x1.8p15f;
 
-// How values of a group become codes: scaled = (value - subtract) * factor is a code with its
-// fraction, once `zero` is added.
+// How values of a group become codes: (value - subtract) * factor, plus `zero`, is a code with a
+// fraction.
 struct Scaling {
   float subtract, factor, zero;
 };
@@ -85,15 +85,15 @@ TUCKFOLD_HOST_DEVICE inline Scaling scaling_of(const Group& group) {
 }
 
 // The nearest code, ties to even. The minimum is rounded down and the scale up, so no code is below
-// 0, and none above the last level but in a group about zero of one bit.
+// 0, and none is above the last level except in a group around zero of one bit.
 TUCKFOLD_HOST_DEVICE inline int nearest_code(float value, const Scaling& s, float levels) {
   const float sum = (value - s.subtract) * s.factor + (kToInteger + s.zero);
   const float most = kToInteger + levels;
   return static_cast<int>(bits_of(sum < most ? sum : most) & 0xffu);
 }
 
-// The code below or above, the nearer one more often: the fraction, rounded to eight bits, carries
-// into the code when `random`, a byte, is added.
+// The code below or above, chosen with probability by distance: the fraction, rounded to eight
+// bits, carries into the code when the byte `random` is added.
 TUCKFOLD_HOST_DEVICE inline int random_code(float value, const Scaling& s, float levels,
                                             std::uint32_t random) {
   const float sum = (value - s.subtract) * s.factor + (kToFixed + s.zero);
@@ -106,14 +106,15 @@ TUCKFOLD_HOST_DEVICE inline float ordinary_value(int code, const Group& group) {
                           : group.minimum + static_cast<float>(code) * group.scale;
 }
 
-// Whether a group is NaN, or has a scale with which a code may pass f32's largest number: below
-// 2^112 none does, not even 65535, which damaged bytes may have for `zero`.
+// Whether a group is NaN, or has so large a scale that a code may exceed f32's largest number.
+// Below 2^112 none does, not even 65535, which damaged bytes may have for `zero`.
 TUCKFOLD_HOST_DEVICE inline bool is_extreme(const Group& group) {
   const bool finite_minimum = (bits_of(group.minimum) & ~kSignBit) < kInfBits;
   return !(group.scale < 0x1p112f) || !finite_minimum;
 }
 
-// The value in such a group. Halves do not overflow, and have the bits of ordinary_value otherwise.
+// The value in such a group, computed by halves, which do not overflow; otherwise the bits are
+// those of ordinary_value.
 TUCKFOLD_HOST_DEVICE inline float extreme_value(int code, const Group& group) {
   const bool finite =
       group.scale < float_of(kInfBits) && (bits_of(group.minimum) & ~kSignBit) < kInfBits;
@@ -142,7 +143,7 @@ TUCKFOLD_HOST_DEVICE inline std::uint32_t group_key(std::uint64_t seed, std::uin
 inline constexpr std::uint32_t kQuad = 0x9e3779b9u, kMix1 = 0x7feb352du, kMix2 = 0x846ca68bu;
 
 // The bytes of values 4 * quad and the three after it, lowest first. The first step is linear, so
-// that it can be done for key and place apart: groups share places.
+// it can be done for key and position separately: groups share positions.
 TUCKFOLD_HOST_DEVICE inline std::uint32_t first_step(std::uint32_t x) { return x ^ (x >> 16); }
 TUCKFOLD_HOST_DEVICE inline std::uint32_t later_steps(std::uint32_t x) {
   x *= kMix1;

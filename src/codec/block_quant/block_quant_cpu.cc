@@ -1,5 +1,5 @@
-// block_quant on the CPU. Groups are taken in batches that stay in the first cache: first all their
-// ranges and headers, then all their codes.
+// block_quant on the CPU. Groups are processed in batches that stay in the L1 cache: first all
+// ranges and headers, then all codes.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/block_quant/block_quant_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -64,8 +64,8 @@ HWY_ATTR void widen_range(const float* values, std::int64_t count, Range& range)
 
 // ---- values and codes ---------------------------------------------------------------------------
 
-// Bytes for values `place` and after of a group; `place` is a multiple of 4. Up to a vector more is
-// written.
+// Random bytes for the values of a group from `place` on, a multiple of 4. May write up to a vector
+// more.
 HWY_ATTR void fill_random(std::uint32_t key, std::int64_t place, std::int64_t count,
                           std::uint8_t* out) {
   const DU du;
@@ -95,7 +95,7 @@ HWY_ATTR void quantize(const float* values, std::int64_t count, const Scaling& s
   if constexpr (kStochastic) fill_random(key, place, count, random);
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    // While this batch is in cache memory would idle: fetch the next.
+    // Memory would be idle while this batch is in cache: prefetch the next.
     __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kBatchValues * 4, 0, 2);
     const VF scaled = hn::Mul(hn::Sub(hn::LoadU(d, values + i), subtract), factor);
     auto bits = hn::BitCast(du, hn::Min(hn::Add(scaled, add), most));
@@ -140,7 +140,8 @@ HWY_ATTR void dequantize(const std::uint8_t* codes, std::int64_t count, const Gr
 
 // ---- groups -------------------------------------------------------------------------------------
 
-// Values [begin, begin + count) as they lie in memory, or gathered.
+// Values [begin, begin + count): a pointer into the tensor if they are contiguous, else a gathered
+// copy.
 const float* values_at(const FlatReader& in, std::int64_t begin, std::int64_t count,
                        float* gathered) {
   const void* dense = in.dtype() == DType::F32 ? in.dense(begin, count) : nullptr;
@@ -149,7 +150,8 @@ const float* values_at(const FlatReader& in, std::int64_t begin, std::int64_t co
   return gathered;
 }
 
-// Groups [g, …) of a batch; a group longer than a batch is one, and read twice.
+// Groups [g, …) of a batch. A group that is longer than a batch is a batch of its own, and is read
+// twice.
 template <int B>
 void pack_batch(const PackJob& job, std::int64_t g, std::int64_t count, std::byte* out) {
   const Params& p = job.params;

@@ -1,4 +1,4 @@
-// What block_quant's kernels share: dense tensors of a launch, and the parameters of all of them.
+// Shared by block_quant's kernels: the dense tensors of a launch, and their common parameters.
 #pragma once
 
 #include <cstdint>

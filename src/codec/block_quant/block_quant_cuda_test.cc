@@ -1,5 +1,5 @@
-// block_quant on CUDA where its fast kernels run: whole tiles of 1024 values, and what is left
-// behind them.
+// block_quant on CUDA where its fast kernels run: whole tiles of 1024 values, and the values after
+// the last whole tile.
 #include <gtest/gtest.h>
 
 #include <deque>

@@ -1,7 +1,7 @@
-// block_quant's kernels that pack. The fast one: a warp holds a tile of a dense tensor in
-// registers, 16 bytes a lane and load, side by side, so that every load is whole lines. Groups are
-// powers of two in a tile. Eight values of a lane are whole bytes of codes, which it stores itself;
-// else codes cross lanes as bytes in shared memory, and leave as whole words side by side.
+// block_quant's pack kernels. In the fast one a warp holds a tile of a dense tensor in registers,
+// with contiguous loads of 16 bytes per lane, so that every load is whole cache lines. Groups are
+// powers of two in a tile. A lane whose eight values are whole bytes of codes stores them itself;
+// else codes are exchanged as bytes in shared memory, and stored as contiguous words.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ inline constexpr int kStepValues = kWarp* kVector<T>;  // that a warp loads at o
 
 // ---- ranges and headers -------------------------------------------------------------------------
 
-// Whole numbers in the order of the floats they stand for; the same function leads back. A NaN lies
-// beyond the infinity of its sign.
+// Maps a float to an integer so that integers compare as the floats do; the function is its own
+// inverse. A NaN maps beyond the infinity of its sign.
 __device__ TUCKFOLD_INLINE int image_of(float value) {
   const int bits = __float_as_int(value);
   return bits ^ (bits >> 31 & 0x7fffffff);
@@ -36,7 +36,7 @@ __device__ TUCKFOLD_INLINE Range join(Range a, Range b) {
   return {a.low < b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
 }
 
-// The least and the largest of sixteen bytes of halves: one of the word's two.
+// The least and the largest of sixteen bytes of halves, each in one half of the word.
 template <class T>
 __device__ TUCKFOLD_INLINE std::uint32_t least_of(const uint4& raw) {
   return cuda::least_halves<T>(cuda::least_halves<T>(raw.x, raw.y),
@@ -76,7 +76,7 @@ __device__ TUCKFOLD_INLINE Header header_of(Range range, const Settings& s) {
   return header_of(float_of_image(range.low), float_of_image(range.high), s);
 }
 
-// Codes have any number of bytes, and headers follow them at any address.
+// Codes may have any number of bytes, so the headers after them may be at any address.
 __device__ TUCKFOLD_INLINE void store_header(std::byte* to, Header header) {
   const std::uint32_t word = header.scale | static_cast<std::uint32_t>(header.minimum) << 16;
   const auto address = reinterpret_cast<std::uintptr_t>(to);
@@ -92,8 +92,8 @@ __device__ TUCKFOLD_INLINE void store_header(std::byte* to, Header header) {
 
 // ---- codes --------------------------------------------------------------------------------------
 
-// How values of a group become sums with their codes in the low bits; a factor of 0 stands for a
-// group that is not finite, whose codes are 0.
+// How values of a group become sums with their codes in the low bits. A factor of 0 marks a group
+// that is not finite, whose codes are 0.
 struct ToSum {
   float subtract, factor, add;
 };
@@ -105,8 +105,8 @@ __device__ TUCKFOLD_INLINE ToSum to_sum(Header header) {
   return {s.subtract, s.factor, (kStochastic ? kToFixed : kToInteger) + s.zero};
 }
 
-// Codes of four values, a byte each. No sum is above `most`, that of the last level, but in groups
-// about zero of one bit: others need not be looked at.
+// Codes of four values, a byte each. A sum exceeds `most`, the sum of the last level, only in
+// groups around zero of one bit: others need no clamp.
 template <bool kStochastic, bool kClamp>
 __device__ TUCKFOLD_INLINE std::uint32_t four_codes(const float* x, const ToSum& s, float most,
                                                     std::uint32_t random) {
@@ -129,8 +129,8 @@ __device__ TUCKFOLD_INLINE std::uint32_t four_codes(const float* x, const ToSum&
   return s.factor == 0.0f ? 0u : codes;
 }
 
-// Four codes, each in a byte, to the low 4 * kBits bits. Products and sums carry nothing: fields do
-// not overlap.
+// Packs four codes, each in a byte, into the low 4 * kBits bits. Products and sums carry nothing,
+// because fields do not overlap.
 template <int kBits>
 __device__ TUCKFOLD_INLINE std::uint32_t squeeze_bytes(std::uint32_t x) {
   if constexpr (kBits == 1) {
@@ -170,7 +170,7 @@ __device__ TUCKFOLD_INLINE std::uint64_t eight_codes(std::uint32_t front, std::u
 
 // ---- any group of any tensor --------------------------------------------------------------------
 
-// Where values come from, eight of one group at a time: `some` of them exist.
+// The source of values, eight of one group at a time, of which `some` exist.
 template <class T>
 struct DenseValues {
   const T* data;
@@ -205,7 +205,7 @@ struct StridedValues {
 
   __device__ TUCKFOLD_INLINE void eight(std::int64_t index, int some, float* x) const {
     const T* data = reinterpret_cast<const T*>(view->data);
-    // One place in the inner axis is enough for all eight, unless they pass its end.
+    // One position on the inner axis is enough for all eight values, unless they cross its end.
     const std::int64_t first = view->offset(index), last = view->offset(index + some - 1);
     const std::int64_t step = view->steps[0];
     const bool even = last - first == (some - 1) * step;
@@ -311,8 +311,8 @@ inline constexpr int kSteps = 8, kSmallSteps = 1;
 template <class T, int kTileSteps>
 inline constexpr int kTileValues = kTileSteps* kStepValues<T>;
 
-// How many tiles a tensor has; pack_group has the groups after them. A load at half a word reads
-// the words around it, so that one value must follow.
+// The number of tiles of a tensor; pack_group packs the groups after them. A load at half a word
+// reads the words around it, so one more value must follow.
 template <class T, int kTileSteps>
 __host__ __device__ inline std::int64_t tiles_of(const DenseTensor& tensor) {
   const bool reads_more = reinterpret_cast<std::uintptr_t>(tensor.data) % 4 != 0;
@@ -362,8 +362,8 @@ __device__ TUCKFOLD_NOINLINE void store_codes(std::uint32_t* staged, int bits, s
   }
 }
 
-// Lane g is given the range of the tile's group g, of 2^shift values; each step has its own range
-// in every lane.
+// Gives lane g the range of the tile's group g, of 2^shift values; in every lane each step has a
+// range of its own.
 template <class T, int kTileSteps>
 __device__ TUCKFOLD_INLINE Range ranges_to_lanes(Range (&ranges)[kTileSteps], int shift) {
   constexpr int kV = kVector<T>, kStep = kStepValues<T>;
@@ -404,8 +404,8 @@ __device__ TUCKFOLD_INLINE Range ranges_to_lanes(Range (&ranges)[kTileSteps], in
   return mine;
 }
 
-// The same for eight groups of halves, a step each, in fewer steps: lanes give away what others
-// need until each has one group's range; group g's is left in lanes 4 * g and the three after it.
+// The same for eight groups of halves, one per step, in fewer steps: lanes exchange ranges until
+// each has one group's range. Lanes 4 * g and the three after it have that of group g.
 template <class T>
 __device__ TUCKFOLD_INLINE void step_ranges(const uint4 (&raw)[kSteps], float& low, float& high) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -435,7 +435,7 @@ __device__ TUCKFOLD_INLINE void step_ranges(const uint4 (&raw)[kSteps], float& l
   low = -cuda::half_to_float<T>(static_cast<std::uint16_t>(mine >> 16));
 }
 
-// kShift: the group's, where it is compiled in, which saves a tenth of the instructions; else 0.
+// kShift: the group's shift as a constant, which saves a tenth of the instructions; else 0.
 template <class T, bool kStochastic, int kShift, int kTileSteps>
 __device__ TUCKFOLD_INLINE void pack_tile(const DenseTensor& tensor, const Settings& settings,
                                           std::int64_t tile, std::uint32_t* staged) {

@@ -1,7 +1,7 @@
-// block_quant's kernels that unpack. The fast one: a warp writes a tile of 1024 values of a dense
-// tensor, 16 bytes a lane and store, side by side, so that every store is whole lines. It asks for
-// all codes and headers of the tile before it uses the first. Groups may have any size. Where the
-// tensor does not begin at a multiple of 16 bytes another kernel has values change lanes in shared
+// block_quant's unpack kernels. In the fast one a warp writes a tile of 1024 values of a dense
+// tensor, with contiguous stores of 16 bytes per lane, so that every store is whole cache lines. It
+// loads all codes and headers of the tile before it uses the first. Groups may have any size. If
+// the tensor is not aligned to 16 bytes, another kernel exchanges values between lanes in shared
 // memory.
 #pragma once
 
@@ -14,8 +14,8 @@ namespace tuckfold::block_quant {
 
 inline constexpr int kUnpackThreads = 128, kUnpackWarps = kUnpackThreads / kWarp;
 inline constexpr int kTile = 1024;
-// How many tiles ahead a warp asks for packed bytes: 16 MB of f32. Fewer may come too late, twice
-// as many leave the cache before they are read.
+// How many tiles ahead a warp prefetches packed bytes: 16 MB of f32. With fewer tiles they may
+// arrive too late; with twice as many they leave the cache before they are read.
 inline constexpr int kTilesAhead = 4096;
 
 // ---- what both ways share -----------------------------------------------------------------------
@@ -34,8 +34,8 @@ __device__ TUCKFOLD_INLINE Group group_at(std::uint32_t header) {
   return group_of({static_cast<std::uint16_t>(header), static_cast<std::uint16_t>(header >> 16)});
 }
 
-// How codes of a group become values, for both kinds of groups: ordinary_value without its
-// branches. The code is the low bits of a float of 2^23 and more; adding -0 changes nothing.
+// How codes become values, for both kinds of groups: ordinary_value without its branches. The code
+// is the low bits of a float of 2^23 and more; adding -0 changes nothing.
 inline constexpr std::uint32_t kCodeBits = 0x4b000000u;  // of 2^23
 struct Spread {
   float subtract, scale, add;
@@ -111,7 +111,7 @@ __device__ TUCKFOLD_INLINE std::uint64_t load_codes(const std::byte* tile, int l
   }
 }
 
-// Asks for a tile's codes, and for its headers if they begin a line.
+// Prefetches a tile's codes, and its headers if they begin a line.
 template <int kBits>
 __device__ TUCKFOLD_INLINE void prefetch_tile(const DenseTensor& tensor, int group_shift,
                                               std::int64_t tile, int lane) {
@@ -147,7 +147,7 @@ __device__ TUCKFOLD_INLINE uint4 step_values(std::uint64_t codes, std::uint32_t 
   return cuda::vector_of<T>(x);
 }
 
-// What is left of a tensor after its whole tiles.
+// The values of a tensor after its whole tiles.
 template <class T>
 __device__ TUCKFOLD_INLINE void unpack_rest(const DenseTensor& tensor, const Settings& s,
                                             std::int64_t begin) {
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kUnpackThreads)
   cuda::wait_for_previous_kernel();
   if (begin + kTile > tensor.elems) return unpack_rest<T>(tensor, s, begin);
   prefetch_tile<kBits>(tensor, s.group_shift, tile + kTilesAhead, lane);
-  // Loops of their own, so that no branch is between two loads.
+  // Separate loops, so that no branch is between two loads.
   std::uint64_t codes[kTileSteps];
   const std::byte* tile_codes = tensor.codes + tile * (kTile / 8 * kBits);
 #pragma unroll
@@ -209,8 +209,9 @@ __global__ void __launch_bounds__(kUnpackThreads)
   }
 }
 
-// Stores of a warp that begin at any address of an element. Bytes wait in shared memory until they
-// fill vectors of the tensor's 16-byte grid, which lies `skew` bytes before the warp's own.
+// Stores of a warp that begin at any element's address. Bytes wait in shared memory until they fill
+// a 16-byte vector that is aligned in the tensor; such a vector begins `skew` bytes before the
+// warp's own.
 template <class T>
 class SkewedStores {
  public:
@@ -250,7 +251,7 @@ class SkewedStores {
     if (lane == 0) *reinterpret_cast<uint4*>(shared_) = rest;
     __syncwarp();
   }
-  // What no put after it will fill up.
+  // Stores the bytes that no later put will complete.
   __device__ TUCKFOLD_INLINE void finish() {
     if (threadIdx.x % kWarp == 0) copy(0, skew_);
   }

@@ -1,4 +1,4 @@
-// Batches of elements as they are, taken from a tensor and put into one; for kernels of the same
+// Batches of unchanged elements, read from a tensor or written to one; for kernels of the same
 // target to inline.
 #if defined(TUCKFOLD_CODEC_BATCH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_BATCH_INL_H
@@ -23,7 +23,7 @@ constexpr std::int64_t kBatchElems =
     1024;  // elements that stay in the first cache; a multiple of 64
 constexpr std::size_t kAheadBytes = 2048;  // how early to ask for what will be read, as in a copy
 
-// Elements [at, at + count) where they lie, or gathered.
+// Elements [at, at + count): a pointer to them if they are contiguous, else a gathered copy.
 template <class T>
 const T* take(const FlatReader& in, std::int64_t at, std::int64_t count, T* gathered) {
   const void* dense = in.dense(at, count);
@@ -32,7 +32,7 @@ const T* take(const FlatReader& in, std::int64_t at, std::int64_t count, T* gath
   return gathered;
 }
 
-// Writes a batch that lies in cache to where it belongs; past the cache if `stream`.
+// Writes a batch from cache to the output; with non-temporal stores if `stream`.
 template <class T>
 void put(const FlatWriter& out, std::int64_t at, std::int64_t count, const T* values, bool stream) {
   void* dense = out.dense(at, count);

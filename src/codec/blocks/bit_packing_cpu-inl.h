@@ -1,5 +1,5 @@
-// squeeze_codes and spread_codes: whole numbers of B bits side by side, lowest bits first, and
-// back; for kernels of the same target to inline.
+// squeeze_codes and spread_codes: integers of B bits to contiguous bits, lowest first, and back;
+// for kernels of the same target to inline.
 //
 // A code arrives in the smallest unsigned type that holds B bits. First neighbours in a 64-bit word
 // pair up, in at most three steps, in vectors of words; then the words' parts join without gaps, so
@@ -36,8 +36,8 @@ constexpr std::uint64_t every(int width, int b) {
   return mask;
 }
 
-// Fields of kWidth bits that hold kBits each to their word's low bits, and back. What stands above
-// them in a word to spread does not matter, but where one field fills the word.
+// Moves fields of kWidth bits, which hold kBits each, to the low bits of their word, and back.
+// Higher bits of a word to spread are ignored, except where one field fills the word.
 template <int kBits, int kWidth, class D, class V>
 HWY_INLINE V squeeze(D d, V v) {
   if constexpr (kWidth == 64 || kBits == kWidth) {
@@ -61,11 +61,11 @@ HWY_INLINE V spread(D d, V v) {
   }
 }
 
-// Eight codes of b bits are so many words, of each of which so many bits count.
+// Eight codes of b bits take so many words, and so many bits of each word are used.
 constexpr int words_of(int b) { return b <= 8 ? 1 : b <= 16 ? 2 : b <= 32 ? 4 : 8; }
 constexpr int part_of(int b) { return 8 * b / words_of(b); }
 
-// Words that lie in memory as codes.
+// Words in memory as codes.
 template <class D, class Code>
 HWY_INLINE hn::Vec<D> load_words(D d, const Code* codes) {
 #if HWY_TARGET == HWY_SCALAR
@@ -87,8 +87,8 @@ HWY_INLINE void store_words(D, hn::Vec<D> words, Code* codes) {
 #endif
 }
 
-// Every word of `codes` in place, and some more up to a whole vector; `work` takes a tag and a
-// vector of words.
+// Applies `work`, which takes a tag and a vector of words, to every word of `codes` in place, and
+// to some more up to a whole vector.
 template <class Code, class Work>
 HWY_INLINE void for_each_word(Code* codes, std::int64_t words, Work&& work) {
   constexpr std::int64_t kCodes = 8 / sizeof(Code);  // in a word
@@ -99,8 +99,8 @@ HWY_INLINE void for_each_word(Code* codes, std::int64_t words, Work&& work) {
   }
 }
 
-// The parts of eight codes to B bytes without gaps, and back. Up to seven bytes more are written,
-// or read, which is quicker.
+// The parts of eight codes to B contiguous bytes, and back. Up to seven more bytes are written or
+// read, which is faster.
 template <int B>
 HWY_INLINE void join(const CodeOf<B>* codes, std::byte* out) {
   constexpr int kWords = words_of(B), kPart = part_of(B);
@@ -136,8 +136,8 @@ HWY_INLINE void part(const std::byte* in, CodeOf<B>* codes) {
   }
 }
 
-// Where B bytes are a type of their own the parts join in the vector. Returns how many eights of
-// codes were done.
+// If B bytes are a type of their own, the parts are joined in the vector. Returns how many groups
+// of eight codes were done.
 template <int B>
 HWY_INLINE std::int64_t squeeze_vectors(const std::uint8_t* codes, std::int64_t eights,
                                         std::byte* out) {
@@ -161,11 +161,11 @@ HWY_INLINE std::int64_t squeeze_vectors(const std::uint8_t* codes, std::int64_t 
   return i;
 }
 
-// The last eights, of which no byte too many may be touched, go by way of a buffer.
+// The last groups of eight go through a buffer, because no byte past the end may be touched.
 constexpr std::int64_t kLastEights = 8;
 
 // `count` codes to count * B / 8 bytes, rounded up, and back. `codes` has room for whole cache
-// lines; to squeeze codes is to lose them.
+// lines; squeezing overwrites it.
 template <int B>
 HWY_NOINLINE HWY_ATTR void squeeze_codes(CodeOf<B>* codes, std::int64_t count, std::byte* out) {
   constexpr int kWords = words_of(B);
@@ -208,7 +208,7 @@ HWY_NOINLINE HWY_ATTR void spread_codes(const std::byte* in, std::int64_t count,
   }
 }
 
-// Calls visit.operator()<B>() for the number of bits, kFirst..kLast, that is only now known.
+// Calls visit.operator()<B>() for a number of bits in kFirst..kLast, known only at run time.
 template <int kFirst, int kLast, class Visit>
 void with_bits(int bits, Visit&& visit) {
   if constexpr (kFirst == kLast) {

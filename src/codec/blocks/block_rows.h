@@ -1,5 +1,5 @@
-// A tensor as matrices cut into square blocks, and its rows of blocks ("block rows") as f32: what
-// codecs that transform blocks share.
+// A tensor as matrices cut into square blocks, and its rows of blocks ("block rows") as f32: shared
+// by codecs that transform blocks.
 #pragma once
 
 #include <algorithm>
@@ -29,12 +29,12 @@ struct Blocks {
   std::int64_t block_rows, block_cols;
   std::size_t leading;  // how many axes of the shape remain before the plane's two
 
-  // Throws InvalidArgument where the shape does not fold, saying what to use instead.
+  // Throws InvalidArgument if the shape does not fold, with what to use instead.
   static Blocks of(std::string_view codec, int block, const Shape& shape, std::string_view remedy);
   std::int64_t all_block_rows() const { return planes * block_rows; }
 };
 
-// What a kernel is given; it works on a range of block rows.
+// The arguments of a kernel, which works on a range of block rows.
 template <class Params>
 struct PackBlockRows {
   Params params;
@@ -75,7 +75,7 @@ void for_each_part(const Blocks& b, std::int64_t block_row, Visit&& visit) {
   }
 }
 
-// The part's rows in memory if they are whole blocks of f32 side by side; else false.
+// The addresses of the part's rows if they are contiguous whole blocks of f32; else false.
 template <class View, class Float>
 bool direct_rows(const View& view, const Blocks& b, const BlockRowPart& part, Float** rows) {
   if (view.dtype() != DType::F32 || part.valid_rows < b.block || part.valid_cols < part.cols)
@@ -93,7 +93,7 @@ bool direct_rows(const View& view, const Blocks& b, const BlockRowPart& part, Fl
 // Rows and columns past the edge repeat the last ones.
 inline void gather_rows(const FlatReader& in, const Blocks& b, const BlockRowPart& part,
                         float* buffer, const float** rows) {
-  const bool at_once = part.cols == b.cols;  // rows lie one behind the other
+  const bool at_once = part.cols == b.cols;  // rows are contiguous
   if (at_once) in.gather(part.plane_row * b.cols, part.valid_rows * b.cols, buffer);
   for (int r = 0; r < b.block; ++r) {
     float* row = buffer + r * part.cols;
@@ -107,10 +107,10 @@ inline void gather_rows(const FlatReader& in, const Blocks& b, const BlockRowPar
   }
 }
 
-// Back, without what lies past the edge.
+// The reverse of gather_rows; rows and columns past the edge are dropped.
 inline void scatter_rows(const FlatWriter& out, const Blocks& b, const BlockRowPart& part,
                          const float* const* rows) {
-  if (part.cols == b.cols && rows[1] - rows[0] == part.cols) {  // one behind the other
+  if (part.cols == b.cols && rows[1] - rows[0] == part.cols) {  // contiguous
     return out.scatter(part.plane_row * b.cols, part.valid_rows * b.cols, rows[0]);
   }
   for (int r = 0; r < part.valid_rows; ++r) {

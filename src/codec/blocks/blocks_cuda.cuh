@@ -14,8 +14,8 @@
 
 namespace tuckfold::cuda {
 
-// A dense tensor whose planes are whole blocks: its rows of blocks lie one behind the other, so
-// planes do not matter.
+// A dense tensor whose planes are whole blocks. Its block rows are contiguous, so planes do not
+// matter.
 struct WholeBlocks {
   void* data;  // a multiple of 16
   std::int64_t count;
@@ -39,8 +39,8 @@ struct WholeBlocks {
   }
 };
 
-// Any tensor. Neighbouring threads take blocks of neighbouring planes where that is how values lie
-// in memory (channels last), else neighbouring blocks.
+// Any tensor. Neighbouring threads take blocks of neighbouring planes if those are neighbours in
+// memory (channels last), else neighbouring blocks.
 struct AnyBlocks {
   View view;
   std::int64_t count, planes, rows, cols, block_rows, block_cols;
@@ -107,9 +107,9 @@ __device__ TUCKFOLD_INLINE void load_block(const WholeBlocks& b, std::int64_t bl
   for (int r = 0; r < 8; ++r) load_row(from + r * b.cols, x + 8 * r);
 }
 
-// What two neighbouring lanes do together for their two blocks of f32: each takes the left (even
-// lane) or right (odd lane) half of both blocks' rows, so that every access of the warp is of whole
-// 32-byte sectors, and they exchange the rest. Halves of sectors cost as much as whole ones.
+// Two neighbouring lanes load their two blocks of f32 together: each takes the left (even lane) or
+// right (odd lane) half of both blocks' rows, so that every access of the warp is whole 32-byte
+// sectors; then they exchange the rest. Half a sector costs as much as a whole one.
 template <class T>
 struct PairPlace {
   bool odd;  // the lane's side
@@ -127,8 +127,8 @@ struct PairPlace {
   }
 };
 
-// A warp's blocks, `first` and the 31 after it, one a lane; past the last block that one again. All
-// lanes must call it.
+// A warp's blocks, `first` and the 31 after it, one per lane; lanes past the last block repeat it.
+// All lanes must call this.
 template <class T>
 __device__ TUCKFOLD_INLINE void load_warp_blocks(const WholeBlocks& b, std::int64_t first,
                                                  float* x) {
@@ -218,7 +218,7 @@ __device__ TUCKFOLD_INLINE void store_warp_blocks(const WholeBlocks& b, std::int
   }
 }
 
-// Without what lies past the edge.
+// Leaves out rows and columns past the edge.
 template <class T, int kN = 8>
 __device__ TUCKFOLD_INLINE void store_block(const AnyBlocks& b, std::int64_t block,
                                             const float* x) {

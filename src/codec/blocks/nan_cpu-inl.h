@@ -1,4 +1,4 @@
-// NaN in vectors of f32: to find one, and the canonical one that is stored.
+// NaN in vectors of f32: detection, and the canonical NaN that is stored.
 #if defined(TUCKFOLD_CODEC_NAN_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_NAN_INL_H
 #undef TUCKFOLD_CODEC_NAN_INL_H
@@ -21,11 +21,12 @@ HWY_INLINE hn::Vec<D> canonical(D d, hn::Vec<D> value) {
 }
 
 #if HWY_ARCH_X86 && HWY_CAP_GE256
-// Raises the flag that NanFlag sees if it is shown a NaN, by a comparison that signals. Operations
-// that make a NaN raise it by themselves; those that are given one do not.
+// Raises the flag that NanFlag reads if a value is NaN, by a signaling comparison. Operations that
+// make a NaN raise it themselves; those that only receive one do not.
 //
-// Comparisons write a token that is never used. That they seem to read it too keeps them all; a
-// volatile asm would, but compilers move nothing past that, and loads would come too late.
+// Comparisons write a token that is never used. They also seem to read it, so that the compiler
+// keeps them all. A volatile asm would do the same, but compilers move nothing past it, and loads
+// would come too late.
 class NanWatch {
  public:
   HWY_INLINE NanWatch() = default;

@@ -1,5 +1,5 @@
-// Sixteen bytes of a dense tensor of f32, f16 or bf16 as floats and back, by the conversions of the
-// device, to the bits of base/half.h.
+// Sixteen bytes of a dense tensor of f32, f16 or bf16 as floats and back, with the device's
+// conversions; the bits are those of base/half.h.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ __device__ TUCKFOLD_INLINE std::uint32_t floats_to_halves(float low, float high)
 #endif
 }
 
-// Eight values as from_float has them. Where the sum of their squares is small none is NaN or
-// beyond the type's largest, and the instruction will do; the others go one by one.
+// Eight values rounded as by from_float. If the sum of their squares is small, none is NaN or
+// beyond the type's largest, and the instruction is enough; else they are converted one by one.
 template <class T>
 __device__ TUCKFOLD_INLINE uint4 halves_of(const float* x) {
   constexpr float kTame = std::is_same_v<T, F16> ? kMaxF16 * kMaxF16 : float_of(kInfBits);
@@ -168,8 +168,8 @@ __device__ TUCKFOLD_INLINE std::uint32_t halves_above_zero(std::uint32_t word) {
 #endif
 }
 
-// Sixteen bytes of elements that lie side by side at any address of an element, by words. Where
-// they begin within a word, the words around them are read whole.
+// Sixteen bytes of contiguous elements at any element's address, word by word. If they begin within
+// a word, the words around them are read whole.
 template <class T>
 __device__ TUCKFOLD_INLINE uint4 load_anywhere(const T* from) {
   const auto address = reinterpret_cast<std::uintptr_t>(from);

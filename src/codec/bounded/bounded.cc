@@ -79,15 +79,16 @@ struct Parts {
   std::size_t tensor_bytes() const { return static_cast<std::size_t>(elems) * size_bytes(dtype); }
 
   std::size_t bound_bytes() const { return params.relative != 0 ? kBoundBytes : 0; }
-  // What comes before the payloads.
+  // The bytes before the payloads.
   std::size_t front_bytes() const {
     return bound_bytes() + (params.bytes
                                 ? static_cast<std::size_t>(tiling.parts()) * kPartHeaderBytes
                                 : static_cast<std::size_t>(chunks_of(elems)) * kHeaderBytes);
   }
 
-  // Room for any part, and how many parts at the end may have to wait there, since the front takes
-  // the place where they would go. Parts but the last hold at least half of what they may.
+  // The size of a slot for any part, and how many parts at the end may need one, because the front
+  // takes their place in the output. All parts except the last hold at least half of their
+  // capacity.
   std::size_t slot_bytes() const {
     const std::int64_t values = params.bytes ? kPartValues : kTogether * kChunk;
     return static_cast<std::size_t>(std::min(values, elems + 1)) * size_bytes(dtype);
@@ -98,7 +99,8 @@ struct Parts {
   }
 };
 
-// Sixteen bytes for each part (its range, where it was packed to, where it starts), and slots.
+// The workspace: sixteen bytes for each part (its range, the address of its payload, its start),
+// and slots.
 Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
   const Parts parts(Params::of(stage), dtype, shape);
   const std::size_t bytes = parts.tensor_bytes();
@@ -143,10 +145,10 @@ void for_each_range(const Parts& parts, int threads, Body&& body) {
   }
 }
 
-// Packs the payloads to `out`, one after the other. Several threads do not know where theirs will
-// begin: each range of parts starts where it would if nothing got smaller, and moves forward in the
-// end. The last parts, for which there might be no room there, go to the workspace. Returns the
-// bytes of all payloads; where that is more than there is room, `out` is of no use.
+// Packs the payloads to `out`, one after the other. With several threads the offsets are not known
+// in advance: each range of parts starts where it would if nothing got smaller, and is moved
+// forward at the end. The last parts, for which `out` may have no room, go to the workspace.
+// Returns the bytes of all payloads; if they exceed the room, `out` is invalid.
 std::size_t pack_parts(const Parts& parts, const TensorBound& tensor, const FlatReader& in,
                        std::byte* headers, std::span<std::byte> out, RunContext run) {
   struct Place {

@@ -1,8 +1,9 @@
-// bounded: every value comes back within a bound; the number of packed bytes follows from the
+// bounded: every value is restored within an error bound; the number of packed bytes depends on the
 // values.
 //
-// Packed: for rel the absolute bound, f64; the headers of all parts; the payloads of all parts. A
-// tensor for which that is no less than its own bytes is stored as it is, and known by its size.
+// Packed: for rel the absolute bound, f64; the headers of all parts; the payloads of all parts. If
+// that is not smaller than the tensor, the tensor is stored unchanged, which a reader knows by the
+// size.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ struct Range {
   double low, high;
 };
 
-// What kernels know of the tensor and of the bound that its values keep.
+// What kernels need to know about the tensor and the bound.
 struct TensorBound {
   DType dtype;
   double bound;
@@ -37,7 +38,7 @@ struct TensorBound {
 
 // ---- kernels, which never throw
 
-// Of elements [begin, begin + count).
+// The range of elements [begin, begin + count).
 Range range_of(const FlatReader& in, std::int64_t begin, std::int64_t count);
 
 // ---- codes=bits: chunks of 1024 values in row-major order ---------------------------------------
@@ -91,8 +92,8 @@ std::size_t pack_chunks(const TensorBound& tensor, const FlatReader& in, std::in
 bool unpack_chunks(const TensorBound& tensor, const std::byte* headers, const std::byte* from,
                    const FlatWriter& out, std::int64_t begin, std::int64_t end, bool stream);
 
-// What kernels of CUDA devices keep: for each kTogether chunks where they begin or how far the sum
-// of sizes has come, the same for fewer and larger parts, and the grids.
+// The workspace of CUDA kernels: for each kTogether chunks their offset, or the sum of sizes so
+// far; the same for fewer and larger parts; and the grids.
 inline constexpr std::size_t kCudaControlBytes = 512;
 inline std::size_t cuda_workspace_bytes(std::int64_t elems) {
   const auto parts = static_cast<std::size_t>((chunks_of(elems) + kTogether - 1) / kTogether);

@@ -1,5 +1,5 @@
-// The normative arithmetic of bounded: how a value becomes a whole number and back. Kernels give
-// these bits on every device.
+// The normative arithmetic of bounded: how a value becomes an integer and back. Kernels give these
+// bits on every device.
 //
 //   value = 2 * code * half                    zero=near: code is the nearest to value / (2 * half)
 //   value = (2 * |code| - 1) * half * sign     zero=exact: 0 is code 0 and nothing else is
@@ -84,7 +84,7 @@ TUCKFOLD_HOST_DEVICE inline Grid<Real> grid_of(DType dtype, double bound, bool e
   grid.bound = round_down<Real>(bound);
   grid.exact_zero = exact_zero;
   if (has_whole_values(dtype)) {
-    // 2 * floor(bound) + 1 whole numbers lie within the bound of their middle.
+    // The bound of a middle value covers 2 * floor(bound) + 1 whole numbers.
     const int most = dtype == DType::U8 ? 255 : 65535;
     const Real whole = static_cast<Real>(bound < most ? static_cast<int>(bound) : most);
     grid.exact_zero = exact_zero && whole > 0;
@@ -153,9 +153,9 @@ TUCKFOLD_HOST_DEVICE inline float as_whole(float value, float most) {
 TUCKFOLD_HOST_DEVICE inline float as_u8(float value) { return as_whole(value, 255.0f); }
 TUCKFOLD_HOST_DEVICE inline float as_u16(float value) { return as_whole(value, 65535.0f); }
 
-// Whether `back` may stand for `value`. The difference is exact where it matters: numbers within a
-// factor of two of each other subtract exactly, and others come from a code of at most 1 in
-// magnitude, where the grid's shrinking leaves more room than rounding takes.
+// Whether `back` is within the bound of `value`. The difference is exact where it matters: numbers
+// within a factor of two of each other subtract exactly, and others come from a code of at most 1
+// in magnitude, where the grid is smaller than the bound by more than rounding takes.
 template <class Real>
 TUCKFOLD_HOST_DEVICE inline bool holds(Real value, Real back, const Grid<Real>& grid) {
   const Real off = value - back;

@@ -1,4 +1,4 @@
-// What a thread works on a part of codes=bytes in.
+// The buffers in which a thread packs or unpacks a part of codes=bytes.
 #pragma once
 
 #include <cstddef>

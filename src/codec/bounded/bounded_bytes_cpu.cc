@@ -1,5 +1,5 @@
-// bounded on the CPU, codes=bytes: small numbers in bytes, for an entropy coder to follow. Loops
-// are plain and left to the compiler, which makes vectors of them for each target.
+// bounded on the CPU, codes=bytes: small numbers in bytes, for an entropy coder that follows. Loops
+// are plain; the compiler vectorizes them for each target.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/bounded/bounded_bytes_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -50,8 +50,8 @@ void for_each_band(const Tiling& tiling, std::int64_t first, std::int64_t last, 
   }
 }
 
-// The rows of tiles from one after the other to side by side, or back; short ones in whole vectors
-// where that fits.
+// Moves the rows of tiles from one after the other to side by side, or back; short rows in whole
+// vectors where that fits.
 template <bool kSideBySide, class Real>
 HWY_ATTR void move_rows(const Band& band, const Real* from, Real* to) {
   const hn::CappedTag<Real, 8> d;
@@ -74,7 +74,7 @@ HWY_ATTR void move_rows(const Band& band, const Real* from, Real* to) {
   }
 }
 
-// Where a band lies in one piece it has the width of the tensor's planes.
+// A contiguous band has the width of the tensor's planes.
 template <class Real>
 void load_band(const FlatReader& in, const Tiling& tiling, std::int64_t first, const Band& band,
                PartBuffers<Real>& buffers, Real* values) {
@@ -135,8 +135,8 @@ void store_band(const FlatWriter& out, const Tiling& tiling, std::int64_t first,
   }
 }
 
-// While a part is worked on memory would idle: asks for the next where it lies in one piece, some
-// of it at every step, since what is asked for all at once waits in a queue.
+// Memory would be idle while a part is packed: prefetches the next part if it is contiguous, a
+// little at every step, because prefetches that are issued all at once wait in a queue.
 class Ahead {
  public:
   Ahead(const FlatReader& in, const Tiling& tiling, std::int64_t part) {
@@ -175,7 +175,7 @@ struct Run {
   std::uint32_t skip, count;
 };
 
-// Calls visit(run) for the runs of values that do not hold.
+// Calls visit(run) for the runs of values that exceed the bound.
 template <class Visit>
 void for_each_kept(const std::uint8_t* kept, std::int64_t count, Visit&& visit) {
   std::int64_t end = 0;
@@ -210,7 +210,7 @@ void for_each_place(const Tiling& tiling, std::int64_t first_tile, std::int64_t 
   }
 }
 
-// The bits of the values, if they are all the same, or of all of them.
+// Stores the values' bits: one value if they are all the same, else all of them.
 std::size_t keep_part(const Tiling& tiling, const FlatReader& in, std::int64_t first_tile,
                       std::int64_t count, std::byte* out) {
   const std::size_t width = size_bytes(in.dtype()), all = static_cast<std::size_t>(count) * width;
@@ -246,7 +246,7 @@ std::size_t pack_part_as(const TensorBound& tensor, const Tiling& tiling, const 
   grid = grid_of<Real>(tensor.dtype, tensor.bound, tensor.exact_zero, front.grid);
   if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return keep();
 
-  // A few rows tell which predictor suits the part.
+  // A few rows decide which predictor suits the part.
   Ahead ahead(in, tiling, part + 1);
   ahead.step();
   Choice choice(tensor.dtype, grid);
@@ -269,7 +269,7 @@ std::size_t pack_part_as(const TensorBound& tensor, const Tiling& tiling, const 
     at += band.elems();
   });
 
-  // Escapes are dear; a few are worth codes of half the width.
+  // Escapes are expensive, but a few are worth codes of half the width.
   ahead.step();
   auto* narrow = reinterpret_cast<std::uint8_t*>(values);
   const auto [past_half, past_byte] = narrow_codes(codes, count, narrow);
@@ -295,7 +295,7 @@ std::size_t pack_part_as(const TensorBound& tensor, const Tiling& tiling, const 
     });
   }
   ahead.step();
-  if (size + kBehind > static_cast<std::size_t>(count) * width) return keep();
+  if (size + kTrailing > static_cast<std::size_t>(count) * width) return keep();
 
   std::memcpy(out, &front, sizeof(front));
   std::byte* to = store_plane(planes.low, plane, out + sizeof(front));

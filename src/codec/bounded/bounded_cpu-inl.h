@@ -42,7 +42,7 @@ inline std::uint16_t narrowed(float value, std::uint16_t) {
   return static_cast<std::uint16_t>(static_cast<std::int32_t>(as_u16(value)));
 }
 
-// The elements themselves where they are numbers of the wanted type, else `buffer`.
+// The elements themselves if they have the wanted type, else converted in `buffer`.
 inline const float* as_reals(DType dtype, const void* bits, std::int64_t count, float* buffer) {
   switch (dtype) {
     case DType::F16: widen_elements<F16>(bits, count, buffer); return buffer;
@@ -94,7 +94,7 @@ Real largest_of(const Real* values, std::int64_t count) {
 
 // ---- values to codes ----------------------------------------------------------------------------
 
-// What the dtype makes of a value: one, and a vector of them.
+// Rounds a value, or a vector of them, to the dtype.
 template <class Real>
 Real rounded(DType dtype, Real value) {
   if constexpr (std::is_same_v<Real, float>) {
@@ -114,7 +114,7 @@ HWY_ATTR HWY_INLINE V rounded(DType dtype, D d, V value) {
     if (dtype == DType::BF16) {
       const auto odd = hn::And(hn::ShiftRight<16>(bits), one);
       const auto half = hn::Add(odd, hn::Set(du, 0x7fffu));
-      // Past the largest number, and at infinity, what is cut off is not rounded.
+      // Infinity and numbers above the largest are not rounded.
       const auto rounds = hn::Lt(hn::Abs(value), hn::Set(d, kMaxBF16));
       const auto sum =
           hn::Add(bits, hn::BitCast(du, hn::IfThenElseZero(rounds, hn::BitCast(d, half))));
@@ -141,7 +141,7 @@ HWY_ATTR HWY_INLINE V rounded(DType dtype, D d, V value) {
   return value;
 }
 
-// Whole numbers nearest to scaled ones, i32, and i32 as Real.
+// Scaled values to the nearest i32, and i32 to Real.
 template <class D>
 HWY_ATTR HWY_INLINE auto nearest_of(D d, hn::Vec<D> scaled) {
   using Real = hn::TFromD<D>;
@@ -176,7 +176,7 @@ HWY_ATTR HWY_INLINE auto bits_where(D d, M mask) {
   }
 }
 
-// Codes of values, and whether all of them hold; codes are of no use where not.
+// Codes of values, and whether all of them are within the bound; if not, the codes are invalid.
 template <class Real, bool kExactZero>
 HWY_ATTR bool quantize_lanes(DType dtype, const Real* values, std::int64_t count,
                              const Grid<Real>& grid, std::int32_t* codes) {
@@ -192,14 +192,15 @@ HWY_ATTR bool quantize_lanes(DType dtype, const Real* values, std::int64_t count
     auto good = hn::Eq(zero, zero);
     const std::int64_t end = std::min(i + kStretch, count);
     for (; i + lanes <= end; i += lanes) {
-      // While this chunk is in cache memory would idle: fetch the next.
+      // Memory would be idle while this chunk is in cache: prefetch the next.
       __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kChunk * sizeof(Real), 0, 2);
       const auto v = hn::LoadU(d, values + i);
       if constexpr (kExactZero) {
         const auto scaled = hn::Mul(hn::Abs(v), inverse);
         const auto is_zero = hn::Eq(v, zero);
         auto code = nearest_of(d, scaled);
-        // One more where that is below, at least 1, and then the sign of the value or 0.
+        // One more if the code is below the scaled value, at least 1, and then with the sign of the
+        // value, or 0.
         code = hn::Sub(code, bits_where(d, hn::Lt(real_of(d, code), scaled)));
         code = hn::Max(code, one);
         auto back = hn::Mul(real_of(d, hn::Sub(hn::Add(code, code), one)), half);
@@ -232,7 +233,8 @@ bool quantize_all(DType dtype, const Real* values, std::int64_t count, const Gri
                          : quantize_lanes<Real, false>(dtype, values, count, grid, codes);
 }
 
-// Codes on the first grid on which all values hold, and its number; -1 where there is none.
+// Codes on the first grid on which all values are within the bound, and its number; -1 if there is
+// none.
 template <class Real>
 int quantize(const TensorBound& tensor, const Real* values, std::int64_t count,
              std::int32_t* codes) {

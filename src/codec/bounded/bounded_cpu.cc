@@ -1,6 +1,6 @@
-// bounded on the CPU, codes=bits. A chunk passes through buffers in the first cache: values to
-// codes with their check, codes to differences and the width of the widest, those, or the codes
-// where they are narrower, to planes of one bit of 16 values each.
+// bounded on the CPU, codes=bits. A chunk passes through buffers in the L1 cache: values become
+// codes, which are checked; codes become differences, or stay if they are narrower; these become
+// planes of one bit of 16 values each.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/bounded/bounded_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -67,8 +67,7 @@ HWY_ATTR void transpose_rows(std::uint8_t* rows) {
 
 constexpr std::size_t kPayloadRoom = 2 * kWidthWords + 4 * kChunk + 64;  // planes are stored by 32
 
-// Differences of codes, zigzag, to `coded`; returns what bits they have together. codes[-1] is
-// there.
+// Zigzag differences of codes to `coded`; returns the OR of them. codes[-1] exists.
 HWY_ATTR std::uint32_t differences(const std::int32_t* codes, std::uint32_t* coded) {
   const hn::ScalableTag<std::uint32_t> d;
   const auto* from = reinterpret_cast<const std::uint32_t*>(codes);
@@ -89,8 +88,8 @@ HWY_ATTR std::uint32_t differences(const std::int32_t* codes, std::uint32_t* cod
   return bits;
 }
 
-// What bits codes have together, if they take fewer than their differences, as after ReLU, where
-// most are 0; else 0. A few rows tell, and if they say so, some more. None may be negative.
+// The OR of the codes if they take fewer bits than their differences, as after ReLU, where most are
+// 0; else 0. A few rows decide, and then some more confirm it. No code may be negative.
 std::uint32_t narrower_alone(const std::int32_t* codes, const std::uint32_t* coded) {
   const auto saved = [&](int step) {
     int bits = 0;
@@ -124,7 +123,7 @@ HWY_ATTR void split_bytes(const std::uint32_t* coded, std::uint8_t (*bytes)[kChu
     if constexpr (K > 3) hn::StoreU(hn::TruncateTo(d8, hn::ShiftRight<24>(v)), d8, bytes[3] + i);
   }
 }
-// Numbers from their bytes; those of differences are summed up within kSummed of them.
+// Numbers from their bytes; differences are summed up within kSummed of them.
 constexpr int kSummed = HWY_TARGET == HWY_SCALAR ? 1 : 4;
 template <int K, bool kAlone>
 HWY_ATTR void join_bytes(const std::uint8_t (*bytes)[kChunk], std::uint32_t* numbers) {
@@ -200,7 +199,7 @@ inline int row_width(const std::uint8_t* payload, int row) {
   return payload[0] + ((payload[2 + row / 2] >> (row % 2 * 4)) & 15);
 }
 
-// A payload of numbers that K bytes hold; it may be read 64 bytes past its end.
+// Reads a payload of numbers that K bytes hold; may read 64 bytes past its end.
 template <int K, bool kAlone>
 void load_rows(const std::uint8_t* payload, std::uint32_t* numbers) {
   alignas(64) std::uint8_t planes[K][kChunk];
@@ -224,7 +223,7 @@ void load_rows(const std::uint8_t* payload, std::uint32_t* numbers) {
   join_bytes<K, kAlone>(planes, numbers);
 }
 
-// Sums of kSummed to sums of all, which are codes, in place.
+// Extends sums within kSummed numbers to sums of all numbers, which are codes, in place.
 HWY_ATTR HWY_NOINLINE void sum_up(std::int32_t base, std::uint32_t* sums) {
   const hn::CappedTag<std::uint32_t, kSummed> d;
   auto before = hn::Set(d, static_cast<std::uint32_t>(base));
@@ -252,7 +251,7 @@ void store_header(std::int32_t base, int kind, std::size_t bytes, std::byte* to)
   std::memcpy(to + 4, &both, 2);
 }
 
-// The bits of the values, if they are all the same, or of all of them.
+// Stores the values' bits: one value if they are all the same, else all of them.
 std::size_t keep_chunk(const void* bits, std::int64_t count, std::size_t width, std::byte* header,
                        std::byte* out) {
   const auto* bytes = static_cast<const std::byte*>(bits);
@@ -296,7 +295,7 @@ std::size_t pack_chunk(const TensorBound& tensor, const void* bits, std::int64_t
   return size;
 }
 
-// The widest row of a payload; -1 if it says what none says, or has not the words for its widths.
+// The widest row of a payload; -1 if it is invalid, or has too few words for its widths.
 int widest_row(const std::uint8_t* payload, int words) {
   int sum = 0, widest = 0;
   for (int i = 0; i < kRows / 2; ++i) {

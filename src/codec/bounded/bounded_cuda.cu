@@ -1,5 +1,6 @@
-// bounded on CUDA, codes=bits. How many bytes there are is known on the device alone: pack and
-// unpack wait for one number, unless they are told where to leave it.
+// bounded on CUDA, codes=bits. Only the device knows how many bytes there are: pack and unpack
+// synchronize to read one number, unless the caller gives a place for it
+// (CudaOptions::device_result).
 #include <algorithm>
 
 #include "base/cuda/runtime.h"
@@ -14,12 +15,12 @@ namespace {
 
 constexpr int kBeginThreads = 256, kCopyThreads = 256;
 
-// For kernels that go through the tensor in strides.
+// The number of blocks for kernels with grid-stride loops.
 std::int64_t few_blocks(std::int64_t work, std::int64_t each, int on_each_sm = 8) {
   return std::min<std::int64_t>(cuda::blocks_for(work, each), cuda::device().sms * on_each_sm);
 }
 
-// ---- before chunks: the grids, and nothing told yet
+// ---- before chunks: the grids and the initial control block
 
 struct BeginArgs {
   DType dtype;
@@ -59,8 +60,8 @@ __global__ void begin_kernel(const __grid_constant__ BeginArgs args) {
 
 // ---- a tensor that is stored as it is
 
-// To packed bytes and back. With `size` only if that says that packed bytes are the tensor's own;
-// `verdict` is told it.
+// Copies to packed bytes and back. If `size` is given, copies only if it says that the packed bytes
+// are the tensor's own; `verdict` receives the result.
 struct CopyArgs {
   View view;
   std::byte* packed;
@@ -110,7 +111,7 @@ void check_codes(const Params& params) {
               "codes=bytes runs on the CPU alone; use codes=bits, or copy the tensor there first");
 }
 
-// What follows from the tensor and the spec.
+// Sizes that follow from the tensor and the spec.
 struct Sizes {
   std::int64_t chunks, parts;
   std::uint64_t bound_bytes, front_bytes;
@@ -129,7 +130,7 @@ void begin(const BeginArgs& args, cuda::Stream stream) {
       stream, args);
 }
 
-// What the device has left at `from`; waits.
+// Reads a number that the device has written at `from`; synchronizes.
 std::uint64_t fetch(const std::uint64_t* from, cuda::Stream stream) {
   std::uint64_t value = 0;
   cuda::copy(&value, from, sizeof(value), stream);

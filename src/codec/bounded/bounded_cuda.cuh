@@ -1,6 +1,6 @@
-// What bounded's kernels share. A warp takes a chunk and each lane two of its rows; values pass
-// through the warp's own stage in shared memory, so that memory is read and written 16 bytes a
-// lane, side by side.
+// Shared by bounded's kernels. A warp takes a chunk, and each lane two of its rows. Values pass
+// through the warp's buffer in shared memory, so that global memory is accessed in contiguous
+// vectors of 16 bytes per lane.
 #pragma once
 
 #include <bit>
@@ -31,7 +31,7 @@ inline constexpr DType kDTypeOf = std::is_same_v<Element, double>         ? DTyp
                                   : std::is_same_v<Element, std::uint8_t> ? DType::U8
                                                                           : DType::F32;
 
-// The start of the workspace. What blocks tell each other lies behind it.
+// The start of the workspace. The state that blocks exchange follows it.
 struct Control {
   alignas(16) unsigned char grids[kGrids * sizeof(Grid<double>)];
   unsigned long long lowest, highest;  // the range so far, as keys; 0 before there is any
@@ -81,8 +81,8 @@ __device__ inline int sum_of_lanes(int value) {
 
 // ---- a chunk in shared memory -------------------------------------------------------------------
 
-// Each lane's values side by side, and 16 bytes between lanes: then neither lanes that read their
-// own values nor lanes that read side by side share banks.
+// Each lane's values are contiguous, with 16 bytes between lanes: then there are no bank conflicts,
+// neither if each lane reads its own values nor if lanes read contiguous values.
 template <class Element>
 struct Stage16 {
   static constexpr int kSize = sizeof(Element);
@@ -92,11 +92,11 @@ struct Stage16 {
   static constexpr int kVectors = kLaneBytes / 16;    // of a lane, and of a lane's turn
   static constexpr int kTogetherValues = 16 / kSize;  // in one vector
 
-  // Where vector `turn` * 32 + lane of the chunk lies.
+  // The offset of vector `turn` * 32 + lane of the chunk.
   __device__ static int place(int turn) {
     return (turn * (kWarp / kVectors) + lane_of() / kVectors) * kStride + lane_of() % kVectors * 16;
   }
-  // Where the chunk's value or byte lies.
+  // The offset of the chunk's value or byte.
   __device__ static int value_place(int value) {
     return value / kEach * kStride + value % kEach * kSize;
   }
@@ -136,7 +136,7 @@ __device__ TUCKFOLD_INLINE std::uint32_t chosen(std::uint32_t mask, std::uint32_
   return b ^ ((a ^ b) & mask);
 }
 
-// Exchanges one bit of a place in a word with the same bit of the word's number.
+// Exchanges one bit of a position in a word with the same bit of the word's number.
 template <int kBy, int kWords>
 __device__ TUCKFOLD_INLINE void exchange(std::uint32_t* words) {
   constexpr std::uint32_t kLow = kBy == 4 ? 0x0f0f0f0fu : kBy == 2 ? 0x33333333u : 0x55555555u;
@@ -175,7 +175,7 @@ __device__ TUCKFOLD_INLINE void narrow_planes_of(const std::uint32_t* numbers,
 #pragma unroll
   for (int i = 0; i < 4; ++i) words[i] = swap_in_word(words[i]);
 }
-// `mask` has the bits that there are planes for; words may hold anything for the others.
+// `mask` has the bits for which there are planes; the others of the words are undefined.
 __device__ TUCKFOLD_INLINE void narrow_numbers_of(std::uint32_t* words, std::uint32_t mask,
                                                   std::uint32_t* numbers) {
 #pragma unroll

@@ -1,6 +1,6 @@
-// The predictor `interpolate` of codes=bytes: values on a coarse grid of every 32nd row and column
-// first, then those half way between, again and again. Each is predicted from values as they will
-// come back, so that a smooth field has codes of 0.
+// The predictor `interpolate` of codes=bytes: first values on a coarse grid of every 32nd row and
+// column, then those half way between, repeatedly. Each is predicted from decoded values, so that a
+// smooth field has codes of 0.
 #if defined(TUCKFOLD_CODEC_BOUNDED_INTERPOLATE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_BOUNDED_INTERPOLATE_INL_H
 #undef TUCKFOLD_CODEC_BOUNDED_INTERPOLATE_INL_H
@@ -31,14 +31,15 @@ struct Band {
 
   std::int64_t width() const { return tiles * cols; }
   std::int64_t elems() const { return rows * width(); }
-  // Where value i is if tiles stand one after the other.
+  // The index of value i if tiles are contiguous, one after the other.
   std::int64_t in_tiles(std::int64_t i) const {
     const std::int64_t r = i / width(), x = i % width();
     return (x / cols * rows + r) * cols + x % cols;
   }
 };
 
-// Codes of values; mark(i) is called for one that does not hold, which gets the code before it.
+// Codes of values. mark(i) is called for a value whose code would exceed the bound; it gets the
+// code before it.
 template <class Real, class Mark>
 bool whole_codes(DType dtype, const Grid<Real>& grid, const Real* values, std::int64_t count,
                  std::int32_t before, std::int32_t* codes, Mark&& mark) {
@@ -53,7 +54,7 @@ bool whole_codes(DType dtype, const Grid<Real>& grid, const Real* values, std::i
   return true;
 }
 
-// Of codes in place; `row` has room for one of the band's.
+// The same for codes in place; `row` has room for one row of the band.
 template <bool kLorenzo2d>
 void take_differences(const Band& band, std::int32_t& before, std::int32_t* codes,
                       std::int32_t* row);
@@ -103,7 +104,7 @@ class Along {
     for (std::int64_t i = cols; i < cols + kSlack; ++i) kinds_[i] = kinds_[i - cols];
   }
 
-  // Has a coder code `count` values, with predictions asked for in rising order.
+  // Makes a coder code `count` values, with predictions requested in rising order.
   template <class Coder>
   HWY_ATTR void run(const Real* known, std::int64_t count, const Stretch& where, Real* values,
                     Coder& coder) const {
@@ -140,7 +141,7 @@ class Along {
   alignas(64) Real kinds_[kTileCols / 2 + 1 + kSlack];
 };
 
-// Codes row r of a level, which is odd, from the even rows about it.
+// Codes row r of a level, which is odd, from the even rows around it.
 template <class Real, class Coder>
 HWY_ATTR void code_across(Pyramid<Real>& tile, int l, std::int64_t r, Coder& coder) {
   const hn::ScalableTag<Real> d;
@@ -169,13 +170,14 @@ HWY_ATTR void code_across(Pyramid<Real>& tile, int l, std::int64_t r, Coder& cod
   }
 }
 
-// Gives a coder all values but the coarsest, from coarse to fine.
+// Passes all values except the coarsest to a coder, from coarse to fine.
 template <class Real, class Coder>
 void code_levels(Pyramid<Real>& tile, Coder& coder) {
   Real* __restrict odd = tile.odd;
   for (int l = tile.top; l-- > 0;) {
     const Band &fine = tile.at[l], &coarse = tile.at[l + 1];
-    // Tiles of odd width have one known value more than there are between, and go one by one.
+    // Tiles of odd width have one known value more than values between, and are processed one by
+    // one.
     const std::int64_t count = fine.cols / 2, pieces = fine.cols % 2 == 0 ? 1 : fine.tiles;
     const std::int64_t between = fine.tiles / pieces * count;
     const Along<Real> along(coarse.cols);
@@ -200,7 +202,8 @@ void code_levels(Pyramid<Real>& tile, Coder& coder) {
   }
 }
 
-// Values become what will come back. Those that do not hold are marked, and come back as predicted.
+// Replaces values by their decoded values. Values that exceed the bound are marked, and become
+// their predictions.
 template <class Real>
 struct InterpolateEncoder {
   static constexpr bool kEncodes = true;
@@ -231,8 +234,8 @@ struct InterpolateEncoder {
     return any_kept;
   }
 
-  // Rows may be short, so that their ends are worth a vector too: it may read, and write back,
-  // kSlack elements behind them.
+  // Rows may be short, so their ends are also coded by vectors, which may read and write back
+  // kSlack elements after the row.
   template <class Predict>
   HWY_ATTR void code(const Stretch& where, std::int64_t count, Real* values, Predict&& predict) {
     if (dtype == DType::F16 || dtype == DType::BF16) {

@@ -1,5 +1,5 @@
-// bounded's pack kernel: values are read once; payloads wait in shared memory until it is known
-// where they begin, and their warps go on meanwhile.
+// bounded's pack kernel. Values are read once. A payload waits in shared memory until its offset in
+// the output is known; meanwhile its warp packs the next chunk.
 #pragma once
 
 #include "base/cuda/signal.cuh"
@@ -7,16 +7,17 @@
 
 namespace tuckfold::bounded {
 
-// Chunks of a tile at most: a block, one on each SM, has a warp for each of them, and one that
-// looks back. They are fewer where there is less shared memory, but more than four, for which there
-// is room in the workspace. Fewer blocks with larger tiles look back less far.
+// The most chunks of a tile. A block, one on each SM, has a warp for each chunk and one warp that
+// looks back. There are fewer chunks where shared memory is smaller, but more than four, for which
+// the workspace has room. Fewer blocks with larger tiles look back less far.
 template <class Element>
 inline constexpr int kPackWarps = sizeof(Element) == 8 ? 12 : 23;
 template <class Element>
 inline constexpr int kPackThreads = (kPackWarps<Element> + 1) * kWarp;
 
-// A warp's part of shared memory: a chunk's values as they come, and payloads of chunks before. Two
-// payloads fit if neither is more than half the values' size. Two bytes behind each are read.
+// A warp's part of shared memory: a chunk's values as they arrive, and payloads of earlier chunks.
+// Two payloads fit if neither is larger than half of the values. Up to two bytes after each payload
+// are read.
 template <class Element>
 struct WarpBuffers {
   static constexpr int kValues = Stage16<Element>::kBytes;
@@ -25,7 +26,7 @@ struct WarpBuffers {
   static constexpr int kBytes = kValues + 2 * kStride;
 };
 
-// What a chunk becomes.
+// The result of packing a chunk.
 struct Packed {
   std::int32_t base;
   int kind, words;
@@ -36,7 +37,7 @@ struct Packed {
 // The planes of a row, `width` of them; `widest` is the chunk's.
 __device__ TUCKFOLD_INLINE void store_row(const std::uint32_t* numbers, int width, int widest,
                                           std::uint16_t* to) {
-  // One bit for each plane that there is, from `first` on.
+  // One bit for each existing plane, from `first` on.
   const auto planes_there = [&](int first, int most) {
     const int some = width - first < most ? width - first : most;
     return (1u << (some > 0 ? some : 0)) - 1;
@@ -95,7 +96,7 @@ __device__ TUCKFOLD_INLINE void copy_payload(const unsigned char* stage, int wor
   }
 }
 
-// A chunk's values as they are, side by side, and a byte of 0 behind them if they are odd.
+// A chunk's values unchanged and contiguous, with a trailing zero byte if their size is odd.
 template <class Element>
 __device__ TUCKFOLD_INLINE void keep_values(const unsigned char* stage, int bytes,
                                             unsigned char* payload) {
@@ -143,7 +144,7 @@ __device__ TUCKFOLD_INLINE void store_header(const PackArgs& args, std::int64_t 
                                                   : packed.kind | packed.words << 3);
 }
 
-// What becomes of a chunk, and of a lane's two rows of it.
+// The result of packing a chunk, and of a lane's two rows of it.
 struct Rows {
   Packed chunk;
   int widest;  // of the chunk
@@ -151,7 +152,7 @@ struct Rows {
   bool alone;
 };
 
-// A chunk's values, staged, to a lane's numbers.
+// Converts a chunk's staged values to a lane's numbers.
 template <class Element, bool kExactZero>
 __device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, const Control& control,
                                         std::int64_t chunk, const unsigned char* stage,
@@ -188,7 +189,7 @@ __device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, const Control& con
   return rows;
 }
 
-// A chunk's payload, each lane its rows.
+// Stores a chunk's payload; each lane stores its rows.
 __device__ TUCKFOLD_INLINE void store_rows(const Rows& rows, const std::uint32_t* numbers,
                                            unsigned char* payload) {
   const int least = least_width(rows.widest);
@@ -203,9 +204,10 @@ __device__ TUCKFOLD_INLINE void store_rows(const Rows& rows, const std::uint32_t
 
 // ---- tiles --------------------------------------------------------------------------------------
 
-// What the warps of a block tell each other, of kTurns tiles in turn. `drawn` is given when the
-// number of the block's next tile but one is known, `sized` when all warps have put down how many
-// words their chunks take, `placed` when the last warp has made places in the output of that.
+// What the warps of a block tell each other about kTurns tiles in turn. `drawn` arrives when the
+// number of the block's next tile but one is known, `sized` when all warps have stored how many
+// words their chunks take, `placed` when the last warp has computed offsets in the output from
+// those.
 inline constexpr int kTurns = 8;
 inline constexpr int kMostWarps = kWarp - 1;
 struct Exchange {
@@ -232,29 +234,30 @@ struct Exchange {
 };
 inline constexpr unsigned kOneSize = 1u << 24;
 
-// By one thread of each warp. The first to come draws a tile, the last tells other blocks.
-__device__ TUCKFOLD_INLINE void put_size(const PackArgs& args, Exchange& told, int step,
+// Called by one thread of each warp. The first to arrive draws a tile; the last publishes the sum
+// to other blocks.
+__device__ TUCKFOLD_INLINE void put_size(const PackArgs& args, Exchange& exchange, int step,
                                          std::int64_t tile, int warp, int words) {
-  const int turn = told.turn(step);
-  told.sizes[turn][warp] = words;
+  const int turn = exchange.turn(step);
+  exchange.sizes[turn][warp] = words;
   const unsigned size = static_cast<unsigned>(words) + kOneSize;
-  const unsigned before = atomicAdd(&told.sums[turn], size), sum = before + size;
+  const unsigned before = atomicAdd(&exchange.sums[turn], size), sum = before + size;
   if (sum / kOneSize == static_cast<unsigned>(args.warps)) {
     cuda::publish_own(args.states, tile, sum % kOneSize);
-    told.sums[turn] = 0;
+    exchange.sums[turn] = 0;
   }
-  told.sized[turn].arrive();
-  if (before == 0) told.draw(step + 2);
+  exchange.sized[turn].arrive();
+  if (before == 0) exchange.draw(step + 2);
 }
 
-// The last warp's work: where the payloads of the block's tiles begin.
-__device__ TUCKFOLD_INLINE void place_tiles(const PackArgs& args, Exchange& told) {
+// The last warp's work: computes where the payloads of the block's tiles begin.
+__device__ TUCKFOLD_INLINE void place_tiles(const PackArgs& args, Exchange& exchange) {
   const int lane = lane_of();
-  std::int64_t tile = told.tile(0);
+  std::int64_t tile = exchange.tile(0);
   for (int step = 0; tile < args.tiles; ++step) {
-    const int turn = told.turn(step);
-    told.wait_sized(step);
-    const int size = lane < args.warps ? told.sizes[turn][lane] : 0;
+    const int turn = exchange.turn(step);
+    exchange.wait_sized(step);
+    const int size = lane < args.warps ? exchange.sizes[turn][lane] : 0;
     const auto all = static_cast<unsigned>(__reduce_add_sync(kAllLanes, size));
     const std::uint64_t before = cuda::look_back<1>(args.states, tile);
     if (lane == 0) cuda::publish_all(args.states, tile, before + all);
@@ -263,48 +266,48 @@ __device__ TUCKFOLD_INLINE void place_tiles(const PackArgs& args, Exchange& told
       args.control->size = bytes < args.out_bytes ? bytes : args.out_bytes;
     }
     const auto inside = static_cast<std::uint64_t>(sum_of_lanes(size) - size);
-    if (lane < args.warps) told.places[turn][lane] = args.front_bytes + 2 * (before + inside);
-    tile = told.tile(step + 1);
-    if (lane < args.warps) told.placed[turn].arrive();
+    if (lane < args.warps) exchange.places[turn][lane] = args.front_bytes + 2 * (before + inside);
+    tile = exchange.tile(step + 1);
+    if (lane < args.warps) exchange.placed[turn].arrive();
   }
 }
 
-// A block packs tile after tile. A warp whose chunk's words are known does not wait for its place:
-// it goes on to the next chunk, and copies the payload out when it comes back with another or, if
-// both are small, with a third. So warps, and blocks, need not keep step, and it may take a while
-// to look back.
+// A block packs tile after tile. A warp that knows its chunk's size does not wait for the offset:
+// it continues with the next chunk and copies the payload out when it returns with another, or, if
+// both are small, with a third. So warps and blocks need not keep step, and looking back may take a
+// while.
 //
 // kTurns is enough: a warp at step i has seen `placed` of i - 3, so every warp is at step i - 3 at
-// least, and still waits for what is told of tiles i - 5 and above. What is told at step i is of
-// tiles up to i + 2.
+// least and waits for tiles i - 5 and above. A warp at step i writes about tiles up to i + 2.
 template <class Element, bool kExactZero>
 __global__ void __launch_bounds__(kPackThreads<Element>, 1)
     pack_kernel(const __grid_constant__ PackArgs args) {
   using R = WarpBuffers<Element>;
-  __shared__ Exchange told;
+  __shared__ Exchange exchange;
   const int lane = lane_of(), warp = static_cast<int>(threadIdx.x) / kWarp;
   static_assert(sizeof(Control) % sizeof(unsigned) == 0 && kPackWarps<Element> <= kMostWarps);
   for (unsigned i = threadIdx.x; i < sizeof(Control) / sizeof(unsigned); i += blockDim.x) {
-    reinterpret_cast<unsigned*>(&told.control)[i] = reinterpret_cast<unsigned*>(args.control)[i];
+    reinterpret_cast<unsigned*>(&exchange.control)[i] =
+        reinterpret_cast<unsigned*>(args.control)[i];
   }
-  if (threadIdx.x == 0) told.tickets = &args.control->tickets;
+  if (threadIdx.x == 0) exchange.tickets = &args.control->tickets;
   if (threadIdx.x < kTurns) {
-    told.drawn[threadIdx.x].init(1);
-    told.sized[threadIdx.x].init(args.warps);
-    told.placed[threadIdx.x].init(args.warps);
-    told.sums[threadIdx.x] = 0;
+    exchange.drawn[threadIdx.x].init(1);
+    exchange.sized[threadIdx.x].init(args.warps);
+    exchange.placed[threadIdx.x].init(args.warps);
+    exchange.sums[threadIdx.x] = 0;
   }
   __syncthreads();
-  if (threadIdx.x == 0) told.draw(0);
-  std::int64_t tile = told.tile(0);
+  if (threadIdx.x == 0) exchange.draw(0);
+  std::int64_t tile = exchange.tile(0);
   unsigned char* stage = cuda::shared_memory() + warp * R::kBytes;
   bool started = warp < args.warps && start_values<Element>(args, tile * args.warps + warp, stage);
-  // The second ticket when the first values are there: by then other blocks have their first, and
-  // nobody's first tile waits for somebody's second.
+  // The second ticket is drawn when the first values have arrived: by then other blocks have their
+  // first ticket, so no first tile waits for another block's second.
   cuda::wait_for_copies();
   __syncthreads();
-  if (threadIdx.x == 0) told.draw(1);
-  if (warp == args.warps) return place_tiles(args, told);
+  if (threadIdx.x == 0) exchange.draw(1);
+  if (warp == args.warps) return place_tiles(args, exchange);
 
   unsigned char* payloads = stage + R::kValues;
   int older = 0, newer = 0;  // words that wait, of the last tile but one and of the last
@@ -317,9 +320,9 @@ __global__ void __launch_bounds__(kPackThreads<Element>, 1)
     for (int step = from; step < to; ++step) {
       const int words = step == from ? older : newer;
       if (step < 0) continue;
-      told.wait_placed(step);
-      const std::uint64_t at = told.places[told.turn(step)][warp];
-      // What does not fit is dropped: then all is, and the tensor stored as it is.
+      exchange.wait_placed(step);
+      const std::uint64_t at = exchange.places[exchange.turn(step)][warp];
+      // A payload that does not fit is dropped: then all are, and the tensor is stored unchanged.
       if (words > 0 && at + 2 * static_cast<std::uint64_t>(words) <= args.out_bytes) {
         copy_payload(place_of(step, words), words, args.out + at);
       }
@@ -335,12 +338,12 @@ __global__ void __launch_bounds__(kPackThreads<Element>, 1)
       if (!started) stage_any<Element>(args, chunk, stage);
       cuda::wait_for_copies();
       __syncwarp();
-      rows = rows_of<Element, kExactZero>(args, told.control, chunk, stage, numbers);
+      rows = rows_of<Element, kExactZero>(args, exchange.control, chunk, stage, numbers);
       store_header(args, chunk, rows.chunk);
     }
-    if (lane == 0) put_size(args, told, step, tile, warp, rows.chunk.words);
+    if (lane == 0) put_size(args, exchange, step, tile, warp, rows.chunk.words);
     __syncwarp();
-    tile = told.tile(step + 1);
+    tile = exchange.tile(step + 1);
     const bool kept = rows.chunk.kind >= kSame;
     if (!kept) started = start_values<Element>(args, tile * args.warps + warp, stage);
 

@@ -26,21 +26,21 @@ inline std::uint32_t coded_of(std::int32_t code) {
   return zigzag(static_cast<std::uint32_t>(code));
 }
 
-// How many bits a zigzag number gets; those from the last of these bits on are escapes. An escape
-// of 4 bits has a byte more, and past the last of that, as with 8 and 16 bits, the code itself,
-// i32.
+// How many bits a zigzag number gets. Numbers from the largest one of these bits on are escapes. An
+// escape of 4 bits has another byte; past the largest byte, and past the largest number of 8 or 16
+// bits, the code itself follows as i32.
 enum Width : std::uint8_t { kHalf, kByte, kTwoBytes, kLastWidth = kTwoBytes };
 constexpr std::uint32_t kEscapes[] = {0xf, 0xff, 0xffff};
 constexpr std::uint32_t kPastMore = kEscapes[kHalf] + 0xff;
 
-constexpr std::int64_t kGroup = 4;    // bytes that are left out together where all are 0
-constexpr std::int64_t kWord = 8;     // bytes that are looked at together
-constexpr std::int64_t kBehind = 64;  // bytes behind a plane that writing it may change
+constexpr std::int64_t kGroup = 4;      // bytes that are left out together where all are 0
+constexpr std::int64_t kWord = 8;       // bytes that are looked at together
+constexpr std::int64_t kTrailing = 64;  // bytes after a plane that writing it may change
 inline std::int64_t plane_bytes(Width width, std::int64_t count) {
   return width == kHalf ? (count + 1) / 2 : count;
 }
 
-// Zigzag numbers as bytes, and how many of them are from an escape on.
+// Zigzag numbers as bytes, and how many of them are escapes.
 struct Counts {
   std::int64_t past_half, past_byte;
 };
@@ -106,7 +106,7 @@ void for_each_escape(const Planes& planes, Width width, std::int64_t count, Visi
   }
 }
 
-// Two in one; `bytes` of more than 15 become 15.
+// Packs two numbers in each byte; numbers above 15 become 15.
 inline void join_halves(std::uint8_t* bytes, std::int64_t count, std::uint8_t* __restrict halves) {
   for (std::int64_t i = 0; i < count; ++i) bytes[i] = std::min<std::uint8_t>(bytes[i], 15);
   for (std::int64_t i = 0; i < count / 2; ++i) {
@@ -117,8 +117,8 @@ inline void join_halves(std::uint8_t* bytes, std::int64_t count, std::uint8_t* _
   if (count % 2 != 0) halves[count / 2] = bytes[count - 1];
 }
 
-// Codes, whose zigzag numbers `narrow` has, into planes, with 0 up to a whole word. `narrow` may
-// change.
+// Splits codes, whose zigzag numbers are in `narrow`, into planes, padded with 0 to a whole word.
+// May change `narrow`.
 inline void split_codes(const std::int32_t* codes, std::int64_t count, Width width,
                         std::uint8_t* narrow, Planes& planes) {
   const std::int64_t bytes = plane_bytes(width, count);
@@ -144,7 +144,7 @@ HWY_ATTR hn::Vec<D> coded_at(D d, const std::int32_t* codes) {
                  hn::BitCast(d, hn::BroadcastSignBit(code)));
 }
 
-// What escapes of 4 bits have beside. Codes have kBehind bytes more behind them.
+// The second byte of 4-bit escapes. Codes have kTrailing readable bytes after them.
 HWY_ATTR inline void split_more(const std::int32_t* codes, std::int64_t count, std::uint8_t* more) {
   const hn::ScalableTag<std::uint32_t> d;
   const hn::Rebind<std::uint8_t, decltype(d)> d8;
@@ -159,7 +159,7 @@ HWY_ATTR inline void split_more(const std::int32_t* codes, std::int64_t count, s
   }
 }
 
-// Writes the codes whose zigzag numbers are at least that; few are.
+// Writes the codes whose zigzag numbers are at least `least`; there are few.
 HWY_ATTR inline std::byte* store_escapes(const std::int32_t* codes, std::int64_t count,
                                          std::uint32_t least, std::byte* to) {
   const hn::ScalableTag<std::uint32_t> d;
@@ -177,7 +177,7 @@ HWY_ATTR inline std::byte* store_escapes(const std::int32_t* codes, std::int64_t
   return to;
 }
 
-// Codes from their planes but for escapes.
+// Codes from their planes, without escapes.
 inline void join_codes(const Planes& planes, Width width, std::int64_t count,
                        std::int32_t* __restrict codes) {
   const auto code = [](std::uint32_t coded) { return static_cast<std::int32_t>(unzigzag(coded)); };
@@ -213,19 +213,19 @@ inline std::size_t stored_bytes(const std::uint8_t* plane, std::int64_t bytes) {
   return mask_bytes(bytes) + present * kGroup;
 }
 
-// Writes a bit for every group and the bytes of those that are not 0; returns the end, behind which
-// kBehind bytes may have changed.
+// Writes a bit for every group and the bytes of groups that are not 0. Returns the end; kTrailing
+// bytes after it may have changed.
 HWY_ATTR inline std::byte* store_plane(const std::uint8_t* plane, std::int64_t bytes,
                                        std::byte* to) {
-  const hn::CappedTag<std::uint32_t, kBehind / kGroup> d;
+  const hn::CappedTag<std::uint32_t, kTrailing / kGroup> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t groups = groups_of(bytes);
   std::byte* mask = to;
   to += mask_bytes(bytes);
   std::int64_t g = 0;
-  for (; g + kBehind / kGroup <= groups; g += kBehind / kGroup) {
+  for (; g + kTrailing / kGroup <= groups; g += kTrailing / kGroup) {
     std::uint16_t bits = 0;
-    for (std::int64_t i = 0; i < kBehind / kGroup; i += lanes) {
+    for (std::int64_t i = 0; i < kTrailing / kGroup; i += lanes) {
       const auto some = hn::LoadU(d, reinterpret_cast<const std::uint32_t*>(plane) + g + i);
       const auto present = hn::Ne(some, hn::Zero(d));
       std::uint8_t stored[8] = {};
@@ -254,7 +254,7 @@ HWY_ATTR inline std::byte* store_plane(const std::uint8_t* plane, std::int64_t b
   return to;
 }
 
-// Reads what store_plane wrote, with 0 up to a whole word; false where the payload ends too early.
+// Reads what store_plane wrote, padded with 0 to a whole word; false if the payload ends too early.
 // `present` has room for Planes::kRoom and eight groups.
 inline bool load_plane(std::span<const std::byte>& from, std::int64_t bytes, std::byte* present,
                        std::uint8_t* plane) {
@@ -289,7 +289,7 @@ inline bool load_plane(std::span<const std::byte>& from, std::int64_t bytes, std
   return true;
 }
 
-// Reads planes and escapes; false if the payload ends too early or has escapes to spare.
+// Reads planes and escapes; false if the payload ends too early or has surplus escapes.
 template <class Real>
 bool load_codes(std::span<const std::byte>& from, Width width, std::size_t escapes,
                 std::int64_t count, PartBuffers<Real>& buffers) {
@@ -298,7 +298,7 @@ bool load_codes(std::span<const std::byte>& from, Width width, std::size_t escap
   const std::int64_t bytes = plane_bytes(width, count);
   if (!load_plane(from, bytes, buffers.present, planes.low)) return false;
   if (width == kTwoBytes && !load_plane(from, bytes, buffers.present, planes.high)) return false;
-  // What damaged bytes have behind the last code is no code.
+  // Damaged input may have a nonzero half byte after the last code.
   if (width == kHalf && count % 2 != 0) planes.low[bytes - 1] &= 15;
   for (std::int64_t i = bytes; i % kWord != 0; ++i) planes.low[i] = 0;
   join_codes(planes, width, count, codes);

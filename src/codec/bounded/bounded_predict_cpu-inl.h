@@ -1,10 +1,10 @@
 // The predictors of codes=bytes: the values of tiles to small codes and back.
 //
-//   rows         the code of a value less that of its left neighbour
-//   lorenzo      the same, less that of the row above: what a plane through three neighbours misses
+//   rows         the code of a value minus that of its left neighbour
+//   lorenzo      the same minus that of the row above: what a plane through three neighbours misses
 //   interpolate  see bounded_interpolate_cpu-inl.h
 //
-// Tiles of one size are worked on side by side, so that small ones have long rows too.
+// Tiles of one size are processed side by side, so that small tiles have long rows too.
 #if defined(TUCKFOLD_CODEC_BOUNDED_PREDICT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_BOUNDED_PREDICT_INL_H
 #undef TUCKFOLD_CODEC_BOUNDED_PREDICT_INL_H
@@ -70,8 +70,8 @@ inline const void* as_elements(DType, const double* values, std::int64_t, void*)
 
 // ---- whole codes: rows and lorenzo --------------------------------------------------------------
 
-// Of rows of tiles side by side, in place. `before` is the first code of the tile before, and of
-// the last tile afterwards.
+// Predicts rows of tiles side by side, in place. `before` is the first code of the previous tile,
+// and on return that of the last tile.
 template <bool kLorenzo2d>
 void take_differences(const Band& band, std::int32_t& before, std::int32_t* codes,
                       std::int32_t* __restrict row) {
@@ -98,7 +98,7 @@ void take_differences(const Band& band, std::int32_t& before, std::int32_t* code
   before = last;
 }
 
-// `steps` has those of the row above.
+// The inverse; `steps` has the steps of the row above.
 template <bool kLorenzo2d>
 void sum_differences(const Band& band, std::int32_t& before, std::int32_t* codes,
                      std::int32_t* __restrict steps) {
@@ -125,7 +125,7 @@ void sum_differences(const Band& band, std::int32_t& before, std::int32_t* codes
 
 // ---- tiles side by side -------------------------------------------------------------------------
 
-// Returns whether some values do not hold; they are marked. `values` may change.
+// Returns whether some values exceed the bound; they are marked. May change `values`.
 template <class Real>
 bool predict_band(Predictor predictor, DType dtype, const Grid<Real>& grid, const Band& band,
                   Real* values, std::int32_t& before, std::int32_t* codes, std::uint8_t* kept,
@@ -155,15 +155,15 @@ void restore_band(Predictor predictor, const Grid<Real>& grid, const Band& band,
 
 // ---- which predictor ----------------------------------------------------------------------------
 
-// Counts what codes a few rows would have, and estimates the bits an entropy coder spends on them.
-// All in whole numbers, so that every target chooses alike.
+// Counts the codes that a few rows would have, and estimates the bits that an entropy coder needs
+// for them. Uses integers only, so that every target makes the same choice.
 class Choice {
  public:
   template <class Real>
   Choice(DType dtype, const Grid<Real>& grid)
       : smooth_(!has_whole_values(dtype) && !grid.exact_zero) {}
 
-  // Values have kSlack more behind them.
+  // Values have kSlack readable elements after them.
   template <class Real>
   void look_at(const Real* values, const Band& band, const Grid<Real>& grid) {
     std::int32_t row[kRoom], above[kRoom] = {}, step[kRoom], bend[kRoom], off[kRoom] = {};
@@ -185,7 +185,7 @@ class Choice {
         miss(v, count, r, band, missed);
         codes_in(missed, count, grid, off);
       }
-      // The first of a tile has no neighbour, and what is behind the last is nothing.
+      // The first value of a tile has no left neighbour, and the last has no right one.
       for (std::int64_t i = 0; i < count; i += band.cols) step[i] = bend[i] = off[i] = 0;
       for (std::int64_t i = count; i < count + kSlack; ++i) step[i] = bend[i] = off[i] = 0;
       count_codes(step, bend, off, count);
@@ -202,8 +202,7 @@ class Choice {
   static constexpr std::int64_t kColumns = 256;  // of a row, at most
   static constexpr std::int64_t kRoom = kColumns + kSlack;
 
-  // What values are away from those half way between their neighbours above and below, or to the
-  // left and right.
+  // The distances of values from the middle of their neighbours above and below, or left and right.
   template <class Real>
   static void miss(const Real* v, std::int64_t count, std::int64_t r, const Band& band,
                    Real* __restrict missed) {
@@ -223,7 +222,7 @@ class Choice {
     }
   }
 
-  // Codes, and one that no coder likes for what is not finite.
+  // Codes of values; those that are not finite get a code that is expensive for every coder.
   template <class Real>
   HWY_ATTR static void codes_in(const Real* values, std::int64_t count, const Grid<Real>& grid,
                                 std::int32_t* codes) {
@@ -239,7 +238,7 @@ class Choice {
     }
   }
 
-  // 256 * log2 with a line between powers of two, as the bits of a float have it.
+  // 256 * log2, linear between powers of two, as the bits of a float give it.
   template <class D, class V>
   HWY_ATTR static V log2_of(D d, V number) {
     const hn::RebindToFloat<D> df;
@@ -247,7 +246,7 @@ class Choice {
     const auto bits = hn::BitCast(d, hn::ConvertTo(df, hn::BitCast(di, number)));
     return hn::Sub(hn::ShiftRight<15>(bits), hn::Set(d, 127u << 8));
   }
-  // Zigzag numbers, at most 255, and what escapes cost beside.
+  // Zigzag numbers, at most 255, and the additional cost of escapes.
   HWY_ATTR static std::uint32_t to_bytes(const std::int32_t* codes, std::int64_t count,
                                          std::uint8_t* bytes) {
     const hn::ScalableTag<std::uint32_t> d;
@@ -266,7 +265,7 @@ class Choice {
     }
     return hn::GetLane(hn::SumOfLanes(d, extra));
   }
-  // Equal codes follow each other, and a counter takes a while until it can be read again: there
+  // Equal codes follow each other, and a counter that was just written is slow to read again: there
   // are two of each.
   void count_codes(const std::int32_t* rows, const std::int32_t* lorenzo,
                    const std::int32_t* between, std::int64_t count) {

@@ -1,4 +1,4 @@
-// Values to codes and codes to numbers, a chunk by a warp, for bounded's pack kernel.
+// Values to codes and codes to numbers, one chunk per warp, for bounded's pack kernel.
 #pragma once
 
 #include <limits>
@@ -8,15 +8,15 @@
 
 namespace tuckfold::bounded {
 
-// Codes of f32 are held twofold: it costs nothing to make them so, and a shift less for each
-// difference. Those of f64 have no bit to spare.
+// Codes of f32 are stored doubled: that costs nothing, and saves a shift for each difference. Codes
+// of f64 have no spare bit.
 template <class Element>
 inline constexpr int kHeldShift = std::is_same_v<Element, double> ? 0 : 1;
 
 // ---- values -------------------------------------------------------------------------------------
 
-// Any tensor's values. Behind the end the last value is repeated, and so its code. Not inlined: it
-// would take registers from what follows.
+// Any tensor's values. Past the end the last value is repeated, and so is its code. Not inlined,
+// because it would take registers from the code that follows.
 template <class Element>
 __device__ __attribute__((noinline)) void stage_any(const PackArgs& args, std::int64_t chunk,
                                                     unsigned char* stage) {
@@ -29,7 +29,7 @@ __device__ __attribute__((noinline)) void stage_any(const PackArgs& args, std::i
   }
 }
 
-// Starts to copy a chunk's values to the stage, where that is possible.
+// Starts to copy a chunk's values to the stage, if that is possible.
 template <class Element>
 __device__ TUCKFOLD_INLINE bool start_values(const PackArgs& args, std::int64_t chunk,
                                              unsigned char* stage) {
@@ -60,7 +60,7 @@ __device__ TUCKFOLD_INLINE void for_each_value(const unsigned char* stage, Visit
   }
 }
 
-// The largest magnitude. A NaN is not seen here: it holds on no grid.
+// The largest magnitude. It ignores NaN, which is within the bound on no grid.
 template <class Element>
 __device__ TUCKFOLD_INLINE RealOf<Element> largest_of(const unsigned char* stage) {
   using Real = RealOf<Element>;
@@ -79,7 +79,8 @@ __device__ TUCKFOLD_INLINE RealOf<Element> largest_of(const unsigned char* stage
   }
 }
 
-// A lane's codes, as they are held, and whether all hold; codes are of no use where not.
+// A lane's codes, as stored, and whether all values are within the bound; if not, the codes are
+// invalid.
 template <class Element, bool kExactZero>
 __device__ TUCKFOLD_INLINE bool quantize(const unsigned char* stage,
                                          const Grid<RealOf<Element>>& grid, std::uint32_t* codes) {
@@ -123,7 +124,8 @@ __device__ TUCKFOLD_INLINE int grid_for(RealOf<Element> largest, RealOf<Element>
   return number;
 }
 
-// Codes on the first grid on which all values of the chunk hold, and its number; -1: there is none.
+// Codes on the first grid on which all values of the chunk are within the bound, and its number;
+// -1: there is none.
 template <class Element, bool kExactZero>
 __device__ TUCKFOLD_INLINE int quantize_chunk(const Control* control, const unsigned char* stage,
                                               std::uint32_t* codes) {
@@ -156,9 +158,10 @@ __device__ TUCKFOLD_INLINE std::uint32_t step_of(std::uint32_t number) {
   return number ^ (0u - (number & 1u));
 }
 
-// Held codes to numbers, in place: codes where they take fewer bits than their differences and none
-// is negative, and then true; else differences. The CPU's decision: rows 0, 16 …, then rows 0, 4 …
-// tell, which are first rows of lanes. `before` is the code before the lane's first.
+// Stored codes to numbers, in place: to the codes themselves, and returns true, if they take fewer
+// bits than their differences and none is negative; else to differences. Decides like the CPU: by
+// rows 0, 16 …, then rows 0, 4 …, which are first rows of lanes. `before` is the code before the
+// lane's first.
 template <class Element>
 __device__ TUCKFOLD_INLINE bool number_alone(std::uint32_t* held, std::uint32_t before) {
   const int lane = lane_of();
@@ -170,7 +173,7 @@ __device__ TUCKFOLD_INLINE bool number_alone(std::uint32_t* held, std::uint32_t 
     held[i] = zigzag_of<Element>(held[i], i == 0 ? before : held[i - 1]);
     steps |= held[i];
   }
-  // Of a negative one the width is 32, twofold or not.
+  // The width of a negative one is 32, doubled or not.
   const int width = alone >> 31 != 0 ? 32 : width_of(alone >> kHeldShift<Element>);
   const int saved = width_of(steps) - width;
   if (__reduce_add_sync(kAllLanes, lane % 8 == 0 ? saved : 0) > 0 &&

@@ -1,4 +1,4 @@
-// The range of a tensor, for rel: one read of it before it is packed.
+// The range of a tensor, for rel: one pass over it before it is packed.
 #pragma once
 
 #include <limits>

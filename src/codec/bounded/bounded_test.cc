@@ -326,7 +326,7 @@ TEST(Bounded, ZerosHaveTheSignThatTheirPlaceGivesThem) {
   }
 }
 
-// The number of the grid that is nearest to the largest one lies beyond it, and saturates.
+// The grid number nearest to the largest value is beyond it, and saturates.
 TEST(Bounded, TheLargestNumbersHoldOnTheFirstGrid) {
   for (const DType dtype : {DType::F16, DType::BF16}) {
     const double most = dtype == DType::F16 ? kMaxF16 : kMaxBF16, bound = most / 1001.2;

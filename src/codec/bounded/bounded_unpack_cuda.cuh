@@ -1,5 +1,5 @@
-// bounded's unpack kernels: where payloads begin, from headers alone; then chunks, a warp each,
-// without a word between warps.
+// bounded's unpack kernels: first the offsets of payloads, from headers alone; then chunks, one per
+// warp, without communication between warps.
 #pragma once
 
 #include "codec/bounded/bounded_cuda.cuh"
@@ -71,8 +71,8 @@ __global__ void scan_kernel(const __grid_constant__ UnpackArgs args) {
 
 // ---- a payload ----------------------------------------------------------------------------------
 
-// Brings bytes [begin, begin + count) of the packed ones to the stage, and what lies beside them up
-// to multiples of 16. Returns where they begin there. Nothing behind the end is read.
+// Copies packed bytes [begin, begin + count) to shared memory, widened to multiples of 16, and
+// returns where they begin there. Reads nothing past the end of the packed bytes.
 __device__ TUCKFOLD_INLINE const unsigned char* stage_payload(const UnpackArgs& args,
                                                               std::uint64_t begin, int count,
                                                               unsigned char* stage) {
@@ -102,8 +102,8 @@ __device__ TUCKFOLD_INLINE const unsigned char* stage_payload(const UnpackArgs& 
   return stage + ahead;
 }
 
-// A row's numbers from its planes. As many planes are read as the chunk's widest row may have, and
-// those that are none of the row's then masked.
+// A row's numbers from its planes. Reads as many planes as the chunk's widest row has, and masks
+// those that do not belong to the row.
 __device__ TUCKFOLD_INLINE void load_row(const std::uint16_t* from, int width, int widest,
                                          std::uint32_t* numbers) {
   std::uint32_t words[8];
@@ -207,7 +207,7 @@ __device__ TUCKFOLD_INLINE void store_values(const UnpackArgs& args, std::int64_
   }
 }
 
-// An element whose bits lie at any even byte, or at any if it is a byte.
+// An element at any even address, or at any address if it is one byte.
 template <class Element>
 __device__ TUCKFOLD_INLINE Element element_at(const unsigned char* from) {
   if constexpr (sizeof(Element) == 1) {
@@ -235,8 +235,8 @@ __device__ inline Element no_value() {
   }
 }
 
-// A chunk of codes. kTwice: codes are held twofold, which saves two instructions a value, but not
-// the sign that zero=exact looks at when bytes are damaged.
+// A chunk of codes. kTwice: codes are stored doubled, which saves two instructions per value, but
+// loses the sign that zero=exact needs when bytes are damaged.
 template <class Element, bool kTwice>
 __device__ TUCKFOLD_INLINE bool unpack_codes(const UnpackArgs& args, std::int64_t chunk, int count,
                                              const ChunkHeader& header,

@@ -102,7 +102,8 @@ Layout layout_of(const Stage& stage, DType, const Shape& shape) {
   return result;
 }
 
-// Threads part where 16 block rows end, so that each starts its packed rows at a cache line.
+// Threads split the work at multiples of 16 block rows, so that each starts its packed rows at a
+// cache line.
 template <class Job, class Buffers>
 void for_each_block_row(const Job& job,
                         void (*run)(const Job&, std::int64_t, std::int64_t, Buffers&),

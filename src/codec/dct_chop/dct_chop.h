@@ -20,7 +20,7 @@ struct Params {
   DType coef;
   Transform transform;
   int serialize;
-  bool planes;  // whether equal frequencies of all blocks lie together
+  bool planes;  // whether equal frequencies of all blocks are stored together
 
   static Params of(const Stage& stage);
   int values_per_block() const { return triangle ? keep * (keep + 1) / 2 : keep * keep; }
@@ -29,7 +29,7 @@ struct Params {
 // The shape's blocks; throws InvalidArgument where it has none, or `serialize` does not fit them.
 Blocks blocks_of(const Params& params, const Shape& shape);
 
-// What a thread of the CPU works in.
+// The buffers of a CPU thread.
 inline constexpr std::int64_t kFlushFloats = 2048;  // packed values collected before they go out
 inline constexpr std::int64_t kSlack = 16;          // a vector may write junk this far past the end
 inline constexpr int kMaxBlock = 16;
@@ -57,8 +57,8 @@ void pack_block_rows(const PackJob& job, std::int64_t begin, std::int64_t end,
 void unpack_block_rows(const UnpackJob& job, std::int64_t begin, std::int64_t end,
                        UnpackBuffers& buffers);
 
-// On CUDA, tensors of up to so many blocks for each multiprocessor are small: a kernel of their own
-// takes them, several at once. Larger ones keep a thread for each block busy.
+// On CUDA, tensors of up to so many blocks for each multiprocessor are small: a separate kernel
+// takes several of them at once. Larger ones keep one thread per block busy.
 inline constexpr std::int64_t kSmallBlocks = 512;
 
 TUCKFOLD_WEAK extern const CudaCodec kCuda;

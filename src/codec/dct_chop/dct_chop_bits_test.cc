@@ -1,5 +1,5 @@
 // The kernels of dct_chop against its normative scalar functions, bit for bit: every target, every
-// keep, widths around the kernels' steps, wherever the output lies, on any number of threads.
+// keep, widths around the kernels' steps, any alignment of the output, any number of threads.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

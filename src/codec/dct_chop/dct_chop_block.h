@@ -1,7 +1,7 @@
-// The normative arithmetic of dct_chop on one block, forth and back. Every kernel, on any device,
-// must give these bits: additions, multiplications and fused multiply-adds, each correctly rounded,
-// in this order. What is NaN in the end, a coefficient or a value, is the canonical NaN, since
-// machines differ in the NaN that arithmetic makes.
+// The normative arithmetic of dct_chop on one block, forward and inverse. Every kernel, on any
+// device, must give these bits: additions, multiplications and fused multiply-adds, each correctly
+// rounded, in this order. A resulting NaN, of a coefficient or a value, becomes the canonical NaN,
+// because machines differ in the NaN that arithmetic makes.
 //
 // Rows of both transforms are even or odd about their middle, so with
 //   s_k = x_k + x_{N-1-k},  d_k = x_k - x_{N-1-k}                       k < N/2
@@ -9,8 +9,8 @@
 //   x_j = E_j + O_j,  x_{N-1-j} = E_j - O_j
 // where E and O sum table[v][j] * y_v over the even and odd v below keep.
 //
-// Blocks of 8, where the time goes, leave out what can be left out: the columns' coefficients are
-// made only up to a factor alpha_u, which the rows' tables contain.
+// Blocks of 8, which take most of the time, skip multiplications: the columns' coefficients are
+// computed without a factor alpha_u, which the rows' tables contain.
 #pragma once
 
 #include <array>
@@ -68,7 +68,8 @@ constexpr Table<N> make_dct() {
   return table;
 }
 
-// What the columns of 8 leave out. For u = 6 the coefficient is written with that of u = 2.
+// The factor that the columns of 8 leave out. For u = 6 the coefficient is written with that of u =
+// 2.
 constexpr double alpha(int u) { return dct_entry(8, u == 6 ? 2 : u, 0); }
 
 }  // namespace detail
@@ -236,8 +237,8 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_column_8(int keep, const float
 
 // ---- a whole block ------------------------------------------------------------------------------
 
-// Makes each NaN of some rows the canonical one. Nearly always there is none: a sum would be NaN
-// too. There are four, so that they need not wait for each other.
+// Replaces each NaN of some rows by the canonical one. There is hardly ever one: a sum would be
+// NaN, too. There are four sums, so that they need not wait for each other.
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void settle_nans(int rows, int cols, float* values,
                                                       std::int64_t row) {
   float sums[4] = {};

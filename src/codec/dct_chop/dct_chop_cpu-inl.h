@@ -6,9 +6,9 @@
 // and coefficient v is four products with lanes looked up by table. Both passes stay in registers:
 // the only stores are of finished rows, since every store waits for the streaming ones before it.
 //
-// NaN is not looked for value by value. One that arithmetic makes raises the processor's flag. One
-// that was there before makes all coefficients, or values, of its block NaN, so that the first row
-// tells. Where the flag is up in the end, what was written is gone through (NanFlag, NanWatch).
+// NaN is not tested value by value. A NaN that arithmetic makes raises the processor's flag. A NaN
+// in the input makes all coefficients, or values, of its block NaN, so that testing the first row
+// is enough. If the flag is set at the end, the output is searched (NanFlag, NanWatch).
 #if defined(TUCKFOLD_CODEC_DCT_CHOP_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_DCT_CHOP_INL_H
 #undef TUCKFOLD_CODEC_DCT_CHOP_INL_H
@@ -70,7 +70,7 @@ struct Fold {
   V signs;
 };
 
-// Which lanes up to four terms look up, and what they are multiplied with in each row.
+// The lanes that up to four terms look up, and their factors in each row.
 template <int K, int kLanes>
 struct LaneTerms {
   alignas(64) std::array<std::array<std::int32_t, kLanes>, 4> lanes{};
@@ -102,10 +102,10 @@ constexpr LaneTerms<K, kLanes> forward_terms() {
   return terms;
 }
 
-// Announces the cache lines that will be read a block row and some from now. In the order of
-// addresses, which is not the order of reading: only so do the hardware's own prefetchers join in.
-// A block row's last row is announced at its end and read at the next one's beginning, hence a
-// block row *and* some.
+// Prefetches the cache lines that will be read one block row and some later. In the order of
+// addresses, which is not the order of reading, because only then do the hardware's own prefetchers
+// help. A block row's last row is prefetched at its end and read at the beginning of the next,
+// hence one block row *and* some.
 class Ahead {
  public:
   HWY_INLINE Ahead(const float* from, std::int64_t block_row_floats)
@@ -167,7 +167,7 @@ HWY_INLINE void forward_step(D d, const float* const* rows, std::int64_t col, Na
   }
 }
 
-// One block row, whose packed rows lie side by side, as stored.
+// One block row as stored, with contiguous packed rows.
 template <int K>
 HWY_ATTR HWY_NOINLINE void forward_block_row(const float* const* rows, std::int64_t cols,
                                              float* out) {
@@ -177,7 +177,8 @@ HWY_ATTR HWY_NOINLINE void forward_block_row(const float* const* rows, std::int6
   const auto step = [&]<class D>(D d, std::int64_t col) HWY_ATTR {
     constexpr int kLanes = lanes_of(D());
     float* at = out + col / 8 * K;
-    // Lanes past the blocks are junk that the next ones overwrite, unless it reaches the next row.
+    // Lanes past the blocks are junk that the next blocks overwrite, unless it reaches the next
+    // row.
     const bool last = col / 8 * K + kLanes > row_values;
     forward_step<K>(d, rows, col, watch, [&](int u, hn::Vec<D> row) HWY_ATTR {
       if (last) {
@@ -211,8 +212,8 @@ constexpr int kSlotBlocks = K <= 4 ? 4 : 2;
 template <int K>
 constexpr int kSlotValues = K* kSlotBlocks<K>;
 
-// Where a slot has its i-th value. Of two blocks each eight lanes hold the even coefficients, then
-// the odd ones: so they come from shuffles within 128 bits, which are the cheaper kind.
+// The lane of a slot's i-th value. For two blocks each eight lanes hold the even coefficients, then
+// the odd ones: so they come from shuffles within 128 bits, which are cheaper.
 template <int K>
 constexpr int slot_lane(int i) {
   if (kSlotBlocks<K> == 4) return i;
@@ -220,7 +221,7 @@ constexpr int slot_lane(int i) {
   return i / K * 8 + (v % 2 == 0 ? v / 2 : 4 + v / 2);
 }
 
-// Slots leave in groups that make whole cache lines, between pieces of other work.
+// Slots are stored in groups that make whole cache lines, between pieces of other work.
 template <int K>
 struct Drain {
   static constexpr int kValues = kSlotValues<K>;
@@ -362,8 +363,8 @@ HWY_INLINE void forward_slot(D d, const float* const* rows, std::int64_t slot, f
   }
 }
 
-// Block rows that lie one behind the other, straight to `out`, where rows are whole groups of
-// slots. As soon as every row has a group, those leave, each to its row, while the next are made.
+// Contiguous block rows straight to `out`, whose rows are whole groups of slots. As soon as every
+// row has a group, the groups are stored, each to its row, while the next ones are computed.
 template <int K>
 HWY_ATTR HWY_NOINLINE void forward_rows(const float* in, std::int64_t cols, std::int64_t block_rows,
                                         float* out, bool stream) {
@@ -395,8 +396,8 @@ HWY_ATTR HWY_NOINLINE void forward_rows(const float* in, std::int64_t cols, std:
   drain.step(K);
 }
 
-// The same for any row of whole slots, to the slots of whole block rows in their order; what
-// `waiting` holds leaves meanwhile.
+// The same for any row of whole slots, to the slots of whole block rows in their order; meanwhile
+// the contents of `waiting` are stored.
 template <int K>
 HWY_ATTR HWY_NOINLINE void forward_slots(const float* in, std::int64_t cols,
                                          std::int64_t block_rows, float* out, Drain<K>& waiting) {
@@ -422,8 +423,8 @@ HWY_ATTR HWY_NOINLINE void forward_slots(const float* in, std::int64_t cols,
 
 // ---- unpack -------------------------------------------------------------------------------------
 
-// Lane j < 4 of a block: E_j, lane 7-j: O_j, from a packed row with zeros behind it. A term that is
-// left out is the product of such a zero with -1: -0, which adds nothing.
+// Lane j < 4 of a block: E_j, lane 7-j: O_j, from a packed row followed by zeros. A term that is
+// left out is the product of such a zero with -1, that is -0, which adds nothing.
 template <int K, int kLanes>
 constexpr LaneTerms<K, kLanes> inverse_terms() {
   LaneTerms<K, kLanes> terms;
@@ -496,8 +497,7 @@ HWY_INLINE void inverse_step(D d, const float* in, std::int64_t in_row, float* c
   }
 }
 
-// Block rows of K packed rows, in_row apart, to block rows of eight rows that lie
-// block_row_step apart.
+// Block rows of K packed rows, in_row apart, to block rows of eight rows, block_row_step apart.
 template <int K, bool kStream>
 HWY_ATTR HWY_NOINLINE void inverse_block_rows(const float* in, std::int64_t in_row,
                                               std::int64_t cols, std::int64_t block_rows,

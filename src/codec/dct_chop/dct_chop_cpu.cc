@@ -1,6 +1,6 @@
-// dct_chop on the CPU. Block rows are transformed into a buffer in the first-level cache, which
-// then goes out in whole cache lines: stores that straddle lines, or fetch them first, would cost
-// more than the arithmetic does.
+// dct_chop on the CPU. Block rows are transformed into a buffer in the L1 cache, which is then
+// stored in whole cache lines: stores that straddle lines, or fetch them first, would cost more
+// than the arithmetic.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/dct_chop/dct_chop_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -22,13 +22,14 @@ namespace tuckfold::dct_chop::HWY_NAMESPACE {
 
 // ---- one row of blocks, f32 to f32 --------------------------------------------------------------
 
-// `block` rows, cols wide, to and from `keep` packed rows; those of `forward` lie side by side.
+// `block` rows, cols wide, to and from `keep` packed rows; the packed rows of `forward` are
+// contiguous.
 using ForwardFn = void (*)(int keep, const float* const* rows, std::int64_t cols, float* out);
 using InverseFn = void (*)(int keep, const float* in, std::int64_t in_row, std::int64_t cols,
                            std::int64_t block_rows, float* const* rows,
                            std::int64_t block_row_step);
-// Block rows that lie one behind the other in memory straight to a stored f32 output at a cache
-// line.
+// Block rows that are contiguous in memory, straight to a stored f32 output that is aligned to a
+// cache line.
 using FastFn = void (*)(const float* in, std::int64_t cols, std::int64_t block_rows, float* out,
                         bool stream, PackBuffers& buffers);
 
@@ -188,7 +189,7 @@ inline void widen(DType coef, const std::byte* in, std::int64_t count, float* ou
   }
 }
 
-// Packed values on their way out, in order, in pieces that end where cache lines do.
+// Collects packed values in order, and stores them in pieces that end at cache lines.
 class PackedWriter {
  public:
   PackedWriter(DType coef, std::byte* to, bool stream, PackBuffers& buffers)
@@ -239,7 +240,7 @@ class PackedWriter {
 };
 
 // Square coefficients of a block row's part to triangles, block by block, and back with zeros. Rows
-// of up to eight are copied as eight: what is too much is overwritten by the next row.
+// of up to eight are copied as eight: the next row overwrites the surplus.
 void square_to_triangle(int keep, const float* square, std::int64_t row, std::int64_t blocks,
                         float* out) {
   for (std::int64_t b = 0; b < blocks; ++b) {
@@ -296,7 +297,7 @@ void write_planes(const Params& p, std::int64_t square_row, std::int64_t blocks,
   });
 }
 
-// And back; what is not kept becomes zero.
+// The inverse; coefficients that are not kept become zero.
 void read_planes(const Params& p, const std::byte* in, std::int64_t plane_values,
                  std::int64_t blocks, std::int64_t square_row, UnpackBuffers& buffers) {
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
@@ -309,7 +310,7 @@ void read_planes(const Params& p, const std::byte* in, std::int64_t plane_values
 
 // ---- block rows of a tensor ---------------------------------------------------------------------
 
-// Packs all block rows at once where everything suits the fast kernel.
+// Packs all block rows at once if everything suits the fast kernel.
 bool pack_fast(const PackJob& job, const Kernels& kernels, std::int64_t begin, std::int64_t end,
                PackBuffers& buffers) {
   const Params& p = job.params;
@@ -363,8 +364,8 @@ void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t
         writer.commit(blocks * p.values_per_block());
         return;
       }
-      // Squares of a block row too wide for one part: their rows leave one by one,
-      // none by `writer`.
+      // Squares of a block row that is too wide for one part: their rows are stored one by one, not
+      // by `writer`.
       for (int u = 0; u < p.keep; ++u) {
         const std::int64_t at = block_row * block_row_values + u * b.block_cols * p.keep +
                                 part.first / p.block * p.keep;
@@ -378,8 +379,8 @@ void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t
   writer.finish();
 }
 
-// How many block rows from `block_row` on lie one behind the other, whole and f32, so that they can
-// be unpacked in one go; at least one, of which nothing is said.
+// How many block rows from `block_row` on are contiguous, whole and f32, so that one call can
+// unpack them. At least one; if it is one, it need not be any of these.
 std::int64_t dense_block_rows(const UnpackJob& job, std::int64_t block_row, std::int64_t most) {
   const Blocks& b = job.blocks;
   const Params& p = job.params;
@@ -471,7 +472,7 @@ void settle_run(void* values, std::int64_t count) {
   }
 }
 
-// Of block rows [begin, end). Values narrower than f32 are settled when they are rounded to.
+// The same for block rows [begin, end). Values narrower than f32 get it when they are rounded.
 void settle_packed(const PackJob& job, std::int64_t begin, std::int64_t end) {
   const Params& p = job.params;
   const Blocks& b = job.blocks;

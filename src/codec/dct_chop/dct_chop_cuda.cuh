@@ -1,5 +1,5 @@
-// dct_chop on CUDA, blocks of 8 of a dense tensor: one block a thread, coefficients through shared
-// memory where a warp's would not leave it side by side.
+// dct_chop on CUDA, blocks of 8 of a dense tensor: one block per thread. Coefficients go through
+// shared memory if a warp's would not be contiguous.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct StoredCoefs {
   std::int64_t row_values;  // of squares: in one row of a block row
 };
 
-// How blocks are dealt out: as many to every CTA, one a thread. Where those are whole block rows
-// their squares lie in one piece, which leaves and comes in 16 bytes at a time.
+// How blocks are assigned to CTAs: the same number to each, one to a thread. If those are whole
+// block rows, their packed squares are contiguous and are loaded and stored 16 bytes at a time.
 struct Deal {
   int each;
   bool whole_block_rows;
@@ -33,12 +33,16 @@ struct Deal {
 enum class Order { Rows, Triangles, Planes };
 
 inline constexpr int kPackThreads = 128, kUnpackThreads = 64;
-// Five are enough to keep memory busy, and leave registers for all loads of a block at once; where
-// as much is written as read, four.
+// Five CTAs are enough to keep memory busy, and leave registers for all loads of a block at once;
+// four if as much is written as read.
 inline constexpr int pack_blocks_per_sm(int keep) { return keep < 7 ? 5 : 4; }
-// Unpack writes more than it reads, and memory likes few writers at a time: where there is little
-// to compute, room that nobody uses keeps the number of blocks on a multiprocessor down. What is
-// done in a few tens of microseconds rather fills the device fast.
+// Unpack writes more than it reads, and memory is faster with few writers at a time: if there is
+// little to compute, unused shared memory limits the number of CTAs on a multiprocessor. A tensor
+// of less than kLongBytes takes a few tens of microseconds and rather fills the device at once.
+//
+// The sizes were the fastest ones on an H200 for each keep (bench/kernels has the ladder). Its
+// multiprocessors have 228 KB of shared memory, so 49000 bytes allow at most 4 CTAs, 33000 allow 6,
+// 24000 allow 9, 18000 allow 12 and 12000 allow 17.
 inline std::size_t occupancy_limit_bytes(const cuda::WholeBlocks& blocks, std::size_t element_bytes,
                                          bool staged, int keep) {
   constexpr std::size_t kLongBytes = 128 << 20;
@@ -121,8 +125,8 @@ struct WarpPlace {
   __device__ bool exists() const { return lane < valid; }
 };
 
-// The squares of whole block rows on their way through shared memory, in the order in which they
-// are stored; `lead` values in front make 16-byte pieces of memory such of the tile.
+// The squares of whole block rows in shared memory, in the order in which they are stored. `lead`
+// values before them give 16-byte pieces of the tile the alignment of those in memory.
 template <class Coef, int kKeep>
 struct BlockRows {
   static constexpr int kEach = 16 / sizeof(Coef);
@@ -137,7 +141,7 @@ struct BlockRows {
     lead = static_cast<int>(place.cta_first * (kKeep * kKeep) % kEach);
     total = static_cast<int>(place.cta_end - place.cta_first) * (kKeep * kKeep);
   }
-  // Copies them from `from` to `to`, which stand `lead` values before the first. Out of the tile
+  // Copies them from `from` to `to`, which point `lead` values before the first. Out of the tile
   // one piece after the other; into it with all loads of a thread in flight together.
   template <int kThreads, bool kIntoTile>
   __device__ TUCKFOLD_INLINE void copy(const Coef* from, Coef* to) const {

@@ -1,6 +1,5 @@
-// dct_quant: a fixed number of bits for every block of 8 x 8 values, spent where the block's
-// frequencies need them. Parameters and sizes; the arithmetic and the bits are in
-// dct_quant_block.h.
+// dct_quant: a fixed number of bits for every block of 8 x 8 values, assigned to the frequencies
+// that need them. Parameters and sizes; the arithmetic and the bits are in dct_quant_block.h.
 //
 // Packed: the blocks one after the other, by rows of blocks, 8 * rate bytes each.
 #pragma once

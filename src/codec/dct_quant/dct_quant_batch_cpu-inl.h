@@ -1,5 +1,5 @@
-// What dct_quant's vector kernels share: batches of blocks, their bytes, and one pass of the
-// transform. The results, bit by bit, are those of dct_quant_block.h.
+// Shared by dct_quant's vector kernels: batches of blocks, their bytes, and one pass of the
+// transform. The results, bit for bit, are those of dct_quant_block.h.
 #if defined(TUCKFOLD_CODEC_DCT_QUANT_BATCH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_DCT_QUANT_BATCH_INL_H
 #undef TUCKFOLD_CODEC_DCT_QUANT_BATCH_INL_H
@@ -24,7 +24,7 @@ using tuckfold::HWY_NAMESPACE::canonical;
 
 constexpr int kBatchBlocks = 32;  // blocks worked on at a time
 
-// Where the blocks of a batch lie: rows of eight values, `row` apart.
+// The addresses of a batch's blocks: rows of eight values, `row` apart.
 template <class Float>
 struct Batch {
   Float* at[kBatchBlocks];
@@ -49,7 +49,7 @@ inline void put_mark(const Form& form, std::uint8_t* to) {
   std::memcpy(to, &mark, sizeof(mark));
 }
 
-// Bytes that lie in cache to where they belong; past the cache if `stream`.
+// Copies bytes from cache to the output; with non-temporal stores if `stream`.
 HWY_INLINE void put_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes,
                           bool stream) {
   if (stream) {

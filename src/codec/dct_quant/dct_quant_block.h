@@ -1,9 +1,9 @@
-// The normative arithmetic of dct_quant on one block of 8 x 8, forth and back, and its bits. Every
-// kernel, on any device, must give these bytes and these values.
+// The normative arithmetic of dct_quant on one block of 8 x 8, forward and inverse, and its bits.
+// Every kernel, on any device, must give these bytes and these values.
 //
 // A block's 64 coefficients are cut into 16 tiles of 2 x 2, each with a width: its four values are
-// whole numbers of that many bits, in steps that the whole block shares. The header carries the
-// step and the widths, so nothing is searched for on the way back.
+// integers of that many bits, in steps that the whole block shares. The header has the step and the
+// widths, so decoding searches for nothing.
 //
 //   bits 0..9    step: the exponent and two bits of mantissa of an f32; 1023 marks a block that is
 //                NaN throughout, 0 one of zeros where tile 0 has bits for them anyway
@@ -11,7 +11,8 @@
 //   2 bits each  width of tile k less that of tile k-1, plus 2, for the tiles 1 … tiles-1
 //   dc bits      the upper part of the first coefficient
 //
-// What widths leave over gives one more bit, so half the step, to as many of the first tiles.
+// The bits that widths leave over give one more bit, so half the step, to as many of the first
+// tiles.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@
 
 namespace tuckfold::dct_quant {
 
-// What follows from the parameters of a stream.
+// Sizes that follow from the parameters of a stream.
 struct Form {
   int bytes;      // a block, 8 * rate
   int dc;         // bits of the first coefficient beyond its tile's width
@@ -50,7 +51,7 @@ TUCKFOLD_TABLE std::array<std::uint8_t, 16> kTileRow = {0, 0, 1, 2, 1, 0, 0, 1,
                                                         2, 3, 3, 2, 1, 2, 3, 3};
 TUCKFOLD_TABLE std::array<std::uint8_t, 16> kTileCol = {0, 1, 0, 0, 1, 2, 3, 2,
                                                         1, 0, 1, 2, 3, 3, 2, 3};
-// Where value t of tile k lies in a block of coefficients, by rows.
+// The row-major index of value t of tile k in a block of coefficients.
 TUCKFOLD_HOST_DEVICE inline constexpr int place(int k, int t) {
   return (2 * kTileRow[k] + t / 2) * 8 + 2 * kTileCol[k] + t % 2;
 }
@@ -64,7 +65,7 @@ TUCKFOLD_TABLE auto kTileAt = [] {
   return table;
 }();
 
-// What both passes of the transform leave out.
+// The factors that both passes of the transform leave out.
 TUCKFOLD_TABLE auto kScale = [] {
   std::array<float, 64> table{};
   for (int u = 0; u < 8; ++u) {
@@ -102,14 +103,14 @@ inline constexpr int kStepShift = 21;             // a step has what an f32 has 
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE float step_of(int q) {
   return float_of(static_cast<std::uint32_t>(q) << kStepShift);
 }
-// The same of a magnitude's bits, rounded down. The last number before a level counts as that
-// level: times the inverse of a step, which is rounded up, it may reach the whole number there.
+// The same for a magnitude's bits, rounded down. The last number before a level counts as that
+// level: multiplied by the inverse of a step, which is rounded up, it may reach the integer there.
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE int level_of(std::uint32_t magnitude) {
   return static_cast<int>((magnitude + 1) >> kStepShift);
 }
 
-// The widths that a header gives the coded tiles, and what is done with them: what they leave over
-// is handed out, a nibble each, to the first tiles.
+// The widths that a header gives the coded tiles. The bits that they leave over are given to the
+// first tiles, four each.
 struct Widths {
   std::array<int, 16> given{};    // by the header
   std::array<bool, 16> halved{};  // whether the tile has one bit more, and so half the step
@@ -132,7 +133,7 @@ struct Widths {
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE int choose_step(const Form& form, const float* z,
                                                      Widths& widths) {
   // A tile is w bits wide or more for steps up to need - 4 w. Neighbours must not differ by more
-  // than a header can say; since that shifts with the step, it is settled before the search.
+  // than a header can express; because that shifts with the step, it is ensured before the search.
   int need[16] = {}, most = 0;
   const int first = level_of(bits_of(z[0]) & ~kSignBit);
   bool finite = first < kNoStep;
@@ -211,9 +212,9 @@ class BitReader {
 
 // ---- a whole block ------------------------------------------------------------------------------
 
-// The whole number that stands for coefficient z in steps of 1 / inverse: below z, so that half a
-// step is added on the way back. The first coefficient takes the nearest, since its zero matters.
-// That z stays below the width's largest number follows from how the width was chosen.
+// The integer code of coefficient z in steps of 1 / inverse: rounded down, and half a step is added
+// when decoding. The first coefficient is rounded to nearest, because it must keep 0 exact. z stays
+// below the width's largest number because of how the width was chosen.
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE std::int64_t code_of(float z, float inverse) {
   return static_cast<std::int64_t>(std::floor(z * inverse));
 }
@@ -225,7 +226,8 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE std::int64_t first_code_of(float z, float i
 // 1 / step, correctly rounded: exact but for the two bits of mantissa.
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE float inverse_of(int q) { return 1.0f / step_of(q); }
 
-// Values of odd width leave their lowest bit to the tail, so that a tile's others are whole bytes.
+// Values of odd width store their lowest bit in the tail, so that the other bits of a tile are
+// whole bytes.
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void write_codes(const Form& form, int q, const Widths& widths,
                                                       const std::int64_t (*codes)[4],
                                                       std::uint8_t* out) {
@@ -265,7 +267,7 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void pack_block(const Form& form, const flo
   }
   widths.share_out(form);
   std::int64_t codes[16][4] = {};
-  // Halves of steps that tile 0 must have would not be zero.
+  // If tile 0 must have bits, its half steps would not be zero.
   bool nothing = form.bias > 0;
   for (int i = 0; i < 64; ++i) nothing = nothing && z[i] == 0;
   if (nothing) return write_codes(form, kNothing, widths, codes, out);
@@ -325,7 +327,7 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void unpack_block(const Form& form, const s
   inverse(z, x);
 }
 
-// What comes back of a value that unpack_block gave.
+// The value to store, from a value of unpack_block.
 TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE float finished(float x, float offset, bool clamp) {
   const float value = offset == 0 ? x : x + offset;
   return canonical(clamp && value < 0 ? 0.0f : value);

@@ -50,7 +50,7 @@ HWY_ATTR void unpack_plain(const Params& p, bool, const std::uint8_t* in, const 
 
 // ---- block rows of a tensor ---------------------------------------------------------------------
 
-// Whether rows lie at equal distances.
+// Whether rows are at equal distances.
 template <class Float>
 bool evenly_spaced(Float* const* rows) {
   for (int r = 2; r < 8; ++r) {
@@ -90,7 +90,7 @@ class Batcher {
   Batch<Float> batch_;
 };
 
-// Where block rows [begin, end) lie as whole blocks of f32, one behind the other; else null.
+// The address of block rows [begin, end) if they are contiguous whole blocks of f32, else null.
 template <class Float, class View>
 Float* direct_block_rows(const View& view, const Blocks& b, std::int64_t begin, std::int64_t end) {
   if (view.dtype() != DType::F32 || b.rows % 8 != 0 || b.cols % 8 != 0) return nullptr;
@@ -106,7 +106,7 @@ void pack_batches(const PackJob& job, std::int64_t begin, std::int64_t end) {
   auto* out = reinterpret_cast<std::uint8_t*>(job.out) + begin * b.block_cols * p.form.bytes;
   BatchPacker packer(job, out);
   const auto* all = direct_block_rows<const float>(*job.in, b, begin, end);
-  // What is to be read soon, a block row and some ahead, in the order of addresses.
+  // The addresses to read soon, one block row and some ahead, in the order of addresses.
   constexpr std::int64_t kAheadBytes = 8192;
   const char* ahead =
       all == nullptr ? nullptr : reinterpret_cast<const char*>(all + 8 * b.cols) + kAheadBytes;
@@ -161,8 +161,7 @@ void unpack_batches(const UnpackJob& job, std::int64_t begin, std::int64_t end, 
     return batcher.flush();
   }
   alignas(64) float buffer[kBlockRowFloats];
-  std::array<BlockRowPart, kBlockRowFloats / 64>
-      waiting;  // to be scattered, one behind the other in buffer
+  std::array<BlockRowPart, kBlockRowFloats / 64> waiting;  // to be scattered, contiguous in buffer
   std::size_t parts = 0;
   std::int64_t used = 0;
   const auto scatter = [&] {

@@ -76,7 +76,7 @@ FastArgs args_of(const View& view, const Blocks& b, const Params& p, std::uint8_
           .per_byte = ((1u << 20) + bytes - 1) / bytes};
 }
 
-// Slots of an odd number of words lie in banks of their own.
+// Slots of an odd number of words start in different banks.
 int pack_slot_bytes(const Form& form) { return 4 * ((form.bytes / 4 + kSlackWords) | 1); }
 
 Blocks blocks_of(const Shape& shape) { return Blocks::of("dct_quant", 8, shape, "block_quant"); }

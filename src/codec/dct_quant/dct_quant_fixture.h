@@ -107,7 +107,7 @@ inline void expect_within_steps(const Rules& rules, const std::uint8_t* block, c
   }
 }
 
-// Bytes with a header that fits, and anything behind it.
+// A valid header followed by random bytes.
 inline std::vector<std::uint8_t> random_block(const Rules& rules, std::mt19937& random) {
   std::vector<std::uint8_t> block(static_cast<std::size_t>(rules.bytes));
   for (std::uint8_t& byte : block) byte = static_cast<std::uint8_t>(random());

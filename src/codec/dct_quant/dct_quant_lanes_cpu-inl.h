@@ -1,6 +1,6 @@
-// What dct_quant's kernels with a block in each lane share. They take every rate, on every target
-// with fused multiply-adds: dct_quant_block.h is written once more with vectors, operation by
-// operation, on as many blocks as a vector has lanes. Only bits and bytes go by scalar code.
+// Shared by dct_quant's kernels with a block in each lane. They take every rate, on every target
+// with fused multiply-adds: dct_quant_block.h is repeated with vectors, operation by operation, on
+// as many blocks as a vector has lanes. Only bits and bytes are processed by scalar code.
 #if defined(TUCKFOLD_CODEC_DCT_QUANT_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_DCT_QUANT_LANES_INL_H
 #undef TUCKFOLD_CODEC_DCT_QUANT_LANES_INL_H
@@ -41,7 +41,7 @@ HWY_INLINE F power_of_two(I exponent) {
   return as_floats(hn::ShiftLeft<23>(hn::Add(exponent, ints(127))));
 }
 
-// What stands between the vectors and the bytes of a group of blocks, by lane.
+// The intermediate fields between the vectors and the bytes of a group of blocks, by lane.
 struct alignas(64) Fields {
   std::int32_t header[2][kLanes];    // its lower and its upper half, up to the widths
   std::int32_t upper[kLanes];        // bits of the first coefficient beyond its tile's

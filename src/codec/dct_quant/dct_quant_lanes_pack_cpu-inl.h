@@ -54,8 +54,8 @@ struct Choice {
   I left;         // nibbles that these leave over
 };
 
-// As choose_step. Once neighbours' needs are settled, a width is at least the one before less 2 by
-// itself, but for what the least width of tile 0 asks of the next ones.
+// As choose_step. Once neighbours' needs are limited, a width is at least the previous one minus 2
+// by itself, except for what the least width of tile 0 demands of the next ones.
 HWY_INLINE void choose_steps(const Form& form, const F* z, Choice& choice) {
   const auto magnitude = [&](int i) HWY_ATTR {
     return hn::And(hn::BitCast(LU(), z[i]), hn::Set(LU(), ~kSignBit));
@@ -104,7 +104,7 @@ HWY_INLINE void choose_steps(const Form& form, const F* z, Choice& choice) {
   }
 }
 
-// As first_code_of, in two parts, since it may have more than 32 bits: the lower `width` of them
+// As first_code_of, in two parts, because it may have more than 32 bits: the lower `width` of them
 // are the result.
 HWY_INLINE I first_codes(const Form& form, F z, F inverse, I width, Fields& fields) {
   const LI d;
@@ -162,7 +162,7 @@ HWY_INLINE std::uint64_t bits_at(const std::int32_t* field, int lane) {
   return static_cast<std::uint32_t>(field[lane]);
 }
 
-// Writes one block where there are zeros, and zeros up to 16 bytes behind it.
+// Writes one block over zeros, and zeros up to 16 bytes after it.
 HWY_INLINE void write_lane(const Form& form, const Fields& from, int lane, std::uint8_t* out) {
   const std::uint64_t dc = bits_at(from.upper, lane);
   const int low_dc = form.header_bits() % 8;
@@ -191,7 +191,7 @@ class LanePacker {
   LanePacker(const PackJob& job, std::uint8_t* out)
       : p_(job.params), stream_(job.stream), out_(out) {}
 
-  // `ahead` is where what is read next lies, or null.
+  // `ahead` is the address that is read next, or null.
   HWY_ATTR HWY_NOINLINE void add(const Batch<const float>& in, const char* ahead) {
     const Form form = p_.form;  // a copy: what is written might else be it
     const auto size = static_cast<std::size_t>(in.count * form.bytes);

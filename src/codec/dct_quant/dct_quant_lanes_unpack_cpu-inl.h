@@ -62,8 +62,8 @@ HWY_INLINE void read_headers(const Form& form, Headers& headers, Fields& fields)
 
 HWY_INLINE std::int32_t low_word(std::uint64_t value) { return static_cast<std::int32_t>(value); }
 
-// What follows the header of one block, whose widths are known; kLong as long_tiles. Reads up to 16
-// bytes behind it.
+// The bytes that follow the header of one block, whose widths are known; kLong as long_tiles. Reads
+// up to 16 bytes after them.
 template <bool kLong>
 HWY_INLINE void read_lane(const Form& form, const std::uint8_t* in, int lane, Fields& to) {
   const int low_dc = form.header_bits() % 8;
@@ -134,7 +134,7 @@ HWY_INLINE void restore(const Form& form, const Headers& headers, const Fields& 
     for (int t = 0; t < 4; ++t) {
       const I low = hn::And(hn::ShiftRightSame(lowest[k], t), ints(1));
       const I code = hn::Or(hn::ShiftLeft<1>(load(fields.code[k][t])), low);
-      // To the top of the word, where what stood above it is gone, and back.
+      // Shifts the code to the top of the word, which drops the bits above it, and back.
       const I halves = hn::Shr(hn::Or(hn::Shl(code, above_even), added), above);
       z[place(k, t)] = hn::Mul(hn::ConvertTo(df, halves), half);
     }
@@ -223,7 +223,7 @@ inline HWY_ATTR HWY_NOINLINE void unpack_lanes(const Params& params, bool stream
     restore(form, headers, fields, z);
     inverse_rows(z, half[b / kLanes]);
   }
-  // Apart, since other stores wait for streaming ones.
+  // Separately, because other stores wait for streaming ones.
   for (int b = 0; b < out.count; ++b) {
     inverse_columns(p, half[b / kLanes], b % kLanes, out.at[b], out.row, stream && aligned,
                     numbers);

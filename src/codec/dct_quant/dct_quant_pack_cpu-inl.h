@@ -1,6 +1,6 @@
 // dct_quant's packing kernel of 512 bits. Blocks are taken 32 at a time: two at a time are
-// transformed; then the search for the step runs on all 32, one in each lane; then each block's
-// codes are squeezed into bytes, four at a time, by pext.
+// transformed; then all 32 search for their steps, one in each lane; then each block's codes are
+// squeezed into bytes, four at a time, by pext.
 #if defined(TUCKFOLD_CODEC_DCT_QUANT_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_DCT_QUANT_PACK_INL_H
 #undef TUCKFOLD_CODEC_DCT_QUANT_PACK_INL_H
@@ -26,7 +26,7 @@ constexpr __mmask16 kFirstLanes = 0x0101;  // of the first coefficients
 // stored in.
 constexpr int tile_offset(int k) { return kTileCol[k] * 64 + kTileRow[k] * 8; }
 
-// What packing leaves for each two blocks of a batch; or by lane, see lane_of.
+// The results of the first steps for each two blocks of a batch; or by lane, see lane_of.
 struct alignas(64) PackBuffers {
   float z[kBatchBlocks / 2][8][16];              // coefficients by columns
   std::uint16_t levels[kBatchBlocks / 2][32];    // of tiles
@@ -121,10 +121,10 @@ HWY_INLINE void transpose_levels(const PackBuffers& from, __m512i* by_tile) {
   }
 }
 
-// Steps, widths and headers of all blocks. The result: lanes that are not finite.
+// Steps, widths and headers of all blocks. Returns the lanes that are not finite.
 //
 // Once a step q is known to be at least some base, a tile's need beyond that fits a byte, and a
-// word has two tiles'. The sum of widths, (need - q) / 4, for every fourth q takes no shifts: those
+// word has two tiles. The sum of widths, (need - q) / 4, needs no shifts for every fourth q: those
 // are searched first, then the three between two of them.
 template <int kTiles>
 HWY_INLINE __mmask32 search(const Form& form, PackBuffers& io) {
@@ -219,7 +219,7 @@ HWY_INLINE __mmask32 search(const Form& form, PackBuffers& io) {
     odd = _mm512_ternarylogic_epi32(
         odd, high < 8 ? _mm512_srli_epi16(total, 8 - high) : _mm512_slli_epi16(total, high - 8),
         words(1 << high), kOrAnd);
-    // What the header says of a width: how it differs from the one before.
+    // The header's field for a width: its difference from the previous one.
     const __m512i before = k > 0 ? width[k - 1] : _mm512_slli_epi16(width[kHalf - 1], 8);
     __m512i change = _mm512_add_epi8(_mm512_sub_epi8(width[k], before), bytes(2));
     if (k == 0) change = _mm512_and_si512(change, words(0xff00));
@@ -316,7 +316,7 @@ HWY_INLINE void quantize_two(const Form& form, int block, PackBuffers& io) {
   for (int i = 0; i < 2; ++i) io.lowest[block + i] = lowest[i];
 }
 
-// Writes one block where there are zeros, and zeros up to 8 bytes behind it.
+// Writes one block over zeros, and zeros up to 8 bytes after it.
 template <int kTiles>
 HWY_INLINE void write_block(const Form& form, const PackBuffers& from, int block,
                             std::uint8_t* out) {
@@ -345,7 +345,7 @@ HWY_INLINE void write_block(const Form& form, const PackBuffers& from, int block
 }
 
 // Packs batches one after the other. The bytes of one are written while the next is transformed:
-// the one is work for the integer units, the other for vectors.
+// the former uses the integer units, the latter the vector units.
 template <int kTiles>
 class Packer {
  public:
@@ -353,7 +353,7 @@ class Packer {
   HWY_INLINE Packer(const PackJob& job, std::uint8_t* out)
       : p_(job.params), stream_(job.stream), out_(out) {}
 
-  // `ahead` is where what is read next lies, or null.
+  // `ahead` is the address that is read next, or null.
   HWY_ATTR HWY_NOINLINE void add(const Batch<const float>& in, const char* ahead) {
     const Form form = p_.form;  // a copy: what is written might else be it
     for (int b = 0; b < kBatchBlocks; b += 2) {
@@ -386,12 +386,12 @@ class Packer {
   }
 
  private:
-  // Blocks are written in order: one leaves zeros behind itself.
+  // Blocks are written in order: each leaves zeros after itself.
   HWY_INLINE void write(const Form& form, int block) {
     if (block < count_) write_block<kTiles>(form, buffers_, block, bytes_ + block * form.bytes);
   }
 
-  // The written bytes of a batch go out.
+  // Stores the written bytes of a batch.
   HWY_INLINE void release() {
     const auto size = static_cast<std::size_t>(p_.form.bytes);
     for (int b = 0; HWY_UNLIKELY(marked_ != 0) && b < count_; ++b) {

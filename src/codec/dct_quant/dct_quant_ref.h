@@ -1,5 +1,5 @@
-// dct_quant's way back from docs/codecs/dct_quant.md, in double precision, one bit at a time; and
-// fields of a header to be set by hand. For tests only.
+// dct_quant's decoder from docs/codecs/dct_quant.md, in double precision, one bit at a time; and
+// fields of a header that tests can set. For tests only.
 //
 //   const Rules rules(rate, dc);
 //   const Header header = read_header(rules, block);   // widths, and whether they fit

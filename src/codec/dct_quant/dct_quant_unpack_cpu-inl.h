@@ -109,7 +109,7 @@ HWY_INLINE unsigned read_widths(const Form& form, int block, UnpackBuffers& io) 
   return misfits;
 }
 
-// What lies apart from the tiles' bytes, of one block.
+// Reads the fields of one block that are stored apart from the tiles' bytes.
 HWY_INLINE void read_rest(const Form& form, int block, UnpackBuffers& io) {
   const std::uint8_t* in = io.bytes + block * form.bytes;
   const std::uint8_t* at = in + io.end[block][15];
@@ -123,8 +123,8 @@ HWY_INLINE void read_rest(const Form& form, int block, UnpackBuffers& io) {
   io.low_bits[block] = _pdep_u64(tail, _pdep_u64(io.odd[block], kNibbles) * 15);
 }
 
-// Steps and first coefficients of 16 blocks; NaN where nothing can be read. Returns which blocks
-// may hold a NaN in the end.
+// Steps and first coefficients of 16 blocks; NaN if the header is invalid. Returns the blocks that
+// may contain a NaN.
 template <int kTiles>
 HWY_INLINE __mmask16 read_first(const Form& form, int block, __mmask16 nothing, UnpackBuffers& io) {
   const auto ints = [](int value) TUCKFOLD_VBMI_ATTR { return _mm512_set1_epi32(value); };
@@ -219,7 +219,7 @@ HWY_INLINE void read_words(const Form& form, const UnpackBuffers& from, int bloc
   }
 }
 
-// What a code at the top of a word counts, by tiles: step * 2^(given - 16), however wide it is.
+// The value of a code at the top of a word, by tiles: step * 2^(given - 16), for any width.
 HWY_INLINE __m512 scale_of(const UnpackBuffers& from, int block) {
   const __m512i given =
       _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(from.given[block])));
@@ -260,7 +260,7 @@ HWY_INLINE void restore_along(const UnpackBuffers& from, const std::uint16_t (*w
   store_squares(x, half);
 }
 
-// The second, to values. kPlain: nothing is left to be done with them.
+// The second pass, to values. kPlain: the values need no further step.
 template <bool kStream, bool kPlain>
 HWY_INLINE void restore_down(const Params& p, const float (*half)[16], float* left, float* right,
                              std::int64_t row) {
@@ -304,8 +304,8 @@ TUCKFOLD_VBMI_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream,
             << b;
   }
   nans &= ~0u >> (kBatchBlocks - out.count);  // there may be fewer blocks than `count`
-  // Three steps, each of them one behind the one before: a block's results wait for each other in a
-  // long chain, so that several blocks must be under way.
+  // Three steps, each one block later than the one before. The results of one block depend on each
+  // other in a long chain, so several blocks must be in flight.
   alignas(64) std::uint16_t words[2][2][64];
   alignas(64) float half[2][8][16];
   const bool plain = p.offset == 0 && !p.clamp && nans == 0;

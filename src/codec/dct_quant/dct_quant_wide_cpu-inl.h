@@ -1,5 +1,4 @@
-// What dct_quant's kernels of 512 bits share. They take rates up to 8, where a value's code fits 16
-// bits.
+// Shared by dct_quant's kernels of 512 bits. They take rates up to 8, where a code fits 16 bits.
 #if defined(TUCKFOLD_CODEC_DCT_QUANT_WIDE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUCKFOLD_CODEC_DCT_QUANT_WIDE_INL_H
 #undef TUCKFOLD_CODEC_DCT_QUANT_WIDE_INL_H
@@ -45,9 +44,9 @@ alignas(64) constexpr auto kScaleOfColumn = [] {
   return table;
 }();
 
-// Eight vectors have a row, or a column, of two blocks; the next pass needs them transposed. Within
-// squares of four that is done before they are stored, and the squares change places when they are
-// loaded: passes of different blocks can then be under way together.
+// Eight vectors have a row, or a column, of two blocks; the next pass needs them transposed.
+// Squares of four are transposed before they are stored, and the squares are exchanged when they
+// are loaded: passes of different blocks can then be in flight together.
 HWY_INLINE void store_squares(const V* in, float (*squares)[16]) {
   __m512 t[8];
   for (int i = 0; i < 4; ++i) {

@@ -33,8 +33,8 @@ __device__ TUCKFOLD_INLINE void store_bits(unsigned char* bits, std::int64_t ele
   }
 }
 
-// The lane's word of a tile's bits: what `test` says of each value, which stands for `outside` past
-// the last.
+// The lane's word of a tile's bits: the result of `test` for each value; values past the last count
+// as `outside`.
 template <bool kDense, class T, class Test>
 __device__ TUCKFOLD_INLINE std::uint32_t vote(const View& view, std::int64_t tile, T outside,
                                               Test&& test) {

@@ -1,4 +1,4 @@
-// bits: whole numbers in `width` bits each, as their distance from the tensor's minimum.
+// bits: integers in `width` bits each, as their distance from the tensor's minimum.
 //
 // Packed: the minimum, 8 bytes, little-endian; where the spec names no width one byte with it; then
 // the codes x - minimum in row-major order, code i in bits i*width …, lowest first. A width of all
@@ -21,7 +21,7 @@ inline constexpr std::size_t kMinimumBytes = 8, kWidthBytes = 1;
 inline int bits_of(DType dtype) { return static_cast<int>(8 * size_bytes(dtype)); }
 inline int given_width(const Stage& stage) { return static_cast<int>(stage["width"]); }
 
-// What precedes the codes; nothing where there are none.
+// The bytes before the codes; none if there are no codes.
 inline std::size_t header_bytes(int given_width, DType dtype, std::int64_t elems) {
   if (elems == 0 || given_width == bits_of(dtype)) return 0;
   return kMinimumBytes + (given_width == 0 ? kWidthBytes : 0);
@@ -66,10 +66,10 @@ Range range_of(const FlatReader& in, std::int64_t begin, std::int64_t end);
 void pack_codes(const PackJob& job, std::int64_t begin, std::int64_t end);
 void unpack_codes(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 
-// Throws what pack says of a range that `width` bits do not hold.
+// Throws pack's error for a range that `width` bits cannot hold.
 [[noreturn]] void refuse(int width, DType dtype, const Range& range);
-// Throw CorruptData where packed bytes are too few for what precedes the codes, or where there are
-// not as many as a width that was found takes.
+// Throw CorruptData if the packed bytes are too few for the header, or do not match the width that
+// was found.
 void check_header(int given_width, std::size_t packed_bytes, const TensorView& out);
 void check_width(int width, std::size_t packed_bytes, const TensorView& out);
 

@@ -1,5 +1,5 @@
-// bits on the CPU, in batches that stay in the first cache: differences to codes as narrow as the
-// width allows, then those to bits; back the same way.
+// bits on the CPU, in batches that stay in the L1 cache: differences become codes as narrow as the
+// width allows, then bits; and back.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/exact/bits_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -89,7 +89,7 @@ HWY_ATTR void subtract(const T* values, std::int64_t count, std::int64_t minimum
   const auto least = static_cast<Word>(minimum);
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    // While this batch is in cache memory would idle: fetch the next.
+    // Memory would be idle while this batch is in cache: prefetch the next.
     __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kAheadBytes, 0, 0);
     const auto v = hn::Sub(hn::BitCast(du, hn::LoadU(d, values + i)), hn::Set(du, least));
     if constexpr (sizeof(Code) == sizeof(T)) {
@@ -100,7 +100,7 @@ HWY_ATTR void subtract(const T* values, std::int64_t count, std::int64_t minimum
   }
   for (; i < count; ++i) codes[i] = static_cast<Code>(static_cast<Word>(values[i]) - least);
 }
-// A plain loop: compilers make of it what widening there is on the target.
+// A plain loop: compilers use the target's widening instructions.
 template <class T, class Code>
 HWY_ATTR void add(const Code* codes, std::int64_t count, std::int64_t minimum, T* values) {
   using Word = std::make_unsigned_t<T>;

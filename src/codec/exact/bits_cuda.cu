@@ -1,6 +1,6 @@
-// bits on CUDA: a pass for the range, then one for the codes. Minimum and width are known on the
-// device alone until the host asks. A block stages codes, or reads bits, as words of the packed
-// bytes, which begin at a multiple of four though codes may not.
+// bits on CUDA: one pass for the range, then one for the codes. Only the device knows minimum and
+// width until the host synchronizes. A block stages codes, or reads bits, as words of the packed
+// bytes, which are aligned to four though codes may not be.
 #include "base/cuda/runtime.h"
 #include "codec/exact/bits.h"
 #include "codec/exact/exact_cuda.cuh"
@@ -41,7 +41,7 @@ void with_whole(DType dtype, Body&& body) {
 
 template <class T>
 using Word = std::make_unsigned_t<T>;
-// What codes are staged and shifted as.
+// The type in which codes are staged and shifted.
 template <class T>
 using Code = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads) range_kernel(const __grid_constant__
 
 // ---- pack ---------------------------------------------------------------------------------------
 
-// Where code i of a tile is staged: lanes that read codes 32 apart find them in different banks.
+// The position of a tile's staged code i: lanes that read codes 32 apart use different banks.
 __device__ TUCKFOLD_INLINE int slot(int i) { return i + i / 32; }
 
 template <class T, bool kDense>
@@ -130,8 +130,8 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
   if (thread < kHalo) stage(thread);
   __syncthreads();
 
-  // Word i holds bits 32 * i - ahead … of the tile's; the bits behind the last whole word of a tile
-  // are the next one's.
+  // Word i holds bits 32 * i - ahead … of the tile; the bits after the last whole word of a tile
+  // belong to the next tile.
   const int ahead = a.given_width == 0 ? 8 : 0;
   const std::int64_t left = a.view.elems - begin;
   const int count = static_cast<int>(left < kTile ? left : kTile);
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
 
 // ---- unpack -------------------------------------------------------------------------------------
 
-// Words that reach past the last byte are put together of what is there.
+// Words that reach past the last byte are assembled from the bytes that exist.
 __device__ TUCKFOLD_INLINE std::uint32_t load_word(const Args& a, std::size_t word) {
   const std::size_t at = word * 4;
   if (at + 4 <= a.packed_bytes) return __ldg(reinterpret_cast<const unsigned*>(a.packed) + word);

@@ -1,7 +1,7 @@
-// bytes_of: floats that are k * scale + add for whole k 0..255, as the bytes k.
+// bytes_of: floats that are k * scale + add for integers k in 0..255, as the bytes k.
 //
-// Packed: k for each value in row-major order, a u8 tensor of the same shape. Where several k have
-// the value it is the one guessed, or else the smallest.
+// Packed: k for each value in row-major order, a u8 tensor of the same shape. If several k have the
+// value, it is the one guessed, or else the smallest.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tuckfold::bytes_of {
 
-// What the 256 bytes stand for in one dtype.
+// The values of the 256 bytes in one dtype.
 struct Table {
   alignas(64) std::uint64_t words[256];  // the values' bits
   Guess guess;
@@ -24,7 +24,7 @@ struct Table {
 
 Table table_of(const Stage& stage, DType dtype);
 
-// Throws what pack says of an element that no byte stands for.
+// Throws pack's error for an element that no byte represents.
 [[noreturn]] void refuse(const Table& table, DType dtype, std::uint64_t bits, std::int64_t index);
 
 // The kernels, over elements [begin, end). They never throw.
@@ -39,7 +39,7 @@ struct UnpackJob {
   const FlatWriter* out;
   bool stream;
 };
-// The first element that no byte stands for, where packing stopped; `end` if there is none.
+// The first element that no byte represents, where packing stopped; `end` if there is none.
 std::int64_t pack_bytes(const PackJob& job, std::int64_t begin, std::int64_t end);
 void unpack_bytes(const UnpackJob& job, std::int64_t begin, std::int64_t end);
 

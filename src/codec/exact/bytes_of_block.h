@@ -1,4 +1,4 @@
-// The normative arithmetic of bytes_of: the value that a byte k stands for. Kernels give these bits
+// The normative arithmetic of bytes_of: the value that byte k represents. Kernels give these bits
 // on every device.
 //
 //   value = k * scale + add       in double, rounded to the dtype once
@@ -42,8 +42,8 @@ inline std::uint64_t value_bits(const Rule& rule, DType dtype, int k) {
 }
 
 // The same in f32, for most rules: `high` has so few bits that its product is exact, and `low` is
-// what it lacks. A sum that is a multiple of half a scale is taken into k, where nothing cancels.
-// Only where all 256 values agree may this stand for value_bits.
+// the remainder. A sum that is a multiple of half a scale is added to k, where nothing cancels.
+// Replaces value_bits only where all 256 values agree.
 struct Factors {
   float shift, high, low, add;
 };

@@ -1,5 +1,5 @@
-// bytes_of on the CPU: bytes are guessed by a multiplication, and what they stand for is compared
-// with what was given.
+// bytes_of on the CPU: a multiplication guesses each byte, and the value that the byte represents
+// is compared with the input.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/exact/bytes_of_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -111,7 +111,7 @@ HWY_ATTR bool check(const Table& table, const T* values, std::int64_t count,
   return wrong == 0;
 }
 
-// The first element that no byte stands for, or `count`; mends the guesses up to there.
+// The first element that no byte represents, or `count`; corrects the guesses up to there.
 template <class T>
 std::int64_t search(const Table& table, const T* values, std::int64_t count, std::uint8_t* codes) {
   for (std::int64_t i = 0; i < count; ++i) {

@@ -1,5 +1,6 @@
-// bytes_of on CUDA: as on the CPU a byte is guessed by a multiplication, and what it stands for is
-// compared with what was given: computed where that gives all 256 values, else looked up.
+// bytes_of on CUDA: as on the CPU a multiplication guesses a byte, and the value it represents is
+// compared with the input. That value is computed if the formula gives all 256 values, else looked
+// up.
 #include <type_traits>
 
 #include "base/cuda/runtime.h"
@@ -63,7 +64,7 @@ __device__ TUCKFOLD_INLINE Word<T> word_of(const Args<T>& a, const Word<T>* tabl
   }
 }
 
-// The byte of a value; where the guess is wrong the smallest that stands for it, or none.
+// The byte of a value. If the guess is wrong, the smallest byte that represents the value, or none.
 template <class T, bool kComputed>
 __device__ TUCKFOLD_INLINE std::uint32_t code_of(const Args<T>& a, const Word<T>* table,
                                                  Word<T> word, std::int64_t index) {

@@ -1,5 +1,5 @@
-// What exact codecs share: parallel loops over elements, a pack that stops at values it does not
-// hold, and the words for the first of them.
+// Shared by exact codecs: parallel loops over elements, a pack that stops at a value it cannot
+// represent, and the message for the first such value.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void for_each_range(std::int64_t elems, int threads, Run&& run) {
                });
 }
 
-// The same for a run that returns the first element that it does not hold, or `end`. Returns the
+// The same for a run that returns the first element that it cannot represent, or `end`. Returns the
 // first of all, or `elems`.
 template <class Run>
 std::int64_t first_refused(std::int64_t elems, int threads, Run&& run) {

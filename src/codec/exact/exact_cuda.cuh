@@ -1,5 +1,5 @@
-// What exact codecs share on CUDA: how kernels say that they do not hold a value, and how the host
-// hears of it.
+// Shared by exact codecs on CUDA: how kernels report a value that they cannot represent, and how
+// the host reads the report.
 //
 //   const Refusals refusals = begin_pack(run, bytes);
 //   launch(kernel, …, refusals);              // calls refuse(refusals, index)
@@ -15,13 +15,13 @@ namespace tuckfold::cuda {
 
 inline constexpr std::uint64_t kNoneRefused = ~std::uint64_t{0};
 
-// Either may be null: where the first refused element is noted, and the caller's device_result.
+// Either may be null: the place for the first refused element, and the caller's device_result.
 struct Refusals {
   unsigned long long* first;
   std::uint64_t* device_result;
 };
 
-// Where all is refused most threads find an earlier element noted, and leave it.
+// If all values are refused, most threads find an earlier element noted, and do not write.
 __device__ TUCKFOLD_INLINE void refuse(const Refusals& refusals, std::int64_t index) {
   const auto at = static_cast<unsigned long long>(index);
   if (refusals.first != nullptr && at < __ldcg(refusals.first)) atomicMin(refusals.first, at);
@@ -58,8 +58,8 @@ Refusals begin_pack(const CudaContext& run, std::uint64_t bytes) {
   return refusals;
 }
 
-// Waits for the stream, unless the device_result says it or nothing can, and calls refuse(bits,
-// index) for the first element that was refused.
+// Synchronizes, unless the device_result reports it or the codec refuses nothing, and calls
+// refuse(bits, index) for the first element that was refused.
 template <class Refuse>
 void check_refused(const Refusals& refusals, const View& view, void* stream, Refuse&& refuse) {
   if (refusals.first == nullptr) return;

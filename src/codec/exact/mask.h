@@ -16,11 +16,11 @@ struct Pair {
 };
 Pair pair_of(const Stage& stage, DType dtype);
 
-// Throws what pack says of an element that is neither.
+// Throws pack's error for an element that is neither.
 [[noreturn]] void refuse(const Stage& stage, DType dtype, std::uint64_t bits, std::int64_t index);
 
 // The kernels, over elements [begin, end); `begin` is a multiple of 8. They never throw. Values are
-// compared as the bits they are.
+// compared by their bits.
 struct PackJob {
   std::uint64_t clear, set;  // the two values' bits
   const FlatReader* in;

@@ -35,7 +35,7 @@ constexpr ParamInfo kParams[] = {
      .max = 1 << 24,
      .optional = true},
     {.name = "channels",
-     .summary = "whether rows and columns are the last two axes, or stand before the last",
+     .summary = "whether rows and columns are the last two axes, or the two before the last",
      .default_value = 0,
      .words = kChannels},
 };

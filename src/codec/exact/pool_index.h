@@ -1,4 +1,4 @@
-// pool_index: the indices of a two-dimensional max pooling, each as the place within its window.
+// pool_index: the indices of a two-dimensional max pooling, each as its position within its window.
 //
 // An index y * width + x of output (row, col) becomes the code (y - y0) * kernel + (x - x0), where
 // the window begins at y0 = row * stride - padding, x0 = col * stride - padding. Packed: code i in
@@ -52,8 +52,9 @@ TUCKFOLD_HOST_DEVICE inline int code_of(std::int64_t index, std::int64_t width, 
   return static_cast<int>(dy) * kernel + static_cast<int>(dx);
 }
 
-// The index of a code. Codes that pack does not write are taken for the last one, and places
-// outside of the image for the nearest within, so that any bytes decode to indices that pack again.
+// The index of a code. Codes that pack does not write are taken as the last one, and positions
+// outside of the image as the nearest inside, so that any bytes decode to indices that can be
+// packed again.
 TUCKFOLD_HOST_DEVICE inline std::int64_t index_of(int code, std::int64_t width, Window window,
                                                   int kernel) {
   if (code >= kernel * kernel) code = kernel * kernel - 1;
@@ -64,7 +65,7 @@ TUCKFOLD_HOST_DEVICE inline std::int64_t index_of(int code, std::int64_t width, 
   return y * width + x;
 }
 
-// Throws what pack says of an index outside of its window.
+// Throws pack's error for an index outside of its window.
 [[noreturn]] void refuse(const Params& params, const Outputs& outputs, std::int64_t index,
                          std::int64_t output);
 

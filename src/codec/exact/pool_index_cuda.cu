@@ -1,5 +1,5 @@
-// pool_index on CUDA: a block takes 2048 indices, pairs side by side; codes cross threads in shared
-// memory, and eight of a thread leave as whole bytes.
+// pool_index on CUDA: a block takes 2048 indices in contiguous pairs; codes are exchanged between
+// threads in shared memory, and a thread stores eight as whole bytes.
 #include "base/cuda/divide.cuh"
 #include "base/cuda/runtime.h"
 #include "codec/exact/exact_cuda.cuh"
@@ -45,7 +45,7 @@ __device__ TUCKFOLD_INLINE Window window_of(const Args& a, std::int64_t output) 
                    a.padding);
 }
 
-// code_of, with 32 bits and no division where that will do.
+// code_of, with 32 bits and without division where that is enough.
 __device__ TUCKFOLD_INLINE int code_at(const Args& a, std::int64_t index, std::int64_t output) {
   if (!a.narrow) return code_of(index, a.width, window_of(a, output), a.kernel);
   if (static_cast<std::uint64_t>(index) >> 31 != 0) return -1;

@@ -1,5 +1,5 @@
-// positive on CUDA. Dense tensors of two bytes or one a value: sixteen bytes a lane and load, whose
-// bits the lane stores itself; others by votes.
+// positive on CUDA. In dense tensors of one or two bytes per value a lane loads sixteen bytes and
+// stores their bits itself; other tensors use votes.
 #include <type_traits>
 
 #include "base/element.h"

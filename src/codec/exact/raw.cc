@@ -1,4 +1,4 @@
-// raw: bytes as they are, in row-major order.
+// raw: unchanged bytes, in row-major order.
 #include "codec/exact/raw.h"
 
 #include <cstring>

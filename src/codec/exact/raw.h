@@ -1,4 +1,4 @@
-// raw: bytes as they are. bits uses it where its codes are as wide as the values.
+// raw: unchanged bytes. bits uses it if its codes are as wide as the values.
 #pragma once
 
 #include "codec/registry.h"

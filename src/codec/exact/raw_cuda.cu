@@ -1,4 +1,4 @@
-// raw on CUDA: a copy, or where elements do not lie side by side a gather.
+// raw on CUDA: a copy of contiguous elements, else a gather.
 #include "base/cuda/runtime.h"
 #include "base/cuda/view.cuh"
 #include "codec/exact/raw.h"

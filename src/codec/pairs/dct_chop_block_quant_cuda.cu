@@ -48,8 +48,8 @@ struct Sizes {
   }
 };
 
-// Where value i of a group lies: every eight chunks of four values swap neighbours, so that neither
-// threads nor lanes of eight values meet in a bank.
+// The shared-memory index of value i of a group: every eight chunks of four values swap neighbours,
+// so that neither threads nor lanes of eight values conflict in a bank.
 __device__ TUCKFOLD_INLINE int place(int i) {
   const int chunk = i / 4;
   return (chunk ^ (chunk >> 3 & 1)) * 4 + i % 4;
@@ -62,7 +62,7 @@ __device__ TUCKFOLD_INLINE void read_eight(const float* group, int lane, float* 
   values[4] = b.x, values[5] = b.y, values[6] = b.z, values[7] = b.w;
 }
 
-// Whole numbers in the order of floats; a NaN lies beyond the infinity of its sign.
+// Maps floats to integers of the same order; a NaN maps beyond the infinity of its sign.
 __device__ TUCKFOLD_INLINE int ordered(float value) {
   const int bits = static_cast<int>(bits_of(value));
   return bits ^ ((bits >> 31) & 0x7fffffff);

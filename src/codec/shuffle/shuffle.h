@@ -1,5 +1,5 @@
 // shuffle: the first bytes of all values, then their second bytes and so on, for an entropy coder
-// that follows; before that neighbours may be subtracted.
+// that follows; neighbours may be subtracted before.
 //
 // Packed: with w bytes a value and n values, byte k of value i at k * n + i; as many bytes as the
 // tensor has.

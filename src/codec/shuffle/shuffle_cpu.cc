@@ -1,5 +1,5 @@
-// shuffle on the CPU, in batches that stay in the first cache: residuals as words, then each of
-// their bytes to its place; back the same way, with the values above read from the output.
+// shuffle on the CPU, in batches that stay in the L1 cache: residuals as words, then each of their
+// bytes to its place; and back, with the values above read from the output.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/shuffle/shuffle_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -96,7 +96,8 @@ const Word* with_left(const FlatReader& in, std::int64_t at, std::int64_t count,
   return gathered;
 }
 
-// A run of values within a plane: `left` begins one before it, `up` one before what lies above.
+// A run of values within a plane: `left` begins one value before it, `up` one before the values
+// above it.
 template <class Word, Delta kDelta>
 HWY_ATTR void subtract(const Word* left, const Word* up, bool first_row, std::int64_t count,
                        Word* out) {
@@ -118,7 +119,7 @@ HWY_ATTR void add(const Word* residuals, const Word* up, bool first_row, std::in
   }
 }
 
-// Where a value lies in its plane; the delta's first row ends there, too.
+// The position of a value in its plane, and the end of the delta's first row.
 struct Place {
   std::int64_t in_plane;
   bool first_row;
@@ -171,7 +172,7 @@ HWY_ATTR void unpack_as(const UnpackJob& job, std::int64_t begin, std::int64_t e
       put(*job.out, at, count, values, false);
     } else {
       const Place place = place_of(job.planes, kRows, at, end);
-      // What lies above must have been written.
+      // The values above must have been written.
       count = place.first_row ? place.run : std::min(place.run, job.planes.cols);
       join_bytes(in + at, count, job.out->elems(), residuals);
       const Word* up = above;

@@ -53,7 +53,7 @@ TEST(Shuffle, HasTheBytesOfItsDefinition) {
   }
 }
 
-// Values above are read from the output, which may lie in any order.
+// Values above are read from the output, which may have any strides.
 TEST(Shuffle, UnpacksToAnyStridesOnAnyTargetWithAnyThreads) {
   for (const Order order : ref::kOrders) {
     for (const char* delta : kDeltas) {

@@ -1,6 +1,6 @@
-// zfp: blocks of 4 x 4 values through libzfp, which is loaded when it is first used. It trusts what
-// it is given, so values are looked at before it packs, and it unpacks only from memory of ours
-// that holds the most it can read.
+// zfp: blocks of 4 x 4 values with libzfp, which is loaded on first use. It trusts its input, so
+// values are checked before it packs, and it unpacks only from memory of ours that holds the most
+// it can read.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -83,8 +83,8 @@ std::size_t block_bits(const Stage& stage, DType dtype, const Plane& plane) {
   return exponent_bits + elems - 1 + elems * planes;
 }
 
-// Room for the bits as libzfp writes and reads them: in words, and one beyond the last. It is the
-// front of the workspace; behind it is room for values that do not lie side by side.
+// The buffer for the bits as libzfp writes and reads them: whole words, and one more word after the
+// last. It is the front of the workspace; a buffer for values that are not contiguous follows it.
 std::size_t bits_room(std::size_t packed_bytes) { return (packed_bytes + 63) / 64 * 64 + 64; }
 
 Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
@@ -115,8 +115,8 @@ Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
 
 // ---- values -------------------------------------------------------------------------------------
 
-// What libzfp gets wrong without a word. A block whose largest value is below kTiny overflows the
-// factor that scales it to whole numbers; one above kHuge may come back infinite.
+// Values that libzfp gets wrong without an error. A block whose largest value is below kTiny
+// overflows the factor that scales it to integers; one above kHuge may become infinite.
 template <class Float>
 struct Limits;
 template <>
@@ -149,7 +149,7 @@ bool is_huge(Float value) {
   return magnitude(value) >= magnitude(Limits<Float>::kHuge);
 }
 
-// Refuses values that do not come back; says whether some count as 0.
+// Refuses values that libzfp would not restore; returns whether some count as 0.
 template <class Float>
 bool look_at(const Float* values, std::size_t count) {
   bool huge = false, tiny = false;
@@ -167,7 +167,7 @@ bool look_at(const Float* values, std::size_t count) {
   return tiny;
 }
 
-// The values for libzfp: the tensor's own memory where it can be, else a copy in `scratch`.
+// The values for libzfp: the tensor's own memory if possible, else a copy in `scratch`.
 template <class Float>
 const void* finite_values(const FlatReader& reader, std::byte* scratch) {
   const auto count = static_cast<std::size_t>(reader.elems());
@@ -217,7 +217,7 @@ class Session {
   Handle field_, bits_, stream_;
 };
 
-// Bytes padded to words. libzfp counts in those that it was built for, and other builds read them.
+// Bytes padded to words. libzfp counts in words of its build, and other builds read them.
 std::size_t padded(std::size_t bytes, std::size_t word_bytes) {
   return (bytes + word_bytes - 1) / word_bytes * word_bytes;
 }
@@ -249,7 +249,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   const FlatWriter writer(out);
   if (writer.elems() == 0) return;
   const FpEnv env;
-  // Whatever the bits say, libzfp reads no more than this.
+  // libzfp reads no more than this, whatever the bits say.
   const std::size_t room = bits_room(layout_of(stage, out.dtype, out.shape).max_bytes);
   std::byte* bits = run.workspace.data();
   std::byte* scratch = bits + room;
@@ -289,7 +289,7 @@ const Codec kZfp = {
     .layout = zfp::layout_of,
     .pack = zfp::pack_all,
     .unpack = zfp::unpack_all,
-    // libzfp's own promise for finite values; nothing is promised of a rate or a precision.
+    // libzfp's own promise for finite values; it promises nothing for a rate or a precision.
     .error_bound = [](const Stage& stage) -> std::optional<double> {
       const double accuracy = stage["accuracy"];
       return accuracy != 0 ? std::optional(accuracy) : std::nullopt;

@@ -1,5 +1,5 @@
-// The few functions of libzfp that are used. It is loaded when it is first wanted rather than
-// linked: it brings an OpenMP runtime along, which nobody should get who does not ask for it.
+// The few functions of libzfp that are used. It is loaded on first use rather than linked, because
+// it loads an OpenMP runtime, which nobody should get without asking.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// zstd: the tensor's bytes through libzstd, in chunks that are packed and unpacked apart, so that
-// threads share the work and the bytes do not depend on how many there are.
+// zstd: the tensor's bytes through libzstd, in chunks that are packed and unpacked separately, so
+// that threads share the work and the bytes do not depend on their number.
 //
 //   number of bytes, u64 | size of each chunk's frame, u32 | the frames
 #define ZSTD_STATIC_LINKING_ONLY  // contexts in memory that we give; exported by the shared library
@@ -34,8 +34,8 @@ constexpr std::size_t kChunkBytes = std::size_t{1} << 20;  // whole elements of 
 constexpr std::uint32_t kStored = 1U << 31;  // in a size: the chunk's bytes follow as they are
 constexpr int kMaxLanes = 16;
 
-// Zstd's own level. What it calls -1 to -5 differ little; in powers of 4 each skips matches where
-// the one before still looked for them.
+// Zstd's own level. Its levels -1 to -5 differ little; in powers of 4 each skips noticeably more
+// matches.
 int zstd_level(const Stage& stage) {
   const auto level = static_cast<int>(stage["level"]);
   return level < 0 ? -(1 << -2 * level) : level;
@@ -43,7 +43,7 @@ int zstd_level(const Stage& stage) {
 
 // ---- sizes --------------------------------------------------------------------------------------
 
-// How many bytes are cut into chunks; the last may be shorter.
+// How bytes are cut into chunks; the last may be shorter.
 struct Chunks {
   std::size_t total_bytes;
 
@@ -59,7 +59,7 @@ Chunks chunks_of(const View& view) {
   return {static_cast<std::size_t>(view.elems()) * size_bytes(view.dtype())};
 }
 
-// The same for the life of the process, since the workspace follows from it.
+// Constant for the life of the process, because the workspace depends on it.
 int max_lanes() {
   static const int kLanes = std::min(thread_count(0), kMaxLanes);
   return kLanes;
@@ -69,8 +69,8 @@ int max_lanes() {
 // large, and zstd does not promise that a used one of theirs gives the bytes of a new one.
 bool keeps_context(int level) { return level <= 2; }
 
-// What one thread works in: a context, unless it keeps one, and room for a chunk that does not lie
-// side by side.
+// The buffers of one thread: a context, unless the thread keeps one, and a buffer for a chunk that
+// is not contiguous.
 struct LaneSizes {
   std::size_t context_bytes, chunk_bytes;
   std::size_t total_bytes() const { return context_bytes + chunk_bytes; }
@@ -81,8 +81,8 @@ LaneSizes lane_sizes(int level, const Chunks& chunks) {
   const std::size_t largest = std::min(chunks.total_bytes, kChunkBytes);
   std::size_t context = 0;
   if (!keeps_context(level)) {
-    // zstd's tables follow the power of two above the chunk's size, but may shrink as it grows; a
-    // workspace must not, since a chain plans for more bytes than it then has.
+    // zstd's tables follow the power of two above the chunk's size, but may shrink as it grows. A
+    // workspace must not shrink, because a chain plans for more bytes than there will be.
     for (std::size_t size = 1; size <= std::bit_ceil(largest); size *= 2) {
       const ZSTD_compressionParameters fit = ZSTD_getCParams(level, size, 0);
       context = std::max(context, ZSTD_estimateCCtxSize_usingCParams(fit));
@@ -146,11 +146,11 @@ std::uint32_t get_size(const std::byte* table, std::size_t chunk) {
   return size;
 }
 
-// What follows the chunk's size in the table: a frame, or the bytes as they are.
+// The bytes of a chunk in the table: a frame, or the chunk unchanged.
 std::size_t body_bytes(std::uint32_t size) { return size & ~kStored; }
 
-// Making a context takes longer than packing or unpacking a small chunk: zstd asks the processor
-// what it can do, and a virtual one asks its host.
+// Making a context takes longer than packing or unpacking a small chunk: zstd queries the
+// processor's features, and a virtual machine traps to its host for that.
 struct KeptContexts {
   struct Free {
     void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
@@ -174,8 +174,8 @@ ZSTD_CCtx* compressor(int level, std::byte* memory, std::size_t bytes) {
   // Unlike one from the heap, a static context begins with parameters that are all 0.
   ZSTD_CCtx_reset(context, ZSTD_reset_session_and_parameters);
   ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level);
-  // Below level 0 zstd would leave literals as they are; quantized values have few matches, and
-  // nearly all of what can be saved is in their literals.
+  // Below level 0 zstd would not compress literals; quantized values have few matches, and nearly
+  // all that can be saved is in their literals.
   ZSTD_CCtx_setParameter(context, ZSTD_c_literalCompressionMode, ZSTD_ps_enable);
   return context;
 }
@@ -199,7 +199,7 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
   const std::uint64_t total = chunks.total_bytes;
   std::memcpy(table, &total, 8);
 
-  // Each frame begins where its chunk would, and they are moved together afterwards.
+  // Each frame is first written where its chunk would begin; afterwards they are moved together.
   std::atomic<std::size_t> broken{0};  // a code of zstd's that must not be
   for_each_lane(chunks, sizes, run, [&](std::byte* workspace, auto&& next) {
     ZSTD_CCtx* context = compressor(level, workspace, sizes.context_bytes);

@@ -183,7 +183,7 @@ TEST(Zstd, ATableThatLiesIsCorruptData) {
         std::uint64_t{2 * kZstdChunk + 1}, std::uint64_t{1} << 40, std::uint64_t{1} << 63,
         ~std::uint64_t{0}}) {
     EXPECT_EQ(refusal(with_total(total), 2 * kZstdChunk), Errc::CorruptData) << total;
-    // Behind a codec whose size varies the table alone says how much will be unpacked.
+    // Only the table says how much will be unpacked if zstd follows a codec of variable size.
     EXPECT_EQ(ref::code_of([&] { unpacked("zstd | zstd", with_total(total), 2 * kZstdChunk); }),
               Errc::CorruptData)
         << total;

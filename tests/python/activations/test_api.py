@@ -132,7 +132,7 @@ def test_malformed_files_show_the_place(tmp_path: Path, text: str, message: str)
         tt.wrap(model, rules=path)
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
-    tt.wrap(model).remove()  # nothing was left behind
+    tt.wrap(model).remove()  # no hook is left
 
 
 def test_plans_and_rules_are_utf_8(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def snippets(page: Path) -> list[tuple[str, str | None]]:
-    """Python code, and the text that stands right behind it, if there is one."""
+    """Python code, and the text that directly follows it, if any."""
     found: list[tuple[str, str | None]] = []
     blocks = FENCE.findall(page.read_text())
     for number, (language, code) in enumerate(blocks):

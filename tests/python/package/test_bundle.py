@@ -62,8 +62,8 @@ def test_a_test_that_ends_the_process_costs_itself_alone(tmp_path: Path) -> None
         "sys.path.insert(0, 'tests'); [names['show'](r) for r in names['python_tests']('', 3)]"
     )
     done = run(sys.executable, "-c", program, cwd=tmp_path)
-    told = [line.split()[:2] for line in done.stdout.splitlines() if ".test_" in line]
-    assert [(name[-1 if "[" not in name else -4], result) for result, name in told] == [
+    results = [line.split()[:2] for line in done.stdout.splitlines() if ".test_" in line]
+    assert [(name[-1 if "[" not in name else -4], result) for result, name in results] == [
         ("a", "ok"), ("b", "FAILED"), ("c", "FAILED"), ("d", "FAILED"), ("e", "skipped"), ("f", "ok"),
     ], done.stdout + done.stderr  # fmt: skip
     assert "why" in done.stdout
@@ -103,8 +103,8 @@ def test_the_bundle_stands_alone(no_pytest: dict[str, str], tmp_path: Path) -> N
             assert str((bundle / file).parent / name) in needed
         assert "libcudart" not in needed  # linked in
         assert "not found" not in needed
-    told = run(bundle / "bin/tuckfold_cuda_tests", "--gtest_list_tests").stdout
-    assert "CudaContract" in told
+    listed = run(bundle / "bin/tuckfold_cuda_tests", "--gtest_list_tests").stdout
+    assert "CudaContract" in listed
     done = run(sys.executable, bundle / "run.py", "--device", "cpu", "--only", "zero_sizes",
                cwd=tmp_path, env=no_pytest)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

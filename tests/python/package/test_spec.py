@@ -54,7 +54,7 @@ def test_a_spec_that_failed_to_parse_is_collected_quietly() -> None:
 def test_list_codecs_is_that_of_the_command_line() -> None:
     if not TUCKFOLD.exists():
         pytest.skip(f"no {TUCKFOLD}; run ./dev build")
-    told = json.loads(subprocess.check_output([TUCKFOLD, "codecs", "--json"]))
+    printed = json.loads(subprocess.check_output([TUCKFOLD, "codecs", "--json"]))
     mine = [
         {
             "name": codec.name,
@@ -72,7 +72,7 @@ def test_list_codecs_is_that_of_the_command_line() -> None:
         }
         for codec in tuckfold.list_codecs()
     ]
-    assert mine == told
+    assert mine == printed
 
 
 def test_version_is_that_of_the_file() -> None:

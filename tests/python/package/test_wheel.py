@@ -83,18 +83,18 @@ def test_a_clean_environment_with_numpy_alone(wheel: Path, tmp_path: Path) -> No
     run(python, "-m", "pip", "install", "-q", NUMPY)
     run(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", wheel)
     (tmp_path / "elsewhere").mkdir()
-    told = run(python, "-c", USE, cwd=tmp_path / "elsewhere").split()
-    assert Path(told[1]).is_relative_to(tmp_path / "venv")
-    assert told[0] == (ROOT / "VERSION").read_text().strip()
+    printed = run(python, "-c", USE, cwd=tmp_path / "elsewhere").split()
+    assert Path(printed[1]).is_relative_to(tmp_path / "venv")
+    assert printed[0] == (ROOT / "VERSION").read_text().strip()
 
-    package = Path(told[1]).parent
+    package = Path(printed[1]).parent
     needed = run("ldd", package / "libtuckfold_c.so")
     for name in ("libhwy", "libfmt", "libzstd"):
         assert re.search(rf"{name}\.so\.\d+ => {re.escape(str(package))}/", needed), needed
     assert "cudart" not in needed  # users need the driver alone
 
     program = tmp_path / "venv/bin/tuckfold"
-    assert run(program, "--version").split()[-1] == told[0]
+    assert run(program, "--version").split()[-1] == printed[0]
     np_file = tmp_path / "elsewhere/x.npy"
     run(python, "-c", f"import numpy; numpy.save({str(np_file)!r}, numpy.zeros((4, 8)))")
     run(program, "pack", np_file, "-o", tmp_path / "x.tuck")

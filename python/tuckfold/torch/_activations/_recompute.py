@@ -36,7 +36,7 @@ class Recipe:
         self.count = 1 + sum(a.count for a in arguments if isinstance(a, Recipe))
 
     def run(self, rehearsed: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
-        """Made anew; `make` is told which arguments are its own to overwrite.
+        """Made anew; `make` receives which arguments it may overwrite.
 
         rehearsed: gets the pairs that must be equal for the recipe to hold for any values.
         """
