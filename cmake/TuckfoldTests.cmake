@@ -78,6 +78,11 @@ tuckfold_test(example_c $<TARGET_FILE:tuckfold_example_c>)
 tuckfold_test(exports_c ${Python3_EXECUTABLE} tools/check_exports.py $<TARGET_FILE:tuckfold_c>
               --header include/tuckfold/c.h)
 
+add_executable(tuckfold_example_cc examples/pack.cc)
+tuckfold_compile(tuckfold_example_cc)
+target_link_libraries(tuckfold_example_cc PRIVATE tuckfold)
+tuckfold_test(example_cc $<TARGET_FILE:tuckfold_example_cc>)
+
 # The one file of the tests that includes all of a tensor: torch's headers take a while.
 if(TARGET Torch::FromPip)
   add_executable(tuckfold_example_torch examples/pack_tensor.cc)

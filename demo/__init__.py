@@ -1,4 +1,4 @@
-"""Packs real images at every keep and writes a report on them: `python -m demo`."""
+"""Trains a network in less memory, packs real images with every codec, and reports both: `python -m demo`."""
 
 
 class DemoError(Exception):

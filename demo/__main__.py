@@ -1,6 +1,6 @@
-"""Packs real images at every keep: a table here, and a report with pictures in a folder.
+"""Trains a network plain and wrapped, then packs real images: tables here, a report in a folder.
 
-python -m demo --tuckfold build/release/tuckfold --out build/demo [--quick]
+python -m demo --build build/release --out build/demo [--quick]
 """
 
 import argparse
@@ -21,7 +21,7 @@ import numpy as np
 from PIL import Image
 
 from bench.images import ZOOM, ImagesError, ImageSet, astronaut, load_sets
-from demo import DemoError
+from demo import DemoError, training
 from demo.rates import curves, has_sz3
 from demo.report.check import find_browser, problems, screenshot
 from demo.report.html import (
@@ -253,10 +253,25 @@ def check(page: Path) -> None:
     print(f"report checked in headless Chromium, no errors; screenshot {picture}")
 
 
-def demo(args: argparse.Namespace) -> None:
-    start = time.monotonic()
-    tool = Tool(args.tuckfold)
-    args.out.mkdir(parents=True, exist_ok=True)
+def show_training(args: argparse.Namespace) -> Path | None:
+    """The first page: one network trained plain and wrapped. Says why if that cannot be."""
+    libraries = args.build / "python"
+    if why := training.missing(libraries):
+        print(f"training left out: {why}")
+        return None
+    progress("training a network twice ...")
+    page = args.out / "report.html"
+    found = training.compare(libraries, args.quick, page)
+    progress("")
+    training.complete(page, found, "codecs.html")
+    training.print_table(found)
+    sys.stdout.flush()
+    return page
+
+
+def show_codecs(args: argparse.Namespace, first_page: str) -> Path:
+    """The second page: real images through every codec."""
+    tool = Tool(args.build / "tuckfold")
     sets, notes = load_sets(args.quick)
     zfp = tool.has_zfp()
     if not zfp:
@@ -278,24 +293,38 @@ def demo(args: argparse.Namespace) -> None:
         note = cache_note(images)
         reports.append(SetReport(images, rows, original, list(shown.values()), note, rates))
     dial = show(tool, astronaut(sets[0]), args.out, KEEPS)
-    page = args.out / "report.html"
+    page = args.out / "codecs.html"
     facts = machine(tool, reports[0].rows)
-    page.write_text(render(Report(facts, reports, *dial, tool.commands)))
+    page.write_text(render(Report(facts, reports, *dial, tool.commands), first_page))
     print("\nratio below 1 against u8: the u8 file was smaller. of copy: 1 is as quick as copying.")
     if score := peer_score([one.rows for one in reports]):
         print(f"zfp is a peer: {score}.")
     for note in notes:
         print(note)
-    check(page)
-    print(f"{time.monotonic() - start:.0f} s. The report: {page}")
+    return page
+
+
+def demo(args: argparse.Namespace) -> None:
+    start = time.monotonic()
+    args.out.mkdir(parents=True, exist_ok=True)
+    first = show_training(args)
+    pages = [first] if first else []
+    pages.append(show_codecs(args, first.name if first else ""))
+    for page in pages:
+        check(page)
+    print(f"{time.monotonic() - start:.0f} s. The report: {pages[0]}")
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__.splitlines()[0])
-    parser.add_argument("--tuckfold", type=Path, default=Path("build/release/tuckfold"))
+    parser.add_argument(
+        "--build", type=Path, default=Path("build/release"), help="folder of a build"
+    )
     parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder to write to")
     parser.add_argument("--threads", type=int, default=1, help="0 is every core; default 1")
-    parser.add_argument("--quick", action="store_true", help="one small set, rough speeds")
+    parser.add_argument(
+        "--quick", action="store_true", help="few images, one small set, rough speeds"
+    )
     return parser.parse_args()
 
 

@@ -177,7 +177,11 @@ def peer_score(sets: Sequence[Sequence[Row]]) -> str:
 
 def plots(rows: Sequence[Row]) -> str:
     best = with_keep(rows, 8)
-    above = f"; 8 loses nothing but rounding ({decibels(best)} dB) and lies above" if best else ""
+    above = (
+        f"; 8 loses nothing but rounding ({decibels(best)} dB) and is above the plot"
+        if best
+        else ""
+    )
     return f"""<div class="plots">
 <figure><figcaption><b>Quality</b>Up and to the right is better. Numbers at points are
 <code>keep</code>{above}. The upper scale is against the u8 file.</figcaption>
@@ -350,9 +354,9 @@ copying.</dd>
 def peer_paragraph(score: str) -> str:
     if not score:
         return ""
-    return f"""<p>zfp in fixed-rate mode stands in the plots and tables as a peer. It is {score}: it
+    return f"""<p>The plots and tables show zfp in fixed-rate mode as a peer. It is {score}: it
 spends the bits of a block where they matter, while <code>dct_chop</code> keeps the same coefficients
-of every block, in f32 unless told otherwise. That buys speed, and a packed array that is itself a
+of every block, in f32 by default. That buys speed, and a packed array that is itself a
 plain matrix.</p>"""
 
 
@@ -367,7 +371,8 @@ def command(words: Sequence[str]) -> str:
     return f"<code>{' '.join(spans)}</code>\n"
 
 
-def render(report: Report) -> str:
+def render(report: Report, first_page: str = "") -> str:
+    back = f'<a href="{first_page}">Training</a>' if first_page else ""
     links = [f'<a href="#{s.images.name}">{escape(s.images.title)}</a>' for s in report.sets]
     score = peer_score([one.rows for one in report.sets])
     return f"""<!doctype html>
@@ -387,7 +392,7 @@ def render(report: Report) -> str:
 <code>keep</code> frequencies of every 8 × 8 block. This is what that costs in size, quality and
 time.</p>
 {machine(report.machine)}
-<nav aria-label="Image sets">{"".join(links)}<a href="#commands">Commands</a></nav>
+<nav aria-label="Pages and image sets">{back}{"".join(links)}<a href="#commands">Commands</a></nav>
 </header>
 <main>
 {dial(report)}
@@ -398,7 +403,7 @@ time.</p>
 <footer id="commands"><div>
 <h2>Commands</h2>
 <p><code>bench</code> gives the figures of plots and tables, <code>eval</code> the pictures and the
-figures beside them. The arrays lie beside this report.</p>
+figures beside them. The arrays are beside this report.</p>
 <pre>{"".join(map(command, report.commands))}</pre>
 </div></footer>
 <script>

@@ -10,7 +10,7 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 14, 48, 46
 WIDE, HIGH = 1120, 440  # of the plot of rates ...
 MARGIN = 170  # ... and the room for names on its right
 LETTER = 7.4  # the width of one in a curve's name
-MOST_DB = 70  # above this, nobody sees a difference; keep=8 lies far above
+MOST_DB = 70  # above this, nobody sees a difference; keep=8 is far above
 MOST_RATE_DB = 80  # what 8 bits per value reach
 
 Scale = Callable[[float], float]
@@ -21,7 +21,7 @@ Point = tuple[float, float]
 class Series:
     label: str
     css: str  # class of its colour
-    marker: str  # circle, square, diamond, triangle: told apart without colour
+    marker: str  # circle, square, diamond, triangle: distinct without colour
     points: Sequence[tuple[float, float, str]]  # x, y, text under the pointer
 
 
@@ -161,7 +161,7 @@ def quality_plot(series: Sequence[Series], per_stored: float) -> str:
 
 @dataclass(frozen=True)
 class Name:
-    """A curve's name, where it may stand."""
+    """A curve's name at a free position."""
 
     x: float
     y: float
@@ -185,7 +185,7 @@ class Name:
 
 
 def places(end: Point, words: str) -> list[Name]:
-    """Where a name may stand around the end of its curve, the best first."""
+    """Positions of a name around the end of its curve, the best first."""
     x, y = end
     sides = [(10, 4, "start"), (0, -10, "middle"), (4, -10, "end"), (8, -8, "start")]
     sides += [(8, 17, "start"), (0, 20, "middle")]

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/fail.h"
-#include "cli/pictures/font.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -37,20 +36,6 @@ void Canvas::draw(const Canvas& picture, std::int64_t left, std::int64_t top, st
     for (std::int64_t x = 0; x < picture.width() * scale; ++x) {
       at(left + x, top + y) = picture.at(x / scale, y / scale);
     }
-  }
-}
-
-void Canvas::write(std::string_view text, std::int64_t left, std::int64_t top, std::int64_t scale) {
-  for (const char letter : text) {
-    const Glyph glyph = glyph_of(letter);
-    for (std::int64_t y = 0; y < kGlyphHeight * scale; ++y) {
-      for (std::int64_t x = 0; x < kGlyphWidth * scale; ++x) {
-        const int bit = kGlyphWidth - 1 - static_cast<int>(x / scale);
-        const bool ink = (glyph.rows[static_cast<std::size_t>(y / scale)] >> bit & 1) != 0;
-        if (ink && left + x < width_ && top + y < height_) at(left + x, top + y) = kInk;
-      }
-    }
-    left += kLetterWidth * scale;
   }
 }
 
@@ -89,21 +74,6 @@ std::string Canvas::png() const {
     image = header_of(*this);
   }
   fail(Errc::Internal, "[png] cannot be made: {}", image.message);
-}
-
-std::vector<std::string> wrap(std::string_view text, std::size_t letters) {
-  std::vector<std::string> lines;
-  while (!text.empty()) {
-    std::size_t end = std::min(letters, text.size());
-    if (end < text.size()) {
-      const std::size_t space = text.rfind(' ', end);
-      if (space != text.npos && space > 0) end = space;
-    }
-    lines.emplace_back(text.substr(0, end));
-    text.remove_prefix(end);
-    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  }
-  return lines;
 }
 
 }  // namespace tuckfold::cli

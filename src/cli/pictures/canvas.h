@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tuckfold::cli {
@@ -11,7 +10,7 @@ namespace tuckfold::cli {
 struct Rgb {
   std::uint8_t red = 0, green = 0, blue = 0;
 };
-inline constexpr Rgb kWhite = {255, 255, 255}, kInk = {34, 34, 34};
+inline constexpr Rgb kWhite = {255, 255, 255};
 
 class Canvas {
  public:
@@ -30,7 +29,6 @@ class Canvas {
 
   // Each pixel of `picture` as a square of `scale` pixels, the first at (left, top).
   void draw(const Canvas& picture, std::int64_t left, std::int64_t top, std::int64_t scale);
-  void write(std::string_view text, std::int64_t left, std::int64_t top, std::int64_t scale);
   std::string png() const;  // the bytes of such a file
 
   // Squares of `factor` pixels as one, of their mean colour.
@@ -40,11 +38,5 @@ class Canvas {
   std::int64_t width_, height_;
   std::vector<Rgb> pixels_;
 };
-
-// The size of a letter with the gap after it, at scale 1.
-inline constexpr std::int64_t kLetterWidth = 6, kLineHeight = 10;
-
-// Lines of at most `letters`, broken at spaces where possible.
-std::vector<std::string> wrap(std::string_view text, std::size_t letters);
 
 }  // namespace tuckfold::cli

@@ -108,9 +108,7 @@ std::int64_t error_gain(double root_mean_square, double range) {
 }
 
 SideBySide::SideBySide(const Array& array, const Frame& frame)
-    : frame_(frame),
-      type_(fmt::format("{}x{} {}", frame.width, frame.height, array.stored)),
-      original_(picture_of(array.dtype, array.values.data(), frame)) {
+    : frame_(frame), original_(picture_of(array.dtype, array.values.data(), frame)) {
   if (array.stored == "u8") return;  // black is 0 and white 255
   std::vector<double> finite;
   std::copy_if(original_.begin(), original_.end(), std::back_inserter(finite),
@@ -121,14 +119,14 @@ SideBySide::SideBySide(const Array& array, const Frame& frame)
   high_ = *most > *least ? *most : *least + 1;
 }
 
-void SideBySide::add(Column column) { columns_.push_back(std::move(column)); }
+void SideBySide::add(std::vector<double> result) { results_.push_back(std::move(result)); }
 
 std::int64_t SideBySide::gain() const {
   double worst = 0;
-  for (const Column& column : columns_) {
+  for (const std::vector<double>& result : results_) {
     double squares = 0;
     for (std::size_t i = 0; i < original_.size(); ++i) {
-      const double error = column.values[i] - original_[i];
+      const double error = result[i] - original_[i];
       if (std::isfinite(error)) squares += error * error;
     }
     worst = std::max(worst, std::sqrt(squares / static_cast<double>(original_.size())));
@@ -145,49 +143,22 @@ Canvas SideBySide::show_error(const std::vector<double>& values) const {
 }
 
 Canvas SideBySide::draw() const {
-  struct Tile {
-    std::string label, figures;
-    Canvas picture;
-    std::size_t column, row;
-  };
-  const std::string gain_text = fmt::format("shown x{}", gain());
-  std::vector<Tile> tiles = {{"original", type_, show(original_), 0, 0}};
-  const bool one = columns_.size() == 1;
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    const Column& column = columns_[i];
-    tiles.push_back({column.label, column.figures, show(column.values), i + 1, 0});
-    tiles.push_back(
-        {"error", gain_text, show_error(column.values), one ? 2 : i + 1, one ? 0u : 1u});
-  }
+  const bool one = results_.size() == 1;
+  const auto columns = one ? 3 : static_cast<std::int64_t>(results_.size()) + 1;
+  const std::int64_t rows = one || results_.empty() ? 1 : 2;
   const std::int64_t scale =
       std::max<std::int64_t>(1, kTileSide / std::max(frame_.width, frame_.height));
-  const std::int64_t text_scale = frame_.width * scale >= 2 * kTileSide ? 2 : 1;
-  const std::int64_t tile_width = std::max(frame_.width * scale, kTileSide / 2 * text_scale);
-  const auto letters = static_cast<std::size_t>(tile_width / (kLetterWidth * text_scale));
-
-  std::size_t lines = 0, columns = 0, rows = 0;
-  for (const Tile& tile : tiles) {
-    lines = std::max(lines, wrap(tile.label, letters).size() + 1);
-    columns = std::max(columns, tile.column + 1);
-    rows = std::max(rows, tile.row + 1);
-  }
-  const std::int64_t text_height = static_cast<std::int64_t>(lines) * kLineHeight * text_scale;
-  const std::int64_t step_x = tile_width + kMargin;
-  const std::int64_t step_y = text_height + frame_.height * scale + kMargin;
-  Canvas canvas(static_cast<std::int64_t>(columns) * step_x + kMargin,
-                static_cast<std::int64_t>(rows) * step_y + kMargin);
-  for (Tile& tile : tiles) {
-    const std::int64_t left = kMargin + static_cast<std::int64_t>(tile.column) * step_x;
-    std::int64_t top = kMargin + static_cast<std::int64_t>(tile.row) * step_y;
-    canvas.draw(tile.picture, left, top + text_height, scale);
-    std::vector<std::string> text = wrap(tile.label, letters);
-    text.push_back(tile.figures);
-    // The last line is just above the picture.
-    top += text_height - static_cast<std::int64_t>(text.size()) * kLineHeight * text_scale;
-    for (const std::string& line : text) {
-      canvas.write(line, left, top, text_scale);
-      top += kLineHeight * text_scale;
-    }
+  const std::int64_t step_x = frame_.width * scale + kMargin;
+  const std::int64_t step_y = frame_.height * scale + kMargin;
+  Canvas canvas(columns * step_x + kMargin, rows * step_y + kMargin);
+  const auto place = [&](const Canvas& picture, std::int64_t column, std::int64_t row) {
+    canvas.draw(picture, kMargin + column * step_x, kMargin + row * step_y, scale);
+  };
+  place(show(original_), 0, 0);
+  for (std::int64_t i = 0; i < std::ssize(results_); ++i) {
+    const std::vector<double>& result = results_[static_cast<std::size_t>(i)];
+    place(show(result), i + 1, 0);
+    place(show_error(result), one ? 2 : i + 1, rows - 1);
   }
   return canvas;
 }

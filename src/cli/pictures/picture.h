@@ -33,22 +33,18 @@ Canvas paint_errors(const Frame& frame, const std::vector<double>& values,
 // that makes them visible.
 std::int64_t error_gain(double root_mean_square, double range);
 
-struct Column {
-  std::string label, figures;  // "dct_chop(keep=4)", "4.00x 27.80 dB"
-  std::vector<double> values;
-};
-
 class SideBySide {
  public:
   SideBySide(const Array& array, const Frame& frame);
   const Frame& frame() const noexcept { return frame_; }
-  void add(Column column);
+  void add(std::vector<double> result);
 
-  // One codec: original, result and error in a row. Several: results in a row, errors below them.
+  // One result: original, result and error in a row. Several: original and results in a row, errors
+  // below the results.
   Canvas draw() const;
 
-  // By how much errors are enlarged: a power of two that suits the worst column, the same for all
-  // columns.
+  // By how much errors are enlarged: a power of two that suits the worst result, the same for all
+  // results.
   std::int64_t gain() const;
 
  private:
@@ -56,10 +52,9 @@ class SideBySide {
   Canvas show_error(const std::vector<double>& values) const;
 
   Frame frame_;
-  std::string type_;
   double low_ = 0, high_ = 255;
   std::vector<double> original_;
-  std::vector<Column> columns_;
+  std::vector<std::vector<double>> results_;
 };
 
 }  // namespace tuckfold::cli

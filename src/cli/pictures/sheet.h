@@ -1,5 +1,5 @@
-// A contact sheet: samples side by side, and below each its results. As a picture, and as a page
-// without other files.
+// A contact sheet: samples side by side, and below each its results. As a page with labels and
+// figures, without other files, and as a bare picture.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,8 @@ struct Tile {
 
 // The same of every sample: originals, results of a codec, or errors.
 struct SheetRow {
-  std::string name, figures;  // "dct_chop(keep=4)", "4.00x, 27.80 dB"; empty where it is alone
+  std::string name;  // "dct_chop(keep=4)"; empty if it is the only row
   std::vector<Tile> tiles;
-
-  std::string heading() const { return figures.empty() ? name : name + ": " + figures; }
 };
 
 // A row of the page's table.

@@ -16,8 +16,9 @@ namespace tuckfold::cli {
 namespace {
 
 constexpr const char* kFooter =
-    R"_(The picture shows the original, each result, and each error around grey, enlarged as printed. Arrays
-are taken as H x W, H x W x 3 or 3 x H x W pictures in their last axes; --index picks one.
+    R"_(The picture has the original, the result of each codec and its error around grey, enlarged as printed: in
+one row for one codec, else with the errors below their results. Arrays are taken as H x W, H x W x 3 or
+3 x H x W pictures in their last axes; --index picks one. view -o OUT.html writes a page with labels.
 
 Examples:
   tuckfold eval images.npy --codec "dct_chop(keep=4)"
@@ -53,12 +54,8 @@ void run(Options& options) {
   std::vector<Report> reports;
   for (const CodecSpec& spec : specs) {
     const std::unique_ptr<BenchTarget> bench_target = codec_target(spec, array, out, threads);
-    const Report& report = reports.emplace_back(checked_report(*bench_target, array, out));
-    if (!picture) continue;
-    const std::string psnr = psnr_text(report.quality);
-    picture->add({report.codec,
-                  fmt::format("{:.2f}x  {}{}", report.ratio, psnr, psnr == "exact" ? "" : " dB"),
-                  picture_of(array.dtype, out.data(), picture->frame())});
+    reports.push_back(checked_report(*bench_target, array, out));
+    if (picture) picture->add(picture_of(array.dtype, out.data(), picture->frame()));
   }
   if (file) {
     const std::string bytes = picture->draw().png();

@@ -18,15 +18,15 @@ namespace tuckfold::cli {
 namespace {
 
 constexpr const char* kFooter =
-    R"_(Shown are samples of the first array with two axes or more, taken as H x W, H x W x 3 or 3 x H x W
-pictures; of others one channel, the first unless --channel names it. Small pictures are enlarged, large
-ones reduced. u8 goes from black 0 to white 255, other types over the range of the samples shown. Below
-each picture is its number, and its label if the inputs have an integer array beside the pictures.
+    R"_(view shows samples of the first array with two axes or more, taken as H x W, H x W x 3 or 3 x H x W
+pictures; of other shapes one channel, the first unless --channel names it. Small pictures are enlarged,
+large ones reduced. u8 goes from black 0 to white 255, other types over the range of the samples shown.
 
-With --against the inputs are shown below their originals, with --codec what it makes of them; then come
-errors around grey, enlarged as printed. PSNR takes the range of the originals shown as peak.
+--against shows the inputs below their originals, --codec its results below the inputs; errors around grey,
+enlarged as printed, follow. PSNR takes the range of the originals shown as peak.
 
-OUT.png is a picture, OUT.html a page with the pictures inside.
+OUT.html is a page with the pictures inside, their numbers, their labels if the inputs have an integer
+array beside the pictures, and figures. OUT.png has the pictures alone, in the same order.
 
 Examples:
   tuckfold view train.tuck -o sheet.png
@@ -102,11 +102,6 @@ std::vector<Result> results_of(const Options& options, const Samples& inputs,
   return results;
 }
 
-std::string figures_text(const Result& result, double range) {
-  return (result.ratio ? fmt::format("{:.2f}x, ", *result.ratio) : "") +
-         psnr_text(result.all, range);
-}
-
 Sheet sheet_of(const SampleImages& original, const std::vector<Result>& results, const Frame& frame,
                const std::vector<std::string>& captions) {
   const auto [black, white] = original.tones(frame);
@@ -116,7 +111,7 @@ Sheet sheet_of(const SampleImages& original, const std::vector<Result>& results,
   }
   const std::int64_t gain = error_gain(worst, white - black);
   Sheet sheet;
-  SheetRow first{.name = results.empty() ? "" : "original", .figures = {}, .tiles = {}};
+  SheetRow first{.name = results.empty() ? "" : "original", .tiles = {}};
   for (std::int64_t i = 0; i < original.count(); ++i) {
     const auto at = static_cast<std::size_t>(i);
     first.tiles.push_back(
@@ -125,8 +120,8 @@ Sheet sheet_of(const SampleImages& original, const std::vector<Result>& results,
   sheet.rows.push_back(std::move(first));
   for (const Result& result : results) {
     const double range = result.all.range();
-    SheetRow values{.name = result.name, .figures = figures_text(result, range), .tiles = {}};
-    SheetRow errors{.name = fmt::format("error x{}", gain), .figures = {}, .tiles = {}};
+    SheetRow values{.name = result.name, .tiles = {}};
+    SheetRow errors{.name = fmt::format("error x{}", gain), .tiles = {}};
     for (std::int64_t i = 0; i < original.count(); ++i) {
       const std::vector<double> picture = result.shown.picture(i, frame);
       values.tiles.push_back({paint_values(frame, picture, black, white),
