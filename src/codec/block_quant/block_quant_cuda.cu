@@ -4,7 +4,7 @@
 
 #include "base/cuda/runtime.h"
 #include "codec/block_quant/block_quant.h"
-#include "codec/block_quant/block_quant_pack_cuda.cuh"
+#include "codec/block_quant/block_quant_tiles_cuda.cuh"
 #include "codec/block_quant/block_quant_unpack_cuda.cuh"
 #include "codec/registry.h"
 

@@ -222,106 +222,168 @@ std::size_t keep_part(const Tiling& tiling, const FlatReader& in, std::int64_t f
   return std::memcmp(out, out + width, all - width) == 0 ? width : all;
 }
 
+// Packs one part: values to codes, codes to planes, planes to bytes. Between these steps `ahead`
+// prefetches the next part.
 template <class Real>
-std::size_t pack_part_as(const TensorBound& tensor, const Tiling& tiling, const FlatReader& in,
-                         std::int64_t part, std::byte* out, PartBuffers<Real>& buffers) {
-  Real* values = buffers.values;
-  std::int32_t* codes = buffers.codes;
-  std::uint8_t* kept = buffers.kept;
-  Planes& planes = buffers.planes;
-  const std::size_t width = size_bytes(tensor.dtype);
-  const std::int64_t first = tiling.first_tile(part), last = tiling.first_tile(part + 1);
-  const std::int64_t count = tiling.before(last) - tiling.before(first);
-  const auto keep = [&] { return keep_part(tiling, in, first, count, out); };
+class PartPacker {
+ public:
+  PartPacker(const TensorBound& tensor, const Tiling& tiling, const FlatReader& in,
+             std::int64_t part, PartBuffers<Real>& buffers)
+      : tensor_(tensor),
+        tiling_(tiling),
+        in_(in),
+        buffers_(buffers),
+        first_(tiling.first_tile(part)),
+        last_(tiling.first_tile(part + 1)),
+        count_(tiling.before(last_) - tiling.before(first_)),
+        ahead_(in, tiling, part + 1) {}
 
-  std::int64_t at = 0;
-  for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
-    load_band(in, tiling, tile, band, buffers, values + at);
-    at += band.elems();
-  });
-  const Real largest = largest_finite(values, count);
-  Grid<Real> grid = grid_of<Real>(tensor.dtype, tensor.bound, tensor.exact_zero, 0);
-  PartFront front{};
-  front.grid = static_cast<std::uint8_t>(likely_grid(tensor.dtype, largest, grid));
-  grid = grid_of<Real>(tensor.dtype, tensor.bound, tensor.exact_zero, front.grid);
-  if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return keep();
-
-  // A few rows decide which predictor suits the part.
-  Ahead ahead(in, tiling, part + 1);
-  ahead.step();
-  Choice choice(tensor.dtype, grid);
-  const std::int64_t step = std::max<std::int64_t>((last - first + 3) / 4, 1);
-  at = 0;
-  for_each_band(tiling, first, last, [&](std::int64_t tile, const Band& band) {
-    if (band.tiles > 1 || (tile - first) % step == 0) choice.look_at(values + at, band, grid);
-    at += band.elems();
-  });
-  front.predictor = static_cast<std::uint8_t>(choice.best());
-
-  ahead.step();
-  std::memset(kept, 0, static_cast<std::size_t>(count));
-  std::int32_t before = 0;
-  at = 0;
-  bool any_kept = false;
-  for_each_band(tiling, first, last, [&](std::int64_t, const Band& band) {
-    any_kept |= predict_band(static_cast<Predictor>(front.predictor), tensor.dtype, grid, band,
-                             values + at, before, codes + at, kept + at, buffers);
-    at += band.elems();
-  });
-
-  // Escapes are expensive, but a few are worth codes of half the width.
-  ahead.step();
-  auto* narrow = reinterpret_cast<std::uint8_t*>(values);
-  const auto [past_half, past_byte] = narrow_codes(codes, count, narrow);
-  const Width width_of_codes = past_half * 8 <= count    ? kHalf
-                               : past_byte * 64 <= count ? kByte
-                                                         : kTwoBytes;
-  const std::int64_t plane = plane_bytes(width_of_codes, count);
-  front.width = width_of_codes;
-  const std::uint32_t least = width_of_codes == kHalf ? kPastMore : kEscapes[width_of_codes];
-  if (past_byte > 0) {
-    front.escapes = static_cast<std::uint32_t>(count_from(codes, count, least));
+  // Returns the bytes of the payload.
+  std::size_t pack(std::byte* out) {
+    load();
+    if (!choose_grid()) return keep_part(tiling_, in_, first_, count_, out);
+    ahead_.step();
+    choose_predictor();
+    ahead_.step();
+    predict();
+    ahead_.step();
+    split();
+    const std::size_t size = payload_bytes();
+    ahead_.step();
+    if (size + kTrailing > static_cast<std::size_t>(count_) * element_bytes_) {
+      return keep_part(tiling_, in_, first_, count_, out);
+    }
+    store(out);
+    return size;
   }
-  split_codes(codes, count, width_of_codes, narrow, planes);
-  if (width_of_codes == kHalf && past_half > 0) split_more(codes, count, planes.more);
-  std::size_t size =
-      sizeof(PartFront) + stored_bytes(planes.low, plane) + 4 * std::size_t{front.escapes};
-  if (width_of_codes == kHalf) size += static_cast<std::size_t>(past_half);
-  if (width_of_codes == kTwoBytes) size += stored_bytes(planes.high, plane);
-  if (any_kept) {
-    for_each_kept(kept, count, [&](Run run) {
-      ++front.kept_runs;
-      size += sizeof(Run) + run.count * width;
+
+ private:
+  // Calls visit(first tile, band, number of its first value in the part).
+  template <class Visit>
+  void for_each_band_of_part(Visit&& visit) {
+    std::int64_t at = 0;
+    for_each_band(tiling_, first_, last_, [&](std::int64_t tile, const Band& band) {
+      visit(tile, band, at);
+      at += band.elems();
     });
   }
-  ahead.step();
-  if (size + kTrailing > static_cast<std::size_t>(count) * width) return keep();
 
-  std::memcpy(out, &front, sizeof(front));
-  std::byte* to = store_plane(planes.low, plane, out + sizeof(front));
-  if (width_of_codes == kTwoBytes) to = store_plane(planes.high, plane, to);
-  if (width_of_codes == kHalf) {
-    std::memcpy(to, planes.more, static_cast<std::size_t>(past_half));
-    to += past_half;
+  void load() {
+    for_each_band_of_part([&](std::int64_t tile, const Band& band, std::int64_t at) {
+      load_band(in_, tiling_, tile, band, buffers_, buffers_.values + at);
+    });
   }
-  if (front.escapes > 0) to = store_escapes(codes, count, least, to);
-  if (any_kept) {
-    for_each_kept(kept, count, [&](Run run) {
+
+  // False if no grid suits the values: then the part is stored unchanged.
+  bool choose_grid() {
+    const Real largest = largest_finite(buffers_.values, count_);
+    grid_ = grid_of<Real>(tensor_.dtype, tensor_.bound, tensor_.exact_zero, 0);
+    front_.grid = static_cast<std::uint8_t>(likely_grid(tensor_.dtype, largest, grid_));
+    grid_ = grid_of<Real>(tensor_.dtype, tensor_.bound, tensor_.exact_zero, front_.grid);
+    return usable(grid_) && largest * grid_.inverse <= kMaxCode<Real>;
+  }
+
+  // A few rows decide which predictor suits the part.
+  void choose_predictor() {
+    Choice choice(tensor_.dtype, grid_);
+    const std::int64_t step = std::max<std::int64_t>((last_ - first_ + 3) / 4, 1);
+    for_each_band_of_part([&](std::int64_t tile, const Band& band, std::int64_t at) {
+      if (band.tiles > 1 || (tile - first_) % step == 0) {
+        choice.look_at(buffers_.values + at, band, grid_);
+      }
+    });
+    front_.predictor = static_cast<std::uint8_t>(choice.best());
+  }
+
+  // Values to codes; those that exceed the bound are marked in `kept`.
+  void predict() {
+    std::memset(buffers_.kept, 0, static_cast<std::size_t>(count_));
+    std::int32_t before = 0;
+    for_each_band_of_part([&](std::int64_t, const Band& band, std::int64_t at) {
+      any_kept_ |= predict_band(static_cast<Predictor>(front_.predictor), tensor_.dtype, grid_,
+                                band, buffers_.values + at, before, buffers_.codes + at,
+                                buffers_.kept + at, buffers_);
+    });
+  }
+
+  // Codes to planes. Escapes are expensive, but a few are worth codes of half the width.
+  void split() {
+    auto* narrow = reinterpret_cast<std::uint8_t*>(buffers_.values);
+    const auto [past_half, past_byte] = narrow_codes(buffers_.codes, count_, narrow);
+    past_half_ = past_half;
+    width_ = past_half * 8 <= count_ ? kHalf : past_byte * 64 <= count_ ? kByte : kTwoBytes;
+    plane_bytes_ = plane_bytes(width_, count_);
+    least_escape_ = width_ == kHalf ? kPastMore : kEscapes[width_];
+    front_.width = width_;
+    if (past_byte > 0) {
+      front_.escapes =
+          static_cast<std::uint32_t>(count_from(buffers_.codes, count_, least_escape_));
+    }
+    split_codes(buffers_.codes, count_, width_, narrow, buffers_.planes);
+    if (width_ == kHalf && past_half > 0) {
+      split_more(buffers_.codes, count_, buffers_.planes.more);
+    }
+  }
+
+  // Also counts the runs of kept values.
+  std::size_t payload_bytes() {
+    std::size_t size = sizeof(PartFront) + stored_bytes(buffers_.planes.low, plane_bytes_) +
+                       4 * std::size_t{front_.escapes};
+    if (width_ == kHalf) size += static_cast<std::size_t>(past_half_);
+    if (width_ == kTwoBytes) size += stored_bytes(buffers_.planes.high, plane_bytes_);
+    if (any_kept_) {
+      for_each_kept(buffers_.kept, count_, [&](Run run) {
+        ++front_.kept_runs;
+        size += sizeof(Run) + run.count * element_bytes_;
+      });
+    }
+    return size;
+  }
+
+  void store(std::byte* out) {
+    std::memcpy(out, &front_, sizeof(front_));
+    std::byte* to = store_plane(buffers_.planes.low, plane_bytes_, out + sizeof(front_));
+    if (width_ == kTwoBytes) to = store_plane(buffers_.planes.high, plane_bytes_, to);
+    if (width_ == kHalf) {
+      std::memcpy(to, buffers_.planes.more, static_cast<std::size_t>(past_half_));
+      to += past_half_;
+    }
+    if (front_.escapes > 0) to = store_escapes(buffers_.codes, count_, least_escape_, to);
+    if (any_kept_) store_kept(to);
+  }
+
+  // The runs of kept values, then their bits.
+  void store_kept(std::byte* to) {
+    for_each_kept(buffers_.kept, count_, [&](Run run) {
       std::memcpy(to, &run, sizeof(run));
       to += sizeof(run);
     });
     std::int64_t place = 0;
-    for_each_kept(kept, count, [&](Run run) {
+    for_each_kept(buffers_.kept, count_, [&](Run run) {
       place += run.skip;
-      for_each_place(tiling, first, place, run.count, [&](std::int64_t element, std::int64_t some) {
-        in.gather_bytes(element, some, to);
-        to += static_cast<std::size_t>(some) * width;
-      });
+      for_each_place(tiling_, first_, place, run.count,
+                     [&](std::int64_t element, std::int64_t some) {
+                       in_.gather_bytes(element, some, to);
+                       to += static_cast<std::size_t>(some) * element_bytes_;
+                     });
       place += run.count;
     });
   }
-  return size;
-}
+
+  const TensorBound& tensor_;
+  const Tiling& tiling_;
+  const FlatReader& in_;
+  PartBuffers<Real>& buffers_;
+  const std::int64_t first_, last_, count_;  // tiles, and values
+  const std::size_t element_bytes_ = size_bytes(tensor_.dtype);
+  Ahead ahead_;
+  PartFront front_{};
+  Grid<Real> grid_{};
+  bool any_kept_ = false;
+  Width width_ = kHalf;
+  std::int64_t past_half_ = 0, plane_bytes_ = 0;
+  std::uint32_t least_escape_ = 0;
+};
 
 template <class Real>
 bool unpack_part_as(const TensorBound& tensor, const Tiling& tiling,
@@ -384,8 +446,9 @@ bool unpack_part_as(const TensorBound& tensor, const Tiling& tiling,
 
 std::size_t pack_part_target(const TensorBound& tensor, const Tiling& tiling, const FlatReader& in,
                              std::int64_t part, std::byte* out, AnyPartBuffers& buffers) {
-  return tensor.dtype == DType::F64 ? pack_part_as(tensor, tiling, in, part, out, buffers.f64)
-                                    : pack_part_as(tensor, tiling, in, part, out, buffers.f32);
+  return tensor.dtype == DType::F64
+             ? PartPacker<double>(tensor, tiling, in, part, buffers.f64).pack(out)
+             : PartPacker<float>(tensor, tiling, in, part, buffers.f32).pack(out);
 }
 
 bool unpack_part_target(const TensorBound& tensor, const Tiling& tiling,

@@ -121,22 +121,30 @@ HWY_INLINE void transpose_levels(const PackBuffers& from, __m512i* by_tile) {
   }
 }
 
-// Steps, widths and headers of all blocks. Returns the lanes that are not finite.
-//
-// Once a step q is known to be at least some base, a tile's need beyond that fits a byte, and a
-// word has two tiles. The sum of widths, (need - q) / 4, needs no shifts for every fourth q: those
-// are searched first, then the three between two of them.
+HWY_INLINE __m512i words_of(int value) { return _mm512_set1_epi16(static_cast<short>(value)); }
+HWY_INLINE __m512i bytes_of(int value) { return _mm512_set1_epi8(static_cast<char>(value)); }
+// A quarter of each byte, rounded down.
+HWY_INLINE __m512i quarters(__m512i v) {
+  return _mm512_and_si512(_mm512_srli_epi16(v, 2), bytes_of(0x3f));
+}
+// Bytes `low` and `high` of each word.
+HWY_INLINE __m512i both_bytes(__m512i low, __m512i high) {
+  return _mm512_or_si512(low, _mm512_slli_epi16(high, 8));
+}
+// The sum of both bytes of each word.
+HWY_INLINE __m512i sum_of_bytes(__m512i v) { return _mm512_maddubs_epi16(v, bytes_of(1)); }
+
+// What the tiles of 32 blocks need, a block in each lane. A word has two tiles, k and k + kTiles/2.
 template <int kTiles>
-HWY_INLINE __mmask32 search(const Form& form, PackBuffers& io) {
-  constexpr int kHalf = kTiles / 2;
-  const auto words = [](int value)
-                         HWY_ATTR { return _mm512_set1_epi16(static_cast<short>(value)); };
-  const auto bytes = [](int value) HWY_ATTR { return _mm512_set1_epi8(static_cast<char>(value)); };
-  const auto quarter = [&](__m512i v) HWY_ATTR {
-    return _mm512_and_si512(_mm512_srli_epi16(v, 2), bytes(0x3f));
-  };
-  const auto both = [](__m512i low, __m512i high)
-                        HWY_ATTR { return _mm512_or_si512(low, _mm512_slli_epi16(high, 8)); };
+struct Needs {
+  __m512i base;              // the least step that may fit, less 8
+  __m512i pair[kTiles / 2];  // beyond base
+  __mmask32 bad;             // lanes that are not finite
+};
+
+// Needs lack the 8 that dct_quant_block.h adds; so does base. A tile's need beyond base fits a byte.
+template <int kTiles>
+HWY_INLINE Needs<kTiles> needs_of(const Form& form, const PackBuffers& io) {
   __m512i levels[16], need[kTiles];
   transpose_levels(io, levels);
   const auto level_of_first = [&](int lane) HWY_ATTR {
@@ -152,80 +160,100 @@ HWY_INLINE __mmask32 search(const Form& form, PackBuffers& io) {
     need[k] = levels[kTileRow[k] * 4 + kTileCol[k]];
     most = _mm512_max_epi16(most, need[k]);
   }
-  __mmask32 bad = _mm512_cmpge_epi16_mask(_mm512_max_epi16(most, first), words(kNoStep));
-  need[0] = _mm512_max_epi16(need[0], _mm512_sub_epi16(first, words(4 * form.dc)));
+  Needs<kTiles> needs;
+  needs.bad = _mm512_cmpge_epi16_mask(_mm512_max_epi16(most, first), words_of(kNoStep));
+  need[0] = _mm512_max_epi16(need[0], _mm512_sub_epi16(first, words_of(4 * form.dc)));
   most = _mm512_max_epi16(most, need[0]);
-  // Needs lack the 8 that dct_quant_block.h adds; so do base and q.
-  const __m512i base = _mm512_max_epi16(words(kLeastStep - 8),
-                                        _mm512_sub_epi16(most, words(4 * form.max_width + 3)));
-  for (int k = 0; k < kTiles; ++k) need[k] = _mm512_subs_epu16(need[k], base);
+  needs.base = _mm512_max_epi16(words_of(kLeastStep - 8),
+                                _mm512_sub_epi16(most, words_of(4 * form.max_width + 3)));
+  for (int k = 0; k < kTiles; ++k) need[k] = _mm512_subs_epu16(need[k], needs.base);
   for (int k = kTiles - 1; k > 0; --k) {
-    need[k - 1] = _mm512_max_epu16(need[k - 1], _mm512_subs_epu16(need[k], words(4)));
+    need[k - 1] = _mm512_max_epu16(need[k - 1], _mm512_subs_epu16(need[k], words_of(4)));
   }
   for (int k = 1; k < kTiles; ++k) {
-    need[k] = _mm512_max_epu16(need[k], _mm512_subs_epu16(need[k - 1], words(8)));
+    need[k] = _mm512_max_epu16(need[k], _mm512_subs_epu16(need[k - 1], words_of(8)));
   }
-  __m512i pair[kHalf], whole[kHalf];
-  for (int k = 0; k < kHalf; ++k) {
-    pair[k] = both(need[k], need[k + kHalf]);
-    whole[k] = quarter(pair[k]);
-  }
-  const __m512i room = words(form.nibbles);
-  const auto total_of = [&](__m512i sums) HWY_ATTR { return _mm512_maddubs_epi16(sums, bytes(1)); };
-  __m512i below = bytes(-1);  // the most fours that are known to be too few
+  constexpr int kHalf = kTiles / 2;
+  for (int k = 0; k < kHalf; ++k) needs.pair[k] = both_bytes(need[k], need[k + kHalf]);
+  return needs;
+}
+
+// The least step beyond base whose widths fit, in both bytes of each word. The sum of widths,
+// (need - q) / 4, needs no shifts for every fourth step q: those are searched first, then the three
+// between two of them.
+template <int kTiles>
+HWY_INLINE __m512i least_step(const Form& form, const Needs<kTiles>& needs) {
+  constexpr int kHalf = kTiles / 2;
+  const __m512i room = words_of(form.nibbles);
+  const auto raise = [&](__m512i below, __m512i middle, __m512i sums) HWY_ATTR {
+    return _mm512_mask_mov_epi16(below, _mm512_cmpgt_epi16_mask(sum_of_bytes(sums), room), middle);
+  };
+  __m512i whole[kHalf];
+  for (int k = 0; k < kHalf; ++k) whole[k] = quarters(needs.pair[k]);
+  __m512i below = bytes_of(-1);  // the most fours that are known to be too few
   for (int step = 8; step > 0; step /= 2) {
-    const __m512i middle = _mm512_add_epi8(below, bytes(step));
+    const __m512i middle = _mm512_add_epi8(below, bytes_of(step));
     __m512i sums = _mm512_subs_epu8(whole[0], middle);
     for (int k = 1; k < kHalf; ++k) {
       sums = _mm512_add_epi8(sums, _mm512_subs_epu8(whole[k], middle));
     }
-    below = _mm512_mask_mov_epi16(below, _mm512_cmpgt_epi16_mask(total_of(sums), room), middle);
+    below = raise(below, middle, sums);
   }
   below = _mm512_add_epi8(below, below);
-  below = _mm512_add_epi8(below, below);  // in ones; -4 where none are too few
+  below = _mm512_add_epi8(below, below);  // in ones; -4 if none are too few
   for (int step = 2; step > 0; step /= 2) {
-    const __m512i middle = _mm512_add_epi8(below, bytes(step));
+    const __m512i middle = _mm512_add_epi8(below, bytes_of(step));
     __m512i sums = _mm512_setzero_si512();
     for (int k = 0; k < kHalf; ++k) {
-      sums = _mm512_add_epi8(sums, quarter(_mm512_subs_epu8(pair[k], middle)));
+      sums = _mm512_add_epi8(sums, quarters(_mm512_subs_epu8(needs.pair[k], middle)));
     }
-    below = _mm512_mask_mov_epi16(below, _mm512_cmpgt_epi16_mask(total_of(sums), room), middle);
+    below = raise(below, middle, sums);
   }
-  const __m512i beyond = _mm512_max_epi8(_mm512_add_epi8(below, bytes(1)), _mm512_setzero_si512());
-  const __m512i step =
-      _mm512_add_epi16(_mm512_add_epi16(base, words(8)), _mm512_and_si512(beyond, words(0xff)));
-  bad |= _mm512_cmpge_epi16_mask(step, words(kNoStep));
+  return _mm512_max_epi8(_mm512_add_epi8(below, bytes_of(1)), _mm512_setzero_si512());
+}
 
-  // Widths, and what they leave over.
-  __m512i width[kHalf], sums = _mm512_setzero_si512();
+// The fields of headers: the width of tile 0, and the changes of the others, two bits each.
+struct HeaderFields {
+  __m512i first_width, changes[2];
+};
+
+// Stores widths, offsets, odd and halved tiles for a step that is `beyond` base.
+template <int kTiles>
+HWY_INLINE HeaderFields store_widths(const Form& form, const Needs<kTiles>& needs, __m512i beyond,
+                                     PackBuffers& io) {
+  constexpr int kHalf = kTiles / 2;
+  const __m512i zero = _mm512_setzero_si512(), low_bytes = words_of(0xff);
+  __m512i width[kHalf], sums = zero;
   for (int k = 0; k < kHalf; ++k) {
-    width[k] = quarter(_mm512_subs_epu8(pair[k], beyond));
+    width[k] = quarters(_mm512_subs_epu8(needs.pair[k], beyond));
     sums = _mm512_add_epi8(sums, width[k]);
   }
-  const __m512i left_over = _mm512_sub_epi16(room, total_of(sums)),
-                left = both(left_over, left_over);
-  __m512i odd = _mm512_setzero_si512(), halved = odd, changes[2] = {odd, odd};
-  __m512i begin[kHalf + 1] = {words(form.header_bits() / 8)};
+  const __m512i left_over = _mm512_sub_epi16(words_of(form.nibbles), sum_of_bytes(sums));
+  const __m512i left = both_bytes(left_over, left_over);
+  HeaderFields fields{width[0], {zero, zero}};
+  __m512i odd = zero, halved = zero;
+  __m512i begin[kHalf + 1] = {words_of(form.header_bits() / 8)};
   for (int k = 0; k < kHalf; ++k) {
-    const __mmask64 more = _mm512_cmpgt_epi8_mask(left, words(k | (k + kHalf) << 8)) &
+    const __mmask64 more = _mm512_cmpgt_epi8_mask(left, words_of(k | (k + kHalf) << 8)) &
                            _mm512_test_epi8_mask(width[k], width[k]);
-    halved = _mm512_mask_add_epi8(halved, more, halved, bytes(1 << k));
-    const __m512i total = _mm512_mask_add_epi8(width[k], more, width[k], bytes(1));
+    halved = _mm512_mask_add_epi8(halved, more, halved, bytes_of(1 << k));
+    const __m512i total = _mm512_mask_add_epi8(width[k], more, width[k], bytes_of(1));
     // A bit of `odd` for each tile, as kTileAt.
     const auto bit_of = [](int tile) { return kTileCol[tile] * 4 + kTileRow[tile]; };
     const int low = bit_of(k), high = bit_of(k + kHalf);
     constexpr int kOrAnd = 0xf8;
-    odd = _mm512_ternarylogic_epi32(odd, _mm512_slli_epi16(total, low), words(1 << low), kOrAnd);
+    odd = _mm512_ternarylogic_epi32(odd, _mm512_slli_epi16(total, low), words_of(1 << low), kOrAnd);
     odd = _mm512_ternarylogic_epi32(
         odd, high < 8 ? _mm512_srli_epi16(total, 8 - high) : _mm512_slli_epi16(total, high - 8),
-        words(1 << high), kOrAnd);
+        words_of(1 << high), kOrAnd);
     // The header's field for a width: its difference from the previous one.
     const __m512i before = k > 0 ? width[k - 1] : _mm512_slli_epi16(width[kHalf - 1], 8);
-    __m512i change = _mm512_add_epi8(_mm512_sub_epi8(width[k], before), bytes(2));
-    if (k == 0) change = _mm512_and_si512(change, words(0xff00));
-    changes[k / 4] = _mm512_or_si512(changes[k / 4], _mm512_slli_epi16(change, k % 4 * 2));
+    __m512i change = _mm512_add_epi8(_mm512_sub_epi8(width[k], before), bytes_of(2));
+    if (k == 0) change = _mm512_and_si512(change, words_of(0xff00));
+    __m512i& changes = fields.changes[k / 4];
+    changes = _mm512_or_si512(changes, _mm512_slli_epi16(change, k % 4 * 2));
     _mm512_store_si512(io.width[k], total);
-    const __m512i size = _mm512_and_si512(_mm512_srli_epi16(total, 1), bytes(0x7f));
+    const __m512i size = _mm512_and_si512(_mm512_srli_epi16(total, 1), bytes_of(0x7f));
     begin[k + 1] = _mm512_add_epi8(begin[k], size);
   }
   const __m512i middle = _mm512_slli_epi16(begin[kHalf], 8);
@@ -233,16 +261,22 @@ HWY_INLINE __mmask32 search(const Form& form, PackBuffers& io) {
     _mm512_store_si512(io.begin[k], _mm512_add_epi8(begin[k], middle));
   }
   _mm512_store_si512(io.odd, odd);
-  const __m512i low_bytes = words(0xff);
   _mm512_store_si512(io.halved,
                      _mm512_or_si512(_mm512_and_si512(halved, low_bytes),
                                      _mm512_slli_epi16(_mm512_srli_epi16(halved, 8), kHalf)));
+  return fields;
+}
+
+template <int kTiles>
+HWY_INLINE void store_headers(__m512i step, const HeaderFields& fields, PackBuffers& io) {
+  const __m512i low_bytes = words_of(0xff);
   const __m512i front =
-      _mm512_or_si512(step, _mm512_slli_epi16(_mm512_and_si512(width[0], low_bytes), 10));
-  const __m512i near = both(_mm512_and_si512(changes[0], low_bytes), changes[1]);
-  const __m512i far =
-      _mm512_or_si512(_mm512_srli_epi16(changes[0], 8), _mm512_andnot_si512(low_bytes, changes[1]));
-  const auto store_headers = [&]<int kQuarter>() HWY_ATTR {
+      _mm512_or_si512(step, _mm512_slli_epi16(_mm512_and_si512(fields.first_width, low_bytes), 10));
+  const __m512i near =
+      both_bytes(_mm512_and_si512(fields.changes[0], low_bytes), fields.changes[1]);
+  const __m512i far = _mm512_or_si512(_mm512_srli_epi16(fields.changes[0], 8),
+                                      _mm512_andnot_si512(low_bytes, fields.changes[1]));
+  const auto store_quarter = [&]<int kQuarter>() HWY_ATTR {
     const auto wide = [](__m512i v) HWY_ATTR {
       return _mm512_cvtepu16_epi64(_mm512_extracti32x4_epi32(v, kQuarter));
     };
@@ -251,17 +285,33 @@ HWY_INLINE __mmask32 search(const Form& form, PackBuffers& io) {
         _mm512_or_si512(wide(front), _mm512_or_si512(_mm512_slli_epi64(wide(near), 12),
                                                      _mm512_slli_epi64(wide(far), 12 + kTiles))));
   };
-  store_headers.template operator()<0>();
-  store_headers.template operator()<1>();
-  store_headers.template operator()<2>();
-  store_headers.template operator()<3>();
+  store_quarter.template operator()<0>();
+  store_quarter.template operator()<1>();
+  store_quarter.template operator()<2>();
+  store_quarter.template operator()<3>();
+}
+
+// 1 / step of each lane.
+HWY_INLINE void store_inverses(__m512i step, PackBuffers& io) {
   for (int h = 0; h < 2; ++h) {
     const __m512i half = _mm512_cvtepu16_epi32(h == 0 ? _mm512_castsi512_si256(step)
                                                       : _mm512_extracti64x4_epi64(step, 1));
     const __m512 steps = _mm512_castsi512_ps(_mm512_slli_epi32(half, kStepShift));
     _mm512_store_ps(io.inverse + 16 * h, _mm512_div_ps(_mm512_set1_ps(1.0f), steps));
   }
-  return bad;
+}
+
+// Steps, widths and headers of all blocks. Returns the lanes that are not finite.
+template <int kTiles>
+HWY_INLINE __mmask32 search(const Form& form, PackBuffers& io) {
+  const Needs<kTiles> needs = needs_of<kTiles>(form, io);
+  const __m512i beyond = least_step(form, needs);
+  const __m512i step = _mm512_add_epi16(_mm512_add_epi16(needs.base, words_of(8)),
+                                        _mm512_and_si512(beyond, words_of(0xff)));
+  const HeaderFields fields = store_widths(form, needs, beyond, io);
+  store_headers<kTiles>(step, fields, io);
+  store_inverses(step, io);
+  return needs.bad | _mm512_cmpge_epi16_mask(step, words_of(kNoStep));
 }
 
 // By width: the bits of four values that go to the bytes, all but the lowest of an odd width.
