@@ -21,10 +21,10 @@ ROOT = Path(__file__).parents[1]
 class Trained:
     """The result of one run."""
 
-    saved_bytes: (
-        int  # for backward of one step, as the plan of a wrapped model counts them; plain: 0
-    )
-    stored_bytes: int  # what is stored of these; plain: 0
+    # Saved for the backward pass of a step, and stored instead, as the plan of a wrapped model has
+    # them; 0 for the plain one.
+    saved_bytes: int
+    stored_bytes: int
     correct: float  # fraction of the test images
     seconds: float
     weights: str  # a digest
