@@ -43,6 +43,7 @@ struct PlaneBlocks {
   Walk walk;
   int align;  // what addresses of rows are multiples of, in bytes, at most 16; where Staged
   std::int64_t elems;
+  std::int64_t ahead = 0;  // bytes that a CTA asks for others' rows ahead of its own; where Staged
   std::uint32_t count, rows, cols, block_rows, block_cols;
   std::int32_t row_step, col_step;
   // The axes before the plane's two, merged where strides allow it; innermost first.
@@ -88,7 +89,8 @@ struct BlockDeal {
   std::uint32_t lane_length, run_length, lane_chunks, run_chunks, outer;
   Divider by_lane_chunks, by_run_chunks, by_run;
 
-  static BlockDeal of(const PlaneBlocks& b, int threads);
+  // `lanes`: how many a CTA has at least, where there are as many.
+  static BlockDeal of(const PlaneBlocks& b, int threads, std::uint32_t lanes = kWarp);
   std::int64_t ctas() const { return std::int64_t{outer} * lane_chunks * run_chunks; }
 
   // The blocks of a CTA that exist.
@@ -216,7 +218,7 @@ std::optional<PlaneBlocks> PlaneBlocks::of(const BasicTensorView<Pointer>& tenso
   return p;
 }
 
-inline BlockDeal BlockDeal::of(const PlaneBlocks& b, int threads) {
+inline BlockDeal BlockDeal::of(const PlaneBlocks& b, int threads, std::uint32_t lanes) {
   const auto all = static_cast<std::uint32_t>(threads);
   BlockDeal d{.lanes = 1, .run = all, .lane_length = 1, .run_length = b.count, .outer = 1};
   const std::int64_t nearest = std::min(std::abs(b.row_step), std::abs(b.col_step));
@@ -239,8 +241,7 @@ inline BlockDeal BlockDeal::of(const PlaneBlocks& b, int threads) {
   }
   if (d.lane_length == 1) d.run_length = b.count;
   if (d.lane_length > 1) {
-    // A warp's loads are of whole lines, and its runs as long as that leaves.
-    d.lanes = kWarp;
+    d.lanes = lanes;
     while (d.lanes * d.run_length < all && d.lanes < d.lane_length && d.lanes < all) d.lanes *= 2;
     while (d.lanes / 2 >= d.lane_length) d.lanes /= 2;
     d.run = all / d.lanes;

@@ -59,12 +59,17 @@ TEST_P(CudaPlanes, DctChopHasTheCpusBytesAndValues) {
   }
 }
 
+// Padded blocks would grow with some, which layout refuses; whole ones do not.
 TEST_P(CudaPlanes, EveryKeepOfDctChopToo) {
   for (int keep = 1; keep <= 8; ++keep) {
     for (const char* rest :
          {"", ", coef=bf16", ", shape=triangle, coef=f16", ", shape=triangle, order=planes"}) {
-      compare(fmt::format("dct_chop(keep={}{})", keep, rest).c_str(), {2, 5, 14, 18});
-      if (HasFatalFailure()) return;
+      const std::string text = fmt::format("dct_chop(keep={}{})", keep, rest);
+      for (const Shape& shape : {Shape{2, 5, 14, 18}, Shape{2, 5, 16, 24}}) {
+        const DType dtype = std::get<1>(GetParam());
+        if (ref::suits(CodecSpec::parse(text), dtype, shape)) compare(text.c_str(), shape);
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }

@@ -25,6 +25,15 @@ namespace detail {
 
 __device__ TUCKFOLD_INLINE int at_most(int i, int last) { return i < last ? i : last; }
 
+// Sixteen bytes of elements, which are F16 or BF16 where T is BF16.
+template <class T>
+__device__ TUCKFOLD_INLINE uint4 elements_of([[maybe_unused]] DType dtype, const float* x) {
+  if constexpr (sizeof(T) == 2) {
+    if (dtype == DType::F16) return halves_of<F16>(x);
+  }
+  return vector_of<T>(x);
+}
+
 // ---- rows, or columns, of eight values at multiples of 16 bytes ---------------------------------
 
 // Where value i of vector v belongs in a block by rows.
@@ -33,7 +42,7 @@ __device__ TUCKFOLD_INLINE constexpr int in_block(int v, int i) {
   return kColumns ? i * 8 + v : v * 8 + i;
 }
 
-// What two neighbouring lanes do together for their two blocks of f32, as PairPlace.
+// What two neighbouring lanes do together to store their two blocks of f32, as PairPlace.
 struct SpotPair {
   bool odd;
   bool even_exists, odd_exists;
@@ -57,35 +66,19 @@ struct SpotPair {
 template <class T, bool kColumns>
 __device__ TUCKFOLD_INLINE void load_vectors(const PlaneBlocks& b, const BlockSpot& spot,
                                              float* x) {
-  const T* data = static_cast<const T*>(b.data);
+  constexpr int kEach = kVector<T>;
+  const T* data = static_cast<const T*>(b.data) + spot.offset;
   const int count = kColumns ? spot.cols : spot.rows;
-  const std::int64_t step = kColumns ? b.col_step : b.row_step;
-  if constexpr (sizeof(T) == 4) {
-    const SpotPair pair(spot, count);
+  const int step = kColumns ? b.col_step : b.row_step;
 #pragma unroll
-    for (int v = 0; v < 8; ++v) {
-      const float4 even = *reinterpret_cast<const float4*>(data + pair.even_at +
-                                                           at_most(v, pair.even_count - 1) * step);
-      const float4 odd = *reinterpret_cast<const float4*>(data + pair.odd_at +
-                                                          at_most(v, pair.odd_count - 1) * step);
-      const float evens[4] = {even.x, even.y, even.z, even.w};
-      const float odds[4] = {odd.x, odd.y, odd.z, odd.w};
+  for (int v = 0; v < 8; ++v) {
+    const T* from = data + static_cast<std::int64_t>(at_most(v, count - 1)) * step;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float given = __shfl_xor_sync(kAllLanes, pair.odd ? evens[i] : odds[i], 1);
-        x[in_block<kColumns>(v, i)] = pair.odd ? given : evens[i];
-        x[in_block<kColumns>(v, 4 + i)] = pair.odd ? odds[i] : given;
-      }
-    }
-  } else {
+    for (int half = 0; half < 8; half += kEach) {
+      float some[kEach];
+      floats_of<T>(*reinterpret_cast<const uint4*>(from + half), some);
 #pragma unroll
-    for (int v = 0; v < 8; ++v) {
-      float eight[8];
-      floats_of<T>(
-          *reinterpret_cast<const uint4*>(data + spot.offset + at_most(v, count - 1) * step),
-          eight);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) x[in_block<kColumns>(v, i)] = eight[i];
+      for (int i = 0; i < kEach; ++i) x[in_block<kColumns>(v, half + i)] = some[i];
     }
   }
 }
@@ -125,7 +118,8 @@ __device__ TUCKFOLD_INLINE void store_vectors(const PlaneBlocks& b, const BlockS
 #pragma unroll
       for (int i = 0; i < 8; ++i) eight[i] = x[in_block<kColumns>(v, i)];
       if (spot.exists && v < count) {
-        store_away(reinterpret_cast<uint4*>(data + spot.offset + v * step), halves_of<T>(eight));
+        store_away(reinterpret_cast<uint4*>(data + spot.offset + v * step),
+                   elements_of<T>(b.dtype, eight));
       }
     }
   }
@@ -163,7 +157,7 @@ __device__ TUCKFOLD_INLINE void store_apart(const PlaneBlocks& b, const BlockSpo
     T* row = data + static_cast<std::int64_t>(r) * b.row_step;
     std::uint32_t pairs[4] = {};
     if constexpr (sizeof(T) == 2) {
-      const uint4 halves = halves_of<T>(x + 8 * r);
+      const uint4 halves = elements_of<T>(b.dtype, x + 8 * r);
       pairs[0] = halves.x, pairs[1] = halves.y, pairs[2] = halves.z, pairs[3] = halves.w;
     }
     if (r < spot.rows) {
@@ -212,6 +206,7 @@ __device__ TUCKFOLD_INLINE void stage_in(const PlaneBlocks& b, const StagedRows&
   for (int at = 16 * static_cast<int>(threadIdx.x); at < rows.total;
        at += 16 * static_cast<int>(blockDim.x)) {
     const unsigned char* from = rows.memory + at;
+    if (b.ahead != 0 && at % kLine == 0 && from + b.ahead < end) prefetch(from + b.ahead);
     if (from >= begin && from + 16 <= end) {
       copy_async(shared + at, from);
     } else {
@@ -278,12 +273,13 @@ __device__ TUCKFOLD_INLINE void read_row(const unsigned char* from, float* x) {
 
 // The first `count` of eight values, to such an address.
 template <class T, int kAlign>
-__device__ TUCKFOLD_INLINE void write_row(unsigned char* to, const float* x, int count) {
+__device__ TUCKFOLD_INLINE void write_row(DType dtype, unsigned char* to, const float* x,
+                                          int count) {
   constexpr int kWords = 2 * static_cast<int>(sizeof(T));
   std::uint32_t words[kWords];
 #pragma unroll
   for (int i = 0; i < kWords; i += 4) {
-    const uint4 four = vector_of<T>(x + i * 4 / static_cast<int>(sizeof(T)));
+    const uint4 four = elements_of<T>(dtype, x + i * 4 / static_cast<int>(sizeof(T)));
     words[i] = four.x, words[i + 1] = four.y, words[i + 2] = four.z, words[i + 3] = four.w;
   }
   if constexpr (kAlign >= 4) {
@@ -333,7 +329,7 @@ __device__ TUCKFOLD_INLINE void write_block(const PlaneBlocks& b, const BlockSpo
   const int row_bytes = static_cast<int>(b.cols * sizeof(T));
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
-    if (r < spot.rows) write_row<T, kAlign>(to + r * row_bytes, x + 8 * r, spot.cols);
+    if (r < spot.rows) write_row<T, kAlign>(b.dtype, to + r * row_bytes, x + 8 * r, spot.cols);
   }
 }
 
@@ -372,45 +368,68 @@ __device__ TUCKFOLD_INLINE void store_staged(const PlaneBlocks& b, const StagedB
   stage_out<T>(rows, shared);
 }
 
-template <class Visit>
+// F16 is loaded as if it were BF16, and converted later.
+template <bool kF32, class Visit>
 __device__ TUCKFOLD_INLINE void with_plane_element(DType dtype, Visit&& visit) {
-  switch (dtype) {
-    case DType::F16: return visit(F16{});
-    case DType::BF16: return visit(BF16{});
-    default: return visit(float{});
+  if constexpr (!kF32) {
+    if (dtype != DType::F32) return visit(BF16{});
   }
+  visit(float{});
 }
 
 }  // namespace detail
 
 // ---- whatever the walk --------------------------------------------------------------------------
 
+// A kernel for some walks alone has registers for more CTAs.
+enum class Walks { Any, Staged, Direct };  // Direct: all but Staged
+__host__ __device__ inline constexpr Walks walks_of(bool staged) {
+  return staged ? Walks::Staged : Walks::Direct;
+}
+
 // `shared` has staged_bytes(); nothing else may be there, and it is read until the next barrier.
+// kF32: whether the tensor is known to be of f32. kWalks: how it is walked, as far as is known.
+template <bool kF32 = false, Walks kWalks = Walks::Any>
 __device__ TUCKFOLD_INLINE void load_planes(const PlaneBlocks& b, const StagedBlocks& blocks,
                                             const BlockSpot& spot, unsigned char* shared,
                                             float* x) {
-  detail::with_plane_element(b.dtype, [&](auto element) {
+  detail::with_plane_element<kF32>(b.dtype, [&](auto element) {
     using T = decltype(element);
-    switch (b.walk) {
-      case Walk::Rows: return detail::load_vectors<T, false>(b, spot, x);
-      case Walk::Columns: return detail::load_vectors<T, true>(b, spot, x);
-      case Walk::Staged: return detail::load_staged<T>(b, blocks, spot, shared, x);
-      default: return detail::load_apart<T>(b, spot, x);
+    if constexpr (kWalks != Walks::Direct) {
+      if (kWalks == Walks::Staged || b.walk == Walk::Staged) {
+        return detail::load_staged<T>(b, blocks, spot, shared, x);
+      }
+    }
+    if constexpr (kWalks != Walks::Staged) {
+      if (b.walk == Walk::Rows) return detail::load_vectors<T, false>(b, spot, x);
+      if (b.walk == Walk::Columns) return detail::load_vectors<T, true>(b, spot, x);
+      detail::load_apart<T>(b, spot, x);
     }
   });
+  if (!kF32 && b.dtype == DType::F16) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+      x[i] = half_to_float<F16>(static_cast<std::uint16_t>(bits_of(x[i]) >> 16));
+    }
+  }
 }
 
 // The same; before it a barrier must have come since `shared` was read.
+template <bool kF32 = false, Walks kWalks = Walks::Any>
 __device__ TUCKFOLD_INLINE void store_planes(const PlaneBlocks& b, const StagedBlocks& blocks,
                                              const BlockSpot& spot, unsigned char* shared,
                                              const float* x) {
-  detail::with_plane_element(b.dtype, [&](auto element) {
+  detail::with_plane_element<kF32>(b.dtype, [&](auto element) {
     using T = decltype(element);
-    switch (b.walk) {
-      case Walk::Rows: return detail::store_vectors<T, false>(b, spot, x);
-      case Walk::Columns: return detail::store_vectors<T, true>(b, spot, x);
-      case Walk::Staged: return detail::store_staged<T>(b, blocks, spot, shared, x);
-      default: return detail::store_apart<T>(b, spot, x);
+    if constexpr (kWalks != Walks::Direct) {
+      if (kWalks == Walks::Staged || b.walk == Walk::Staged) {
+        return detail::store_staged<T>(b, blocks, spot, shared, x);
+      }
+    }
+    if constexpr (kWalks != Walks::Staged) {
+      if (b.walk == Walk::Rows) return detail::store_vectors<T, false>(b, spot, x);
+      if (b.walk == Walk::Columns) return detail::store_vectors<T, true>(b, spot, x);
+      detail::store_apart<T>(b, spot, x);
     }
   });
 }

@@ -19,6 +19,7 @@ struct PlaneArgs {
 };
 
 inline constexpr int kPlaneThreads = 128;
+inline constexpr int plane_blocks_per_sm(bool staged) { return staged ? 5 : 4; }
 
 // Coefficients of a thread in shared memory, in a bank of their own.
 template <int kKeep>
@@ -35,54 +36,57 @@ inline constexpr int kCoefPiece = (kKeep & (kKeep - 1)) != 0  ? 1
                                   : kKeep * sizeof(Coef) > 16 ? 16 / static_cast<int>(sizeof(Coef))
                                                               : kKeep;
 
-// Calls visit(place in the packed tensor, the thread that has the block, value's number in it) for
-// the first of every kCount coefficients of the CTA that lie side by side. Neighbouring
-// threads are given neighbouring places.
+// The CTA's coefficients are moved so many a thread at a time.
+inline constexpr int kCoefTurns = 8;
+
+// Calls visit(turn, place in the packed tensor, the thread that has the block, number in it) for the
+// first of kCount coefficients side by side, kCoefTurns times from turn `first_turn` on.
+// Neighbouring threads are given neighbouring places. kCount is 1 but for rows of squares.
 template <int kKeep, int kCount, class Visit>
-__device__ TUCKFOLD_INLINE void for_each_coef(const PlaneArgs& args,
-                                              const cuda::BlockDeal::Share& share, Visit&& visit) {
+__device__ TUCKFOLD_INLINE void for_some_coefs(const PlaneArgs& args,
+                                               const cuda::BlockDeal::Share& share, int first_turn,
+                                               Visit&& visit) {
+  constexpr std::uint32_t kTriangle = kKeep * (kKeep + 1) / 2, kSquare = kKeep * kKeep;
   const StoredCoefs& s = args.stored;
   const cuda::BlockDeal& deal = args.deal;
-  const auto thread_of = [&](std::uint32_t lane, std::uint32_t place) {
-    return (place << deal.lane_shift) + lane;
-  };
-  const std::uint32_t run = deal.run;
-  const auto loop = [&](std::uint32_t total, auto&& body) {
-#pragma unroll 4
-    for (std::uint32_t i = threadIdx.x; i < total; i += kPlaneThreads) body(i);
-  };
-  if (s.planes) {
-    const std::uint32_t values = s.triangle ? kKeep * (kKeep + 1) / 2 : kKeep * kKeep;
-    const std::uint32_t of_value = run * share.lanes;
-    loop(values * of_value, [&](std::uint32_t i) {
-      const std::uint32_t above = deal.by_run.quotient(i), place = i - above * run;
-      const std::uint32_t value = share.lanes == 1 ? above : above / share.lanes;
-      const std::uint32_t lane = above - value * share.lanes;
-      if (place >= share.run) return;
-      visit(value * s.blocks + deal.block(share, lane, place), thread_of(lane, place), value);
-    });
-  } else if (s.triangle) {
-    constexpr std::uint32_t kValues = kKeep * (kKeep + 1) / 2;
-    loop(kValues * run * share.lanes, [&](std::uint32_t i) {
-      const std::uint32_t above = i / kValues, value = i - above * kValues;
-      const std::uint32_t lane = deal.by_run.quotient(above), place = above - lane * run;
-      if (place >= share.run) return;
-      visit(static_cast<std::int64_t>(deal.block(share, lane, place)) * kValues + value,
-            thread_of(lane, place), value);
-    });
-  } else {
-    constexpr std::uint32_t kPieces = kKeep / kCount;  // of a row
-    loop(kPieces * kKeep * run * share.lanes, [&](std::uint32_t i) {
-      const std::uint32_t first = i / kPieces, v = (i - first * kPieces) * kCount;
-      const std::uint32_t second = deal.by_run.quotient(first), place = first - second * run;
-      const std::uint32_t lane = second / kKeep, u = second - lane * kKeep;
-      if (place >= share.run) return;
-      const std::uint32_t block = deal.block(share, lane, place);
+  const std::uint32_t run = deal.run, blocks = run * share.lanes;
+  const std::uint32_t total = (s.triangle ? kTriangle : kSquare / kCount) * blocks;
+#pragma unroll
+  for (int turn = 0; turn < kCoefTurns; ++turn) {
+    const std::uint32_t i =
+        static_cast<std::uint32_t>(first_turn + turn) * kPlaneThreads + threadIdx.x;
+    std::uint32_t lane, place, number;
+    if (s.planes) {  // by numbers, lanes, places
+      const std::uint32_t above = deal.by_run.quotient(i);
+      place = i - above * run;
+      number = share.lanes == 1 ? above : above / share.lanes;
+      lane = above - number * share.lanes;
+    } else if (s.triangle) {  // by lanes, places, numbers
+      const std::uint32_t above = i / kTriangle;
+      number = i - above * kTriangle;
+      lane = deal.by_run.quotient(above);
+      place = above - lane * run;
+    } else {  // by lanes, rows of squares, places, columns
+      constexpr std::uint32_t kPieces = kKeep / kCount;
+      const std::uint32_t first = i / kPieces, second = deal.by_run.quotient(first);
+      place = first - second * run;
+      lane = second / kKeep;
+      number = (second - lane * kKeep) * kKeep + (i - first * kPieces) * kCount;
+    }
+    if (i >= total || place >= share.run) continue;
+    const std::uint32_t block = deal.block(share, lane, place);
+    std::int64_t at;
+    if (s.planes) {
+      at = number * s.blocks + block;
+    } else if (s.triangle) {
+      at = static_cast<std::int64_t>(block) * kTriangle + number;
+    } else {
       const std::uint32_t block_row = args.blocks.by_block_cols.quotient(block);
-      const std::uint32_t col = block - block_row * args.blocks.block_cols;
-      visit((static_cast<std::int64_t>(block_row) * kKeep + u) * s.row_values + col * kKeep + v,
-            thread_of(lane, place), u * kKeep + v);
-    });
+      const std::uint32_t col = block - block_row * args.blocks.block_cols, u = number / kKeep;
+      at = (static_cast<std::int64_t>(block_row) * kKeep + u) * s.row_values + col * kKeep +
+           (number - u * kKeep);
+    }
+    visit(turn, at, (place << deal.lane_shift) + lane, number);
   }
 }
 
@@ -95,21 +99,32 @@ __device__ TUCKFOLD_INLINE void with_coef(DType coef, Visit&& visit) {
   }
 }
 
-// Calls visit.operator()<Coef, kCount>(): how many coefficients move together.
-template <int kKeep, class Visit>
-__device__ TUCKFOLD_INLINE void with_pieces(const PlaneArgs& args, Visit&& visit) {
-  with_coef(args.coef, [&](auto coef) {
-    using Coef = decltype(coef);
-    if (args.stored.planes || args.stored.triangle) {
-      visit.template operator()<Coef, 1>();
-    } else {
-      visit.template operator()<Coef, kCoefPiece<Coef, kKeep>>();
-    }
-  });
+// Whether threads move coefficients by themselves: whole rows of a square, or where all threads of a
+// warp have neighbours of one frequency. To store half a sector each takes longer than to put them
+// together; to load it does not.
+template <class Coef, int kKeep, bool kPack>
+__device__ TUCKFOLD_INLINE bool moves_alone(const PlaneArgs& args) {
+  if (args.stored.planes) return args.deal.lanes == 1;
+  return !args.stored.triangle && kLoadsRow<Coef, kKeep> && (!kPack || args.deal.lanes == 1);
 }
 
-template <int kKeep>
-__global__ void __launch_bounds__(kPlaneThreads, 4)
+// Calls visit(place in the packed tensor, number of the first coefficient) for every kCount of a
+// block's square that lie side by side.
+template <int kKeep, int kCount, class Visit>
+__device__ TUCKFOLD_INLINE void for_each_own(const PlaneArgs& args, std::uint32_t block,
+                                             Visit&& visit) {
+  const std::uint32_t block_row = args.blocks.by_block_cols.quotient(block);
+  const std::uint32_t col = block - block_row * args.blocks.block_cols;
+  const std::int64_t first =
+      static_cast<std::int64_t>(block_row) * kKeep * args.stored.row_values + col * kKeep;
+#pragma unroll
+  for (int i = 0; i < kKeep * kKeep; i += kCount) {
+    visit(first + i / kKeep * args.stored.row_values + i % kKeep, i);
+  }
+}
+
+template <int kKeep, bool kStaged>
+__global__ void __launch_bounds__(kPlaneThreads, plane_blocks_per_sm(kStaged))
     pack_planes(const __grid_constant__ PlaneArgs args) {
   const cuda::BlockDeal::Share share = args.deal.share(blockIdx.x);
   const cuda::BlockSpot spot = args.deal.spot(args.blocks, share, threadIdx.x);
@@ -117,57 +132,116 @@ __global__ void __launch_bounds__(kPlaneThreads, 4)
   auto* tile = reinterpret_cast<float*>(shared);
   cuda::wait_for_previous_kernel();
   float x[64], coefs[kKeep * kKeep];
-  cuda::load_planes(args.blocks, {share.first, share.first + share.run}, spot, shared, x);
+  cuda::load_planes<false, cuda::walks_of(kStaged)>(
+      args.blocks, {share.first, share.first + share.run}, spot, shared, x);
   forward_block_8(kKeep, x, 8, coefs);
-  if (args.blocks.walk == cuda::Walk::Staged) __syncthreads();  // rows were where the tile is
   cuda::allow_next_kernel();
-  float* mine = tile + static_cast<int>(threadIdx.x) * kPlanePitch<kKeep>;
-  const auto put = [&](int i, int number) { mine[number] = coefs[i]; };
-  args.stored.triangle ? for_each_value<kKeep, true>(put) : for_each_value<kKeep, false>(put);
-  __syncthreads();
-  with_pieces<kKeep>(args, [&]<class Coef, int kCount>() {
+  with_coef(args.coef, [&](auto coef) {
+    using Coef = decltype(coef);
+    constexpr int kCount = kCoefPiece<Coef, kKeep>;
     Coef* to = static_cast<Coef*>(args.stored.data);
-    for_each_coef<kKeep, kCount>(args, share,
-                                 [&](std::int64_t place, std::uint32_t thread, std::uint32_t at) {
-                                   const float* from = tile + thread * kPlanePitch<kKeep> + at;
-                                   CoefPiece<Coef, kCount> piece;
+    if (moves_alone<Coef, kKeep, true>(args)) {
+      if (!spot.exists) return;
+      if (args.stored.planes) {
+        const auto put = [&](int i, int number) {
+          to[number * args.stored.blocks + spot.block] = cuda::from_float<Coef>(coefs[i]);
+        };
+        args.stored.triangle ? for_each_value<kKeep, true>(put) : for_each_value<kKeep, false>(put);
+      } else {
+        for_each_own<kKeep, kCount>(args, spot.block, [&](std::int64_t place, int first) {
+          CoefPiece<Coef, kCount> piece;
 #pragma unroll
-                                   for (int i = 0; i < kCount; ++i)
-                                     piece.values[i] = cuda::from_float<Coef>(from[i]);
-                                   *reinterpret_cast<CoefPiece<Coef, kCount>*>(to + place) = piece;
-                                 });
+          for (int i = 0; i < kCount; ++i) {
+            piece.values[i] = cuda::from_float<Coef>(coefs[first + i]);
+          }
+          *reinterpret_cast<CoefPiece<Coef, kCount>*>(to + place) = piece;
+        });
+      }
+      return;
+    }
+    if (kStaged) __syncthreads();  // rows were where the tile is
+    float* mine = tile + static_cast<int>(threadIdx.x) * kPlanePitch<kKeep>;
+    const auto put = [&](int i, int number) { mine[number] = coefs[i]; };
+    args.stored.triangle ? for_each_value<kKeep, true>(put) : for_each_value<kKeep, false>(put);
+    __syncthreads();
+    const auto store = [&]<int kMany>() {
+#pragma unroll 1
+      for (int turn = 0; turn < kKeep * kKeep / kMany; turn += kCoefTurns) {
+        for_some_coefs<kKeep, kMany>(
+            args, share, turn,
+            [&](int, std::int64_t place, std::uint32_t thread, std::uint32_t number) {
+              CoefPiece<Coef, kMany> piece;
+#pragma unroll
+              for (int i = 0; i < kMany; ++i) {
+                piece.values[i] =
+                    cuda::from_float<Coef>(tile[thread * kPlanePitch<kKeep> + number + i]);
+              }
+              *reinterpret_cast<CoefPiece<Coef, kMany>*>(to + place) = piece;
+            });
+      }
+    };
+    if (kCount == 1 || args.stored.planes || args.stored.triangle) {
+      store.template operator()<1>();
+    } else {
+      store.template operator()<kCount>();
+    }
   });
 }
 
-template <int kKeep>
-__global__ void __launch_bounds__(kPlaneThreads, 4)
+template <int kKeep, bool kStaged>
+__global__ void __launch_bounds__(kPlaneThreads, plane_blocks_per_sm(kStaged))
     unpack_planes(const __grid_constant__ PlaneArgs args) {
   const cuda::BlockDeal::Share share = args.deal.share(blockIdx.x);
   const cuda::BlockSpot spot = args.deal.spot(args.blocks, share, threadIdx.x);
   unsigned char* shared = cuda::shared_memory();
   auto* tile = reinterpret_cast<float*>(shared);
   cuda::wait_for_previous_kernel();
-  with_pieces<kKeep>(args, [&]<class Coef, int kCount>() {
-    const Coef* from = static_cast<const Coef*>(args.stored.data);
-    for_each_coef<kKeep, kCount>(
-        args, share, [&](std::int64_t place, std::uint32_t thread, std::uint32_t at) {
-          const auto piece = *reinterpret_cast<const CoefPiece<Coef, kCount>*>(from + place);
-          float* to = tile + thread * kPlanePitch<kKeep> + at;
-#pragma unroll
-          for (int i = 0; i < kCount; ++i) to[i] = cuda::as_float(piece.values[i]);
-        });
-  });
-  __syncthreads();
-  cuda::allow_next_kernel();
   float x[64], coefs[kKeep * kKeep];
 #pragma unroll
   for (int i = 0; i < kKeep * kKeep; ++i) coefs[i] = 0.0f;
-  const float* mine = tile + static_cast<int>(threadIdx.x) * kPlanePitch<kKeep>;
-  const auto take = [&](int i, int number) { coefs[i] = mine[number]; };
-  args.stored.triangle ? for_each_value<kKeep, true>(take) : for_each_value<kKeep, false>(take);
-  if (args.blocks.walk == cuda::Walk::Staged) __syncthreads();  // rows go where the tile was
-  inverse_block_8(kKeep, coefs, x, 8);
-  cuda::store_planes(args.blocks, {share.first, share.first + share.run}, spot, shared, x);
+  with_coef(args.coef, [&](auto coef) {
+    using Coef = decltype(coef);
+    constexpr int kCount = kCoefPiece<Coef, kKeep>;
+    const Coef* from = static_cast<const Coef*>(args.stored.data);
+    if (moves_alone<Coef, kKeep, false>(args)) {
+      if (args.stored.planes) {
+        const auto take = [&](int i, int number) {
+          coefs[i] = cuda::as_float(from[number * args.stored.blocks + spot.block]);
+        };
+        args.stored.triangle ? for_each_value<kKeep, true>(take)
+                             : for_each_value<kKeep, false>(take);
+      } else {
+        for_each_own<kKeep, kCount>(args, spot.block, [&](std::int64_t place, int first) {
+          const auto piece = *reinterpret_cast<const CoefPiece<Coef, kCount>*>(from + place);
+#pragma unroll
+          for (int i = 0; i < kCount; ++i) coefs[first + i] = cuda::as_float(piece.values[i]);
+        });
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int turn = 0; turn < kKeep * kKeep; turn += kCoefTurns) {
+      Coef values[kCoefTurns];  // all loads before the first use
+      for_some_coefs<kKeep, 1>(args, share, turn,
+                               [&](int i, std::int64_t place, std::uint32_t, std::uint32_t) {
+                                 values[i] = from[place];
+                               });
+      for_some_coefs<kKeep, 1>(
+          args, share, turn, [&](int i, std::int64_t, std::uint32_t thread, std::uint32_t number) {
+            tile[thread * kPlanePitch<kKeep> + number] = cuda::as_float(values[i]);
+          });
+    }
+    __syncthreads();
+    const float* mine = tile + static_cast<int>(threadIdx.x) * kPlanePitch<kKeep>;
+    const auto take = [&](int i, int number) { coefs[i] = mine[number]; };
+    args.stored.triangle ? for_each_value<kKeep, true>(take) : for_each_value<kKeep, false>(take);
+    if (kStaged) __syncthreads();  // rows go where the tile was
+  });
+  cuda::allow_next_kernel();
+  inverse_unsettled_8(kKeep, coefs, x, 8);
+  if (args.blocks.dtype == DType::F32) settle_nans(8, 8, x, 8);
+  cuda::store_planes<false, cuda::walks_of(kStaged)>(
+      args.blocks, {share.first, share.first + share.run}, spot, shared, x);
 }
 
 }  // namespace tuckfold::dct_chop

@@ -57,10 +57,10 @@ void with_tiles(const Form& form, Visit&& visit) {
 }
 // And whether to take the kernel of f32 alone.
 template <class Visit>
-void with_kernel(const FastArgs& args, Visit&& visit) {
-  with_tiles(args.params.form, [&]<int kTiles>() {
+void with_kernel(const Form& form, DType dtype, Visit&& visit) {
+  with_tiles(form, [&]<int kTiles>() {
     if constexpr (has_f32_kernel(kTiles)) {
-      if (args.dtype == DType::F32) return visit.template operator()<kTiles, true>();
+      if (dtype == DType::F32) return visit.template operator()<kTiles, true>();
     }
     visit.template operator()<kTiles, false>();
   });
@@ -70,19 +70,15 @@ bool takes_fast(const View& view, const Blocks& b, const Params& p) {
   return p.form.bytes <= kMaxFastBytes && WholeBlocks::suits(view, b);
 }
 
-std::uint32_t per_byte(const Form& form) {
-  const auto bytes = static_cast<std::uint32_t>(form.bytes);
-  return ((1u << 20) + bytes - 1) / bytes;
-}
-
 FastArgs args_of(const View& view, const Blocks& b, const Params& p, std::uint8_t* packed,
                  int slot_bytes) {
+  const auto bytes = static_cast<std::uint32_t>(p.form.bytes);
   return {.blocks = WholeBlocks::of(view, b),
           .dtype = view.dtype,
           .params = p,
           .packed = packed,
           .slot_bytes = slot_bytes,
-          .per_byte = per_byte(p.form)};
+          .per_byte = ((1u << 20) + bytes - 1) / bytes};
 }
 
 // Slots of an odd number of words start in different banks.
@@ -102,16 +98,15 @@ bool run_planes(const BasicTensorView<Pointer>& tensor, const Blocks& b, const P
                        .params = p,
                        .packed = packed,
                        .slot_bytes = pack_slot_bytes(p.form),
-                       .per_byte = per_byte(p.form),
                        .slots_from = static_cast<std::uint32_t>(staged)};
   const int slots = kPack ? kPlaneThreads * args.slot_bytes
                           : kPlaneThreads / cuda::kWarp * plane_warp_bytes(p.form);
   const cuda::Grid grid{.blocks = deal.ctas(),
                         .threads = kPlaneThreads,
                         .shared_bytes = staged + static_cast<std::size_t>(slots)};
-  with_tiles(p.form, [&]<int kTiles>() {
-    cuda::launch(kPack ? pack_planes_kernel<kTiles> : unpack_planes_kernel<kTiles>, grid, stream,
-                 args);
+  with_kernel(p.form, tensor.dtype, [&]<int kTiles, bool kF32>() {
+    cuda::launch(kPack ? pack_planes_kernel<kTiles, kF32> : unpack_planes_kernel<kTiles, kF32>,
+                 grid, stream, args);
   });
   return true;
 }
@@ -132,7 +127,7 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
     const cuda::Grid grid{.blocks = cuda::blocks_for(args.blocks.count, kPackThreads),
                           .threads = kPackThreads,
                           .shared_bytes = static_cast<std::size_t>(kPackThreads) * args.slot_bytes};
-    with_kernel(args, [&]<int kTiles, bool kF32>() {
+    with_kernel(p.form, view.dtype, [&]<int kTiles, bool kF32>() {
       cuda::launch(pack_fast_kernel<kTiles, kF32>, grid, run.stream, args);
     });
     return out.size();
@@ -161,7 +156,7 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
     const cuda::Grid grid{.blocks = cuda::blocks_for(args.blocks.count, kUnpackThreads),
                           .threads = kUnpackThreads,
                           .shared_bytes = static_cast<std::size_t>(kWarps * warp_bytes)};
-    with_kernel(args, [&]<int kTiles, bool kF32>() {
+    with_kernel(p.form, view.dtype, [&]<int kTiles, bool kF32>() {
       cuda::launch(unpack_fast_kernel<kTiles, kF32>, grid, run.stream, args);
     });
     return;

@@ -30,19 +30,20 @@ PairKernel pair_kernel(int keep, bool triangle, std::integer_sequence<int, K...>
 
 using PlaneKernel = void (*)(PlaneBlocks, PairDeal, Quantized);
 
-template <bool kPack, bool kTriangle, int... K>
+template <bool kPack, bool kStaged, int... K>
 PlaneKernel plane_kernel(int keep, std::integer_sequence<int, K...>) {
   if constexpr (kPack) {
-    constexpr std::array<PlaneKernel, 8> kKernels = {pack_pair_planes<K + 1, kTriangle>...};
+    constexpr std::array<PlaneKernel, 8> kKernels = {pack_pair_planes<K + 1, kStaged>...};
     return kKernels[static_cast<std::size_t>(keep - 1)];
   } else {
-    constexpr std::array<PlaneKernel, 8> kKernels = {unpack_pair_planes<K + 1, kTriangle>...};
+    constexpr std::array<PlaneKernel, 8> kKernels = {unpack_pair_planes<K + 1, kStaged>...};
     return kKernels[static_cast<std::size_t>(keep - 1)];
   }
 }
 
-// How groups are dealt to CTAs, or none of them where loads would use less than whole sectors: two
-// kernels then do it faster.
+// How groups are dealt to CTAs, or none of them where loads would use less than whole sectors, or
+// many stores would: two kernels then do it faster.
+template <bool kPack>
 PairDeal deal_of(const PlaneBlocks& b, std::size_t group_bytes) {
   constexpr std::uint32_t kSector = 32, kMostGroups = 4;
   constexpr std::size_t kRoom = 76 << 10;  // so that two CTAs fit a multiprocessor of any kind
@@ -64,7 +65,9 @@ PairDeal deal_of(const PlaneBlocks& b, std::size_t group_bytes) {
          2 * deal.groups * group_bytes <= kRoom) {
     deal.groups *= 2;
   }
-  return reach() < kSector ? kNone : deal;
+  const bool whole =
+      (deal.groups * kGroup % deal.apart == 0 && reach() % kSector == 0) || reach() >= 16 * kSector;
+  return reach() < kSector || (!kPack && !whole) ? kNone : deal;
 }
 
 template <bool kPack>
@@ -72,14 +75,15 @@ bool run_planes(const Params& p, const PlaneBlocks& blocks, const Quantized& qua
                 void* stream) {
   const std::size_t group_bytes =
       sizeof(float) * Padded::kPitch * static_cast<std::size_t>(p.values_per_block());
-  const PairDeal deal = deal_of(blocks, group_bytes);
-  if (deal.groups == 0) return false;
+  const PairDeal deal = deal_of<kPack>(blocks, group_bytes);
+  const std::size_t shared_bytes = deal.tile_from + deal.groups * group_bytes;
+  if (deal.groups == 0 || shared_bytes > cuda::device().shared_bytes) return false;
   constexpr std::make_integer_sequence<int, 8> kKeeps;
-  cuda::launch(p.triangle ? plane_kernel<kPack, true>(p.keep, kKeeps)
-                          : plane_kernel<kPack, false>(p.keep, kKeeps),
+  cuda::launch(blocks.walk == cuda::Walk::Staged ? plane_kernel<kPack, true>(p.keep, kKeeps)
+                                                 : plane_kernel<kPack, false>(p.keep, kKeeps),
                {.blocks = cuda::blocks_for(quantized.groups, deal.groups),
                 .threads = kGroup,
-                .shared_bytes = deal.tile_from + deal.groups * group_bytes},
+                .shared_bytes = shared_bytes},
                stream, blocks, deal, quantized);
   return true;
 }
@@ -110,7 +114,7 @@ bool run_pair(const Stage& first, const Stage& second, const BasicTensorView<Poi
   const bool type = view.dtype == DType::F32 || view.dtype == DType::BF16;
   if (!type || !WholeBlocks::suits(view, b)) {
     const auto planes = PlaneBlocks::of(tensor, b);
-    return planes && run_planes<kPack>(p, *planes, quantized, run.stream);
+    return planes && !p.triangle && run_planes<kPack>(p, *planes, quantized, run.stream);
   }
   constexpr std::make_integer_sequence<int, 8> kKeeps;
   const PairKernel kernel = view.dtype == DType::F32

@@ -313,11 +313,12 @@ __global__ void __launch_bounds__(kGroup, 3)
   }
   const float* mine = tile + Swapped::place(thread);
   for_each_value<kKeep, kTriangle>([&](int i, int number) { coefs[i] = mine[number * kGroup]; });
-  inverse_block_8(kKeep, coefs, x, 8);
+  inverse_unsettled_8(kKeep, coefs, x, 8);
+  if constexpr (sizeof(T) == 4) settle_nans(8, 8, x, 8);
   cuda::store_warp_blocks<T>(out, group * kGroup + warp * cuda::kWarp, x);
 }
 
-// ---- tensors that are no dense rows of whole blocks ---------------------------------------------
+// ---- tensors that are no dense rows of whole blocks; squares alone ------------------------------
 
 // A CTA has `groups` groups, and so 256 times as many blocks in the order of packed ones. Those that
 // are `apart` blocks from each other are neighbours in memory, and neighbouring threads take them.
@@ -338,11 +339,11 @@ __device__ TUCKFOLD_INLINE std::uint32_t dealt(std::uint32_t i, std::uint32_t to
   return (i - longer - place * each) * apart + first + place;
 }
 
-template <int kKeep, bool kTriangle>
-__global__ void __launch_bounds__(kGroup, 2)
+template <int kKeep, bool kStaged>
+__global__ void __launch_bounds__(kGroup, kStaged ? 3 : 2)
     pack_pair_planes(const __grid_constant__ PlaneBlocks in, const __grid_constant__ PairDeal deal,
                      const __grid_constant__ Quantized out) {
-  constexpr int kTile = Sizes<kKeep, kTriangle>::kValues * Padded::kPitch;
+  constexpr int kTile = Sizes<kKeep, false>::kValues * Padded::kPitch;
   auto* tile = reinterpret_cast<float*>(cuda::shared_memory() + deal.tile_from);
   const std::uint32_t first = blockIdx.x * deal.groups;
   const std::uint32_t here = min(deal.groups, static_cast<std::uint32_t>(out.groups) - first);
@@ -350,46 +351,43 @@ __global__ void __launch_bounds__(kGroup, 2)
     const std::uint32_t own = dealt(round * kGroup + threadIdx.x, here * kGroup, deal.apart);
     const cuda::BlockSpot spot = in.spot(first * kGroup + own, true);
     float x[64], coefs[kKeep * kKeep];
-    cuda::load_planes(in, {first * kGroup, first * kGroup + kGroup}, spot, cuda::shared_memory(),
-                      x);
+    cuda::load_planes<false, cuda::walks_of(kStaged)>(in, {first * kGroup, first * kGroup + kGroup},
+                                                      spot, cuda::shared_memory(), x);
     forward_block_8(kKeep, x, 8, coefs);
     float* mine = tile + own / kGroup * kTile + Padded::place(static_cast<int>(own % kGroup));
-    for_each_value<kKeep, kTriangle>(
+    for_each_value<kKeep, false>(
         [&](int i, int number) { mine[number * Padded::kPitch] = coefs[i]; });
   }
   __syncthreads();
   for (std::uint32_t i = 0; i < here; ++i) {
-    quantize_group<kKeep, kTriangle, Padded>(tile + i * kTile, out, first + i);
+    quantize_group<kKeep, false, Padded>(tile + i * kTile, out, first + i);
   }
 }
 
-template <int kKeep, bool kTriangle>
-__global__ void __launch_bounds__(kGroup, 2)
+template <int kKeep, bool kStaged>
+__global__ void __launch_bounds__(kGroup, 3)
     unpack_pair_planes(const __grid_constant__ PlaneBlocks out,
                        const __grid_constant__ PairDeal deal,
                        const __grid_constant__ Quantized in) {
-  constexpr int kTile = Sizes<kKeep, kTriangle>::kValues * Padded::kPitch;
+  constexpr int kTile = Sizes<kKeep, false>::kValues * Padded::kPitch;
   auto* tile = reinterpret_cast<float*>(cuda::shared_memory() + deal.tile_from);
   const std::uint32_t first = blockIdx.x * deal.groups;
   const std::uint32_t here = min(deal.groups, static_cast<std::uint32_t>(in.groups) - first);
   for (std::uint32_t i = 0; i < here; ++i) {
-    dequantize_group<kKeep, kTriangle, Padded>(in, first + i, tile + i * kTile);
+    dequantize_group<kKeep, false, Padded>(in, first + i, tile + i * kTile);
   }
   __syncthreads();
   for (std::uint32_t round = 0; round < here; ++round) {
     const std::uint32_t own = dealt(round * kGroup + threadIdx.x, here * kGroup, deal.apart);
     const cuda::BlockSpot spot = out.spot(first * kGroup + own, true);
     float x[64], coefs[kKeep * kKeep];
-    if constexpr (kTriangle) {
-#pragma unroll
-      for (int i = 0; i < kKeep * kKeep; ++i) coefs[i] = 0.0f;
-    }
     const float* mine = tile + own / kGroup * kTile + Padded::place(static_cast<int>(own % kGroup));
-    for_each_value<kKeep, kTriangle>(
+    for_each_value<kKeep, false>(
         [&](int i, int number) { coefs[i] = mine[number * Padded::kPitch]; });
-    inverse_block_8(kKeep, coefs, x, 8);
-    cuda::store_planes(out, {first * kGroup, first * kGroup + kGroup}, spot, cuda::shared_memory(),
-                       x);
+    inverse_unsettled_8(kKeep, coefs, x, 8);
+    if (out.dtype == DType::F32) settle_nans(8, 8, x, 8);
+    cuda::store_planes<false, cuda::walks_of(kStaged)>(
+        out, {first * kGroup, first * kGroup + kGroup}, spot, cuda::shared_memory(), x);
   }
 }
 
