@@ -25,22 +25,66 @@ namespace detail {
 
 __device__ TUCKFOLD_INLINE int at_most(int i, int last) { return i < last ? i : last; }
 
-// Sixteen bytes of elements, which are F16 or BF16 where T is BF16.
-template <class T>
-__device__ TUCKFOLD_INLINE uint4 elements_of([[maybe_unused]] DType dtype, const float* x) {
-  if constexpr (sizeof(T) == 2) {
-    if (dtype == DType::F16) return halves_of<F16>(x);
-  }
-  return vector_of<T>(x);
+// A value as F16 or BF16. Rarely called, and then for all of a block, so not inlined.
+__device__ TUCKFOLD_NOINLINE std::uint32_t half_bits(DType dtype, float value) {
+  return dtype == DType::F16 ? from_float<F16>(value).bits : from_float<BF16>(value).bits;
 }
-
-// ---- rows, or columns, of eight values at multiples of 16 bytes ---------------------------------
 
 // Where value i of vector v belongs in a block by rows.
 template <bool kColumns>
 __device__ TUCKFOLD_INLINE constexpr int in_block(int v, int i) {
   return kColumns ? i * 8 + v : v * 8 + i;
 }
+
+// A block as words of its dtype, eight rows or columns one after the other. As halves_of has it, but
+// looked through once for what the instruction does not convert as from_float does.
+template <class T, bool kColumns = false>
+struct BlockWords {
+  static constexpr int kEach = 2 * static_cast<int>(sizeof(T));  // words of eight values
+  std::uint32_t words[8 * kEach];
+
+  __device__ TUCKFOLD_INLINE BlockWords([[maybe_unused]] DType dtype, const float* x) {
+    const auto value = [&](int i) { return x[in_block<kColumns>(i / 8, i % 8)]; };
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int i = 0; i < 64; ++i) words[i] = bits_of(value(i));
+    } else {
+      float sums[4] = {};
+#pragma unroll
+      for (int i = 0; i < 64; ++i) sums[i % 4] = fmaf(x[i], x[i], sums[i % 4]);
+      const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+      const bool tame = sum < (dtype == DType::F16 ? kMaxF16 * kMaxF16 : float_of(kInfBits));
+      if (tame && dtype == DType::F16) {
+#pragma unroll
+        for (int i = 0; i < 32; ++i)
+          words[i] = floats_to_halves<F16>(value(2 * i), value(2 * i + 1));
+      } else if (tame) {
+#pragma unroll
+        for (int i = 0; i < 32; ++i) {
+          words[i] = floats_to_halves<BF16>(value(2 * i), value(2 * i + 1));
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < 32; ++i) {
+          words[i] = half_bits(dtype, value(2 * i)) | half_bits(dtype, value(2 * i + 1)) << 16;
+        }
+      }
+    }
+  }
+  __device__ TUCKFOLD_INLINE uint4 four(int i) const {
+    return make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
+  }
+  // Element i of row or column v.
+  __device__ TUCKFOLD_INLINE T element(int v, int i) const {
+    if constexpr (sizeof(T) == 4) {
+      return float_of(words[8 * v + i]);
+    } else {
+      return T{static_cast<std::uint16_t>(words[4 * v + i / 2] >> (16 * (i % 2)))};
+    }
+  }
+};
+
+// ---- rows, or columns, of eight values at multiples of 16 bytes ---------------------------------
 
 // What two neighbouring lanes do together to store their two blocks of f32, as PairPlace.
 struct SpotPair {
@@ -112,14 +156,12 @@ __device__ TUCKFOLD_INLINE void store_vectors(const PlaneBlocks& b, const BlockS
       }
     }
   } else {
+    const BlockWords<T, kColumns> block(b.dtype, x);
+    if (!spot.exists) return;
 #pragma unroll
     for (int v = 0; v < 8; ++v) {
-      float eight[8];
-#pragma unroll
-      for (int i = 0; i < 8; ++i) eight[i] = x[in_block<kColumns>(v, i)];
-      if (spot.exists && v < count) {
-        store_away(reinterpret_cast<uint4*>(data + spot.offset + v * step),
-                   elements_of<T>(b.dtype, eight));
+      if (v < count) {
+        store_away(reinterpret_cast<uint4*>(data + spot.offset + v * step), block.four(4 * v));
       }
     }
   }
@@ -150,26 +192,16 @@ __device__ TUCKFOLD_INLINE void load_apart(const PlaneBlocks& b, const BlockSpot
 template <class T>
 __device__ TUCKFOLD_INLINE void store_apart(const PlaneBlocks& b, const BlockSpot& spot,
                                             const float* x) {
+  const BlockWords<T> block(b.dtype, x);
   if (!spot.exists) return;
   T* data = static_cast<T*>(b.data) + spot.offset;
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
     T* row = data + static_cast<std::int64_t>(r) * b.row_step;
-    std::uint32_t pairs[4] = {};
-    if constexpr (sizeof(T) == 2) {
-      const uint4 halves = elements_of<T>(b.dtype, x + 8 * r);
-      pairs[0] = halves.x, pairs[1] = halves.y, pairs[2] = halves.z, pairs[3] = halves.w;
-    }
-    if (r < spot.rows) {
+    if (r >= spot.rows) continue;
 #pragma unroll
-      for (int c = 0; c < 8; ++c) {
-        if (c >= spot.cols) continue;
-        if constexpr (sizeof(T) == 4) {
-          row[c * b.col_step] = x[8 * r + c];
-        } else {
-          row[c * b.col_step] = T{static_cast<std::uint16_t>(pairs[c / 2] >> (16 * (c % 2)))};
-        }
-      }
+    for (int c = 0; c < 8; ++c) {
+      if (c < spot.cols) row[c * b.col_step] = block.element(r, c);
     }
   }
 }
@@ -271,24 +303,19 @@ __device__ TUCKFOLD_INLINE void read_row(const unsigned char* from, float* x) {
   }
 }
 
-// The first `count` of eight values, to such an address.
+// The first `count` of row r, to such an address.
 template <class T, int kAlign>
-__device__ TUCKFOLD_INLINE void write_row(DType dtype, unsigned char* to, const float* x,
+__device__ TUCKFOLD_INLINE void write_row(unsigned char* to, const BlockWords<T>& block, int r,
                                           int count) {
-  constexpr int kWords = 2 * static_cast<int>(sizeof(T));
-  std::uint32_t words[kWords];
-#pragma unroll
-  for (int i = 0; i < kWords; i += 4) {
-    const uint4 four = elements_of<T>(dtype, x + i * 4 / static_cast<int>(sizeof(T)));
-    words[i] = four.x, words[i + 1] = four.y, words[i + 2] = four.z, words[i + 3] = four.w;
-  }
   if constexpr (kAlign >= 4) {
     if (count == 8) {
 #pragma unroll
-      for (int i = 0; i < kWords; i += kAlign / 4) {
+      for (int i = 0; i < BlockWords<T>::kEach; i += kAlign / 4) {
         Piece<kAlign> piece;
 #pragma unroll
-        for (int j = 0; j < kAlign / 4; ++j) piece.words[j] = words[i + j];
+        for (int j = 0; j < kAlign / 4; ++j) {
+          piece.words[j] = block.words[r * BlockWords<T>::kEach + i + j];
+        }
         *reinterpret_cast<Piece<kAlign>*>(to + 4 * i) = piece;
       }
       return;
@@ -296,13 +323,7 @@ __device__ TUCKFOLD_INLINE void write_row(DType dtype, unsigned char* to, const 
   }
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    if (i >= count) continue;
-    if constexpr (sizeof(T) == 4) {
-      reinterpret_cast<std::uint32_t*>(to)[i] = words[i];
-    } else {
-      reinterpret_cast<std::uint16_t*>(to)[i] =
-          static_cast<std::uint16_t>(words[i / 2] >> (16 * (i % 2)));
-    }
+    if (i < count) reinterpret_cast<T*>(to)[i] = block.element(r, i);
   }
 }
 
@@ -325,11 +346,11 @@ __device__ TUCKFOLD_INLINE void read_block(const PlaneBlocks& b, const BlockSpot
 
 template <class T, int kAlign>
 __device__ TUCKFOLD_INLINE void write_block(const PlaneBlocks& b, const BlockSpot& spot,
-                                            unsigned char* to, const float* x) {
+                                            unsigned char* to, const BlockWords<T>& block) {
   const int row_bytes = static_cast<int>(b.cols * sizeof(T));
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
-    if (r < spot.rows) write_row<T, kAlign>(b.dtype, to + r * row_bytes, x + 8 * r, spot.cols);
+    if (r < spot.rows) write_row<T, kAlign>(to + r * row_bytes, block, r, spot.cols);
   }
 }
 
@@ -360,9 +381,10 @@ __device__ TUCKFOLD_INLINE void store_staged(const PlaneBlocks& b, const StagedB
                                              const BlockSpot& spot, unsigned char* shared,
                                              const float* x) {
   const StagedRows rows(b, blocks, sizeof(T));
+  const BlockWords<T> block(b.dtype, x);
   if (spot.exists) {
     unsigned char* to = shared + rows.place(spot, sizeof(T));
-    with_align<T>(b, [&]<int kAlign>() { write_block<T, kAlign>(b, spot, to, x); });
+    with_align<T>(b, [&]<int kAlign>() { write_block<T, kAlign>(b, spot, to, block); });
   }
   __syncthreads();
   stage_out<T>(rows, shared);

@@ -19,7 +19,11 @@ struct PlaneArgs {
 };
 
 inline constexpr int kPlaneThreads = 128;
-inline constexpr int plane_blocks_per_sm(bool staged) { return staged ? 5 : 4; }
+// Staged rows are waited for by all threads of a CTA at once, so that other CTAs must be at work.
+inline constexpr int kPlanePackBlocksPerSm = 5;
+inline constexpr int plane_unpack_blocks_per_sm(bool staged, int keep) {
+  return staged && keep <= 5 ? 6 : 5;
+}
 
 // Coefficients of a thread in shared memory, in a bank of their own.
 template <int kKeep>
@@ -124,7 +128,7 @@ __device__ TUCKFOLD_INLINE void for_each_own(const PlaneArgs& args, std::uint32_
 }
 
 template <int kKeep, bool kStaged>
-__global__ void __launch_bounds__(kPlaneThreads, plane_blocks_per_sm(kStaged))
+__global__ void __launch_bounds__(kPlaneThreads, kPlanePackBlocksPerSm)
     pack_planes(const __grid_constant__ PlaneArgs args) {
   const cuda::BlockDeal::Share share = args.deal.share(blockIdx.x);
   const cuda::BlockSpot spot = args.deal.spot(args.blocks, share, threadIdx.x);
@@ -189,7 +193,7 @@ __global__ void __launch_bounds__(kPlaneThreads, plane_blocks_per_sm(kStaged))
 }
 
 template <int kKeep, bool kStaged>
-__global__ void __launch_bounds__(kPlaneThreads, plane_blocks_per_sm(kStaged))
+__global__ void __launch_bounds__(kPlaneThreads, plane_unpack_blocks_per_sm(kStaged, kKeep))
     unpack_planes(const __grid_constant__ PlaneArgs args) {
   const cuda::BlockDeal::Share share = args.deal.share(blockIdx.x);
   const cuda::BlockSpot spot = args.deal.spot(args.blocks, share, threadIdx.x);
