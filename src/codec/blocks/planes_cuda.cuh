@@ -1,6 +1,6 @@
 // Blocks of 8 x 8 of f32, f16 and bf16 tensors that WholeBlocks does not take: sides of any length,
-// channels last, transposed views, slices. How such a tensor lies in memory, and which thread takes
-// which of its blocks.
+// channels last, transposed views, slices. The memory layout of such a tensor, and the assignment of
+// its blocks to threads.
 //
 //   if (const auto in = PlaneBlocks::of(tensor, blocks)) {
 //     const BlockDeal deal = BlockDeal::of(*in, kThreads);
@@ -18,11 +18,11 @@
 
 namespace tuckfold::cuda {
 
-// How a block's values come to a thread.
+// How a thread loads and stores a block.
 enum class Walk : unsigned char {
   Rows,     // its rows are eight values at multiples of 16 bytes
   Columns,  // so are its columns
-  Staged,   // the tensor is dense; whole rows go through shared memory
+  Staged,   // the tensor is contiguous; rows go through shared memory
   Apart,    // value by value
 };
 
@@ -31,7 +31,7 @@ struct BlockSpot {
   std::int64_t offset;  // of its first value, in elements
   std::uint32_t block;  // in the order of packed bytes
   int rows, cols;       // that exist, 1 … 8
-  bool exists;          // or the thread only keeps others company
+  bool exists;          // if not, the thread takes part in barriers alone
 };
 
 struct PlaneBlocks {
@@ -43,7 +43,7 @@ struct PlaneBlocks {
   Walk walk;
   int align;  // what addresses of rows are multiples of, in bytes, at most 16; where Staged
   std::int64_t elems;
-  std::int64_t ahead = 0;  // bytes that a CTA asks for others' rows ahead of its own; where Staged
+  std::int64_t ahead = 0;  // how far ahead a CTA prefetches rows, in bytes; where Staged
   std::uint32_t count, rows, cols, block_rows, block_cols;
   std::int32_t row_step, col_step;
   // The axes before the plane's two, merged where strides allow it; innermost first.
@@ -72,7 +72,7 @@ struct PlaneBlocks {
             .cols = static_cast<int>(min(8u, cols - col)),
             .exists = exists};
   }
-  // Of a dense tensor: the first value of a row of blocks.
+  // The first value of a row of blocks, in a contiguous tensor.
   __device__ std::int64_t block_row_begin(std::uint32_t block_row) const {
     const std::uint32_t plane = by_block_rows.quotient(block_row);
     const std::uint32_t row = 8 * (block_row - plane * block_rows);
@@ -81,9 +81,9 @@ struct PlaneBlocks {
 };
 
 // Which thread of a CTA takes which block. Packed blocks are numbered (outer * lane_length + lane)
-// * run_length + place; a CTA takes `lanes` x `run` of them, neighbouring lanes by neighbouring
-// threads since their values are neighbours in memory. Where blocks are walked in order there is one
-// lane of all.
+// * run_length + place; a CTA takes `lanes` x `run` of them. Neighbouring threads take neighbouring
+// lanes, whose values are neighbours in memory. If that holds for blocks in their packed order, there
+// is one lane.
 struct BlockDeal {
   std::uint32_t lanes, lane_shift, run;  // of a CTA; lanes is a power of 2
   std::uint32_t lane_length, run_length, lane_chunks, run_chunks, outer;

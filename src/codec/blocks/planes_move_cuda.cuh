@@ -1,5 +1,4 @@
-// The values of a thread's block of PlaneBlocks, from memory to registers and back. All threads of a
-// CTA call these together.
+// Loads and stores of a thread's block of PlaneBlocks. All threads of a CTA call these together.
 //
 //   float x[64];
 //   load_planes(blocks, {first block, end}, spot, shared, x);
@@ -25,7 +24,7 @@ namespace detail {
 
 __device__ TUCKFOLD_INLINE int at_most(int i, int last) { return i < last ? i : last; }
 
-// A value as F16 or BF16. Rarely called, and then for all of a block, so not inlined.
+// A value as F16 or BF16, by from_float. Rarely called, so not inlined.
 __device__ TUCKFOLD_NOINLINE std::uint32_t half_bits(DType dtype, float value) {
   return dtype == DType::F16 ? from_float<F16>(value).bits : from_float<BF16>(value).bits;
 }
@@ -36,8 +35,8 @@ __device__ TUCKFOLD_INLINE constexpr int in_block(int v, int i) {
   return kColumns ? i * 8 + v : v * 8 + i;
 }
 
-// A block as words of its dtype, eight rows or columns one after the other. As halves_of has it, but
-// looked through once for what the instruction does not convert as from_float does.
+// A block as words of its dtype, eight rows or columns one after the other. As halves_of converts
+// them, but with one test of all values for those that the instruction converts differently.
 template <class T, bool kColumns = false>
 struct BlockWords {
   static constexpr int kEach = 2 * static_cast<int>(sizeof(T));  // words of eight values
@@ -403,7 +402,7 @@ __device__ TUCKFOLD_INLINE void with_plane_element(DType dtype, Visit&& visit) {
 
 // ---- whatever the walk --------------------------------------------------------------------------
 
-// A kernel for some walks alone has registers for more CTAs.
+// A kernel for some walks only needs fewer registers, so that more CTAs fit a multiprocessor.
 enum class Walks { Any, Staged, Direct };  // Direct: all but Staged
 __host__ __device__ inline constexpr Walks walks_of(bool staged) {
   return staged ? Walks::Staged : Walks::Direct;

@@ -210,7 +210,7 @@ PlaneKernel plane_kernel(int keep, std::integer_sequence<int, K...>) {
   return (kPack ? kPackKernels : kUnpackKernels)[static_cast<std::size_t>(keep - 1)];
 }
 
-// What the second cache holds easily; halves pack a tenth faster, f32 no slower.
+// Prefetched into L2: f16 and bf16 pack a tenth faster, f32 no slower.
 constexpr std::int64_t kRowsAhead = 4 << 20;
 
 // Whether the kernels for planes take the tensor, which is then under way.

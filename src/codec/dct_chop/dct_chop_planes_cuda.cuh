@@ -1,6 +1,6 @@
-// dct_chop on CUDA for blocks of 8 of tensors that are no dense rows of whole blocks. A thread has a
-// block; its coefficients go by way of shared memory, so that whichever way blocks are dealt out
-// those that are neighbours in the packed tensor are stored together.
+// dct_chop on CUDA for blocks of 8 of tensors that are no contiguous rows of whole blocks. Each thread
+// has a block. Coefficients that are neighbours in the packed tensor, but belong to threads of
+// different warps, go through shared memory, so that they are stored together.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ struct PlaneArgs {
 };
 
 inline constexpr int kPlaneThreads = 128;
-// Staged rows are waited for by all threads of a CTA at once, so that other CTAs must be at work.
+// All threads of a CTA wait for staged rows at the same time, so other CTAs must have work meanwhile.
 inline constexpr int kPlanePackBlocksPerSm = 5;
 inline constexpr int plane_unpack_blocks_per_sm(bool staged, int keep) {
   return staged && keep <= 5 ? 6 : 5;
 }
 
-// Coefficients of a thread in shared memory, in a bank of their own.
+// Distance of the threads' coefficients in shared memory, odd to avoid bank conflicts.
 template <int kKeep>
 inline constexpr int kPlanePitch = kKeep* kKeep | 1;
 

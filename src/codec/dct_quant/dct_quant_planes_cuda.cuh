@@ -1,5 +1,5 @@
-// dct_quant on CUDA for rates up to 8 and tensors that are no dense rows of whole blocks. Blocks are
-// packed as in the kernels of those; here each thread moves the packed bytes of its own block.
+// dct_quant on CUDA for rates up to 8 and tensors that are no contiguous rows of whole blocks. Blocks
+// are packed as in the kernels for those; here each thread loads or stores its own packed bytes.
 #pragma once
 
 #include "codec/blocks/planes_move_cuda.cuh"

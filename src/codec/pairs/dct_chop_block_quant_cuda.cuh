@@ -48,8 +48,8 @@ struct Sizes {
   }
 };
 
-// Where value i of a group lies, and how many values a group takes. Every eight chunks of four values
-// swap neighbours, so that neither threads nor lanes of eight values meet in a bank.
+// The shared-memory index of value i of a group, and the distance of groups. Every eight chunks of
+// four values swap neighbours, so that neither threads nor lanes of eight values conflict in a bank.
 struct Swapped {
   static constexpr int kPitch = kGroup;
   __device__ static TUCKFOLD_INLINE int place(int i) {
@@ -58,7 +58,7 @@ struct Swapped {
   }
   __device__ static TUCKFOLD_INLINE int other_four(int at) { return at ^ 4; }
 };
-// The same where threads have values that are further apart: four are left out after every 32.
+// The same for threads whose values are further apart: four words of padding after every 32.
 struct Padded {
   static constexpr int kPitch = kGroup / 32 * 36;
   __device__ static TUCKFOLD_INLINE int place(int i) { return i + i / 32 * 4; }
@@ -73,7 +73,7 @@ __device__ TUCKFOLD_INLINE void read_eight(const float* group, int lane, float* 
   values[4] = b.x, values[5] = b.y, values[6] = b.z, values[7] = b.w;
 }
 
-// Whole numbers in the order of floats; a NaN lies beyond the infinity of its sign.
+// Maps floats to integers of the same order; a NaN maps beyond the infinity of its sign.
 __device__ TUCKFOLD_INLINE int ordered(float value) {
   const int bits = static_cast<int>(bits_of(value));
   return bits ^ ((bits >> 31) & 0x7fffffff);
