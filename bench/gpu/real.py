@@ -42,7 +42,7 @@ PLANE_TENSORS = (
     "vit mlp 197x1536",
     "gpt mlp 1024x3072",
 )
-QUICK_PLANES = ("resnet 512x28x28", "vit mlp 197x1536")
+QUICK_PLANES = ("resnet 64x56x56", "resnet 1024x14x14", "vit 197x384")
 WHOLE, ODD = "multiples of 8", "others"
 GROUPS = [
     *(
