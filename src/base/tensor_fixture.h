@@ -173,7 +173,18 @@ inline std::vector<double> pattern(Pattern kind, DType dtype, std::int64_t elems
 
 // ---- arrangements -------------------------------------------------------------------------------
 
-enum class Order { RowMajor, Fortran, ChannelsLast, PaddedRows, Gapped, Flipped, Backwards };
+// PaddedRows have three elements between rows, PaddedLines as many as leave rows at multiples of 32.
+enum class Order {
+  RowMajor,
+  Fortran,
+  ChannelsLast,
+  PaddedRows,
+  Gapped,
+  Flipped,
+  Backwards,
+  Transposed,
+  PaddedLines
+};
 inline constexpr Order kOrders[] = {Order::RowMajor,   Order::Fortran, Order::ChannelsLast,
                                     Order::PaddedRows, Order::Gapped,  Order::Flipped,
                                     Order::Backwards};
@@ -286,6 +297,8 @@ class Tensor {
     if (order == Order::ChannelsLast && axes.size() > 2) {
       std::rotate(axes.end() - 3, axes.end() - 2, axes.end());
     }
+    if (order == Order::Transposed && axes.size() > 1)
+      std::iter_swap(axes.end() - 2, axes.end() - 1);
     const bool gaps = order == Order::Gapped;
     std::int64_t step = gaps ? 2 : 1, last = 0;
     for (std::size_t i = axes.size(); i-- > 0;) {
@@ -297,7 +310,9 @@ class Tensor {
       first_ += back ? reach : 0;
       last += reach;
       step *= std::max<std::int64_t>(shape_[axis], 1);
-      if (gaps || (order == Order::PaddedRows && i + 1 == axes.size())) step += 3;
+      const bool row = i + 1 == axes.size();
+      if (gaps || (order == Order::PaddedRows && row)) step += 3;
+      if (order == Order::PaddedLines && row) step = (step + 32) / 32 * 32;
     }
     return static_cast<std::size_t>(elems() > 0 ? last + 1 : 0) * size_bytes(dtype_);
   }

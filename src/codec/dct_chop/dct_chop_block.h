@@ -265,12 +265,18 @@ TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void forward_block_8(int keep, const float*
   settle_nans(keep, keep, coefs, keep);
 }
 
-TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_block_8(int keep, const float* coefs, float* x,
-                                                          std::int64_t x_row) {
+// Where a NaN may be any: for those who convert values to a type of one NaN next.
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_unsettled_8(int keep, const float* coefs,
+                                                              float* x, std::int64_t x_row) {
   float half[64];
   TUCKFOLD_UNROLL for (int u = 0; u < keep; ++u)
       inverse_row_8(kScaled[u], keep, coefs + u * keep, half + u * 8);
   TUCKFOLD_UNROLL for (int j = 0; j < 8; ++j) inverse_column_8(keep, half + j, 8, x + j, x_row);
+}
+
+TUCKFOLD_HOST_DEVICE TUCKFOLD_INLINE void inverse_block_8(int keep, const float* coefs, float* x,
+                                                          std::int64_t x_row) {
+  inverse_unsettled_8(keep, coefs, x, x_row);
   settle_nans(8, 8, x, x_row);
 }
 

@@ -1,10 +1,12 @@
 // dct_chop on CUDA: which kernel takes which tensor, and the one that takes any.
+#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "codec/dct_chop/dct_chop.h"
 #include "codec/dct_chop/dct_chop_cuda.cuh"
 #include "codec/dct_chop/dct_chop_lanes_cuda.cuh"
+#include "codec/dct_chop/dct_chop_planes_cuda.cuh"
 #include "codec/registry.h"
 
 namespace tuckfold::dct_chop {
@@ -199,10 +201,47 @@ class SmallTensors {
 
 // ---- any tensor ---------------------------------------------------------------------------------
 
-template <bool kPack>
-void run_all(const Params& p, const Shape& shape, const View& view, const void* packed,
+using PlaneKernel = void (*)(PlaneArgs);
+
+template <bool kPack, bool kStaged, int... K>
+PlaneKernel plane_kernel(int keep, std::integer_sequence<int, K...>) {
+  constexpr std::array<PlaneKernel, 8> kPackKernels = {pack_planes<K + 1, kStaged>...};
+  constexpr std::array<PlaneKernel, 8> kUnpackKernels = {unpack_planes<K + 1, kStaged>...};
+  return (kPack ? kPackKernels : kUnpackKernels)[static_cast<std::size_t>(keep - 1)];
+}
+
+// Prefetched into L2: f16 and bf16 pack a tenth faster, f32 no slower.
+constexpr std::int64_t kRowsAhead = 4 << 20;
+
+// Whether the kernels for planes take the tensor, which is then under way.
+template <bool kPack, class Pointer>
+bool run_planes(const Params& p, const BasicTensorView<Pointer>& tensor, const Blocks& b,
+                const StoredCoefs& stored, void* stream) {
+  auto blocks = cuda::PlaneBlocks::of(tensor, b);
+  if (!blocks) return false;
+  if (kPack) blocks->ahead = kRowsAhead;
+  // By frequencies fewer lanes leave longer runs, and loads are of whole sectors still.
+  const auto size = static_cast<std::uint32_t>(size_bytes(blocks->dtype));
+  const cuda::BlockDeal deal =
+      cuda::BlockDeal::of(*blocks, kPlaneThreads, p.planes ? 32 / size : cuda::kWarp);
+  const std::size_t tile =
+      sizeof(float) * kPlaneThreads * static_cast<std::size_t>(p.keep * p.keep | 1);
+  constexpr std::make_integer_sequence<int, 8> kKeeps;
+  cuda::launch(blocks->walk == cuda::Walk::Staged ? plane_kernel<kPack, true>(p.keep, kKeeps)
+                                                  : plane_kernel<kPack, false>(p.keep, kKeeps),
+               {.blocks = deal.ctas(),
+                .threads = kPlaneThreads,
+                .shared_bytes = std::max(tile, cuda::staged_bytes(*blocks, deal.run)),
+                .early = true},
+               stream, PlaneArgs{*blocks, deal, stored, p.coef});
+  return true;
+}
+
+template <bool kPack, class Pointer>
+void run_all(const Params& p, const BasicTensorView<Pointer>& tensor, const void* packed,
              void* stream) {
-  const Blocks b = blocks_of(p, shape);
+  const View view = View::of(tensor);
+  const Blocks b = blocks_of(p, tensor.shape);
   if (is_small(view, b)) {
     SmallTensors<kPack, 1> one(p, stream);
     one.add(view, b, packed);
@@ -230,6 +269,7 @@ void run_all(const Params& p, const Shape& shape, const View& view, const void* 
                  stream, blocks, stored, deal);
     return;
   }
+  if (run_planes<kPack>(p, tensor, b, stored, stream)) return;
   const AnyBlocks blocks = AnyBlocks::of(view, b);
   if (p.transform == Transform::Zfp) {
     run_any<kPack, 4>(p, kPack ? kZfpForward : kZfpInverse, blocks, stored, stream);
@@ -253,7 +293,7 @@ void run_many(const Params& p, std::span<const Tensor> tensors, std::span<const 
     if (is_small(view, b)) {
       small.add(view, b, packed[i].data());
     } else {
-      run_all<kPack>(p, tensors[i].shape, view, packed[i].data(), stream);
+      run_all<kPack>(p, tensors[i], packed[i].data(), stream);
     }
   }
   small.launch();
@@ -264,7 +304,7 @@ void run_many(const Params& p, std::span<const Tensor> tensors, std::span<const 
 std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<std::byte> out,
                       CudaContext run) {
   if (!out.empty()) {
-    run_all<true>(Params::of(stage), in.shape, View::of(in), out.data(), run.stream);
+    run_all<true>(Params::of(stage), in, out.data(), run.stream);
   }
   return out.size();
 }
@@ -272,7 +312,7 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
 void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const TensorView& out,
                  CudaContext run) {
   if (!packed.empty()) {
-    run_all<false>(Params::of(stage), out.shape, View::of(out), packed.data(), run.stream);
+    run_all<false>(Params::of(stage), out, packed.data(), run.stream);
   }
 }
 

@@ -317,7 +317,8 @@ __global__ void __launch_bounds__(kUnpackThreads)
     }
   }
   cuda::allow_next_kernel();
-  inverse_block_8(kKeep, coefs, x, 8);
+  inverse_unsettled_8(kKeep, coefs, x, 8);
+  if constexpr (sizeof(T) == 4) settle_nans(8, 8, x, 8);
   cuda::WholeBlocks mine_alone = out;
   mine_alone.count = at.cta_end;
   cuda::store_warp_blocks<T>(mine_alone, at.first, x);

@@ -1,292 +1,16 @@
-// dct_chop | block_quant on CUDA in one kernel: 256 blocks, a thread each, are one group of every
-// frequency, so coefficients never leave the chip.
+// dct_chop | block_quant on CUDA: which kernel takes which tensor. Others are packed by the two
+// codecs one after the other.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <utility>
 
-#include "codec/block_quant/block_quant.h"
-#include "codec/block_quant/block_quant_block.h"
-#include "codec/blocks/vectors_cuda.cuh"
-#include "codec/dct_chop/dct_chop.h"
-#include "codec/dct_chop/dct_chop_cuda.cuh"
+#include "codec/pairs/dct_chop_block_quant_cuda.cuh"
 #include "codec/registry.h"
 
 namespace tuckfold::dct_chop {
 namespace {
 
-using block_quant::Group;
-using block_quant::Header;
-using cuda::least;
-using cuda::most;
 using cuda::View;
-using cuda::WholeBlocks;
-
-constexpr int kGroup = 256, kWarps = kGroup / cuda::kWarp;
-constexpr int kEach = kGroup / cuda::kWarp;  // values of a group that a lane has, side by side
-
-struct Quantized {
-  std::uint8_t* codes;
-  Header* headers;
-  std::int64_t groups;  // of one frequency
-  int bits;
-  bool stochastic, exact_zero;
-  std::uint64_t seed;
-  const std::uint64_t* device_seed;  // what is added to it, or null
-};
-
-// Coefficients change hands in shared memory: threads have blocks, warps have groups.
-template <int kKeep, bool kTriangle>
-struct Sizes {
-  static constexpr int kValues = kTriangle ? kKeep * (kKeep + 1) / 2 : kKeep * kKeep;
-  static constexpr int kTurns = (kValues + kWarps - 1) / kWarps;  // groups of a warp
-
-  // Whether there is a group for the warp in this turn. Where there is one for every warp the
-  // compiler must know: turns without a branch between them overlap.
-  __device__ static TUCKFOLD_INLINE bool exists(int turn, int warp) {
-    return (turn + 1) * kWarps <= kValues || turn * kWarps + warp < kValues;
-  }
-};
-
-// The shared-memory index of value i of a group: every eight chunks of four values swap neighbours,
-// so that neither threads nor lanes of eight values conflict in a bank.
-__device__ TUCKFOLD_INLINE int place(int i) {
-  const int chunk = i / 4;
-  return (chunk ^ (chunk >> 3 & 1)) * 4 + i % 4;
-}
-__device__ TUCKFOLD_INLINE void read_eight(const float* group, int lane, float* values) {
-  const int at = place(kEach * lane);
-  const float4 a = *reinterpret_cast<const float4*>(group + at);
-  const float4 b = *reinterpret_cast<const float4*>(group + (at ^ 4));
-  values[0] = a.x, values[1] = a.y, values[2] = a.z, values[3] = a.w;
-  values[4] = b.x, values[5] = b.y, values[6] = b.z, values[7] = b.w;
-}
-
-// Maps floats to integers of the same order; a NaN maps beyond the infinity of its sign.
-__device__ TUCKFOLD_INLINE int ordered(float value) {
-  const int bits = static_cast<int>(bits_of(value));
-  return bits ^ ((bits >> 31) & 0x7fffffff);
-}
-__device__ TUCKFOLD_INLINE float unordered(int image) {
-  return float_of(static_cast<std::uint32_t>(image ^ ((image >> 31) & 0x7fffffff)));
-}
-
-// Eight codes as `bits` bytes, the first in the lowest bits, and back.
-__device__ TUCKFOLD_INLINE void store_codes(const std::uint32_t* codes, int bits,
-                                            std::uint8_t* to) {
-  if (bits == 8) {
-    const std::uint32_t low = __byte_perm(__byte_perm(codes[0], codes[1], 0x0040),
-                                          __byte_perm(codes[2], codes[3], 0x0040), 0x5410);
-    const std::uint32_t high = __byte_perm(__byte_perm(codes[4], codes[5], 0x0040),
-                                           __byte_perm(codes[6], codes[7], 0x0040), 0x5410);
-    *reinterpret_cast<uint2*>(to) = make_uint2(low, high);
-    return;
-  }
-  std::uint64_t all = 0;
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) all |= static_cast<std::uint64_t>(codes[i]) << (bits * i);
-  switch (bits) {
-    case 4: *reinterpret_cast<std::uint32_t*>(to) = static_cast<std::uint32_t>(all); break;
-    case 2: *reinterpret_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(all); break;
-    default:
-      for (int i = 0; i < bits; ++i) to[i] = static_cast<std::uint8_t>(all >> (8 * i));
-  }
-}
-__device__ TUCKFOLD_INLINE std::uint64_t load_codes(const std::uint8_t* from, int bits) {
-  switch (bits) {
-    case 8: return *reinterpret_cast<const std::uint64_t*>(from);
-    case 4: return *reinterpret_cast<const std::uint32_t*>(from);
-    case 2: return *reinterpret_cast<const std::uint16_t*>(from);
-    default: break;
-  }
-  std::uint64_t all = 0;
-  for (int i = 0; i < bits; ++i) all |= static_cast<std::uint64_t>(from[i]) << (8 * i);
-  return all;
-}
-
-// Codes of a group's values, for both kinds of groups, in the low byte; what is above it means
-// nothing. A group that is not finite has a factor of 0, and codes 0.
-struct ToCode {
-  float subtract, factor, zero;
-
-  __device__ explicit ToCode(Header header) {
-    const Group group = block_quant::group_of(header);
-    const block_quant::Scaling s = block_quant::scaling_of(group);
-    const bool finite = group.scale < float_of(kInfBits);
-    subtract = s.subtract;
-    factor = finite ? s.factor : 0.0f;
-    zero = s.zero;
-  }
-  // The nearest code of a group from its minimum on. No value is below that, and since scales are
-  // rounded up none comes half a step above the last level: only NaN must become 0.
-  __device__ std::uint32_t nearest(float value) const {
-    return bits_of(fmaxf((value - subtract) * factor, 0.0f) + block_quant::kToInteger);
-  }
-  __device__ std::uint32_t code(float value, float levels, bool stochastic,
-                                std::uint32_t random) const {
-    if (factor == 0.0f) return 0;
-    const block_quant::Scaling s{subtract, factor, zero};
-    return static_cast<std::uint32_t>(stochastic
-                                          ? block_quant::random_code(value, s, levels, random)
-                                          : block_quant::nearest_code(value, s, levels));
-  }
-};
-
-template <class T, int kKeep, bool kTriangle>
-__global__ void __launch_bounds__(kGroup, 3)
-    pack_pair(const __grid_constant__ WholeBlocks in, const __grid_constant__ Quantized out) {
-  using S = Sizes<kKeep, kTriangle>;
-  auto* tile = reinterpret_cast<float*>(cuda::shared_memory());
-  const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % cuda::kWarp, warp = thread / cuda::kWarp;
-  const std::int64_t group = blockIdx.x;
-  {
-    float x[64], coefs[kKeep * kKeep];
-    cuda::load_warp_blocks<T>(in, group * kGroup + warp * cuda::kWarp, x);
-    forward_block_8(kKeep, x, 8, coefs);
-    float* mine = tile + place(thread);
-    for_each_value<kKeep, kTriangle>([&](int i, int number) { mine[number * kGroup] = coefs[i]; });
-  }
-  __syncthreads();
-  // The ranges of all groups of the warp, one left with each lane, so that their headers are made
-  // at once.
-  int low = 0, high = 0;
-#pragma unroll
-  for (int turn = 0; turn < S::kTurns; ++turn) {
-    const int number = turn * kWarps + warp;
-    if (S::exists(turn, warp)) {
-      float v[kEach];
-      read_eight(tile + number * kGroup, lane, v);
-      const float small = least(least(least(v[0], v[1]), least(v[2], v[3])),
-                                least(least(v[4], v[5]), least(v[6], v[7])));
-      const float large =
-          most(most(most(v[0], v[1]), most(v[2], v[3])), most(most(v[4], v[5]), most(v[6], v[7])));
-      const int group_low = __reduce_min_sync(cuda::kAllLanes, ordered(small));
-      const int group_high = __reduce_max_sync(cuda::kAllLanes, ordered(large));
-      low = lane == turn ? group_low : low;
-      high = lane == turn ? group_high : high;
-    }
-  }
-  const int infinity = ordered(float_of(kInfBits)), minus = ordered(-float_of(kInfBits));
-  const Header header =
-      low > minus && high < infinity
-          ? block_quant::header_of(unordered(low), unordered(high), out.bits, out.exact_zero)
-          : block_quant::kNotFinite;
-  const int own = lane * kWarps + warp;  // of the lane's header
-  const std::int64_t index = own * out.groups + group;
-  if (own < S::kValues) out.headers[index] = header;
-  const ToCode own_use(header);
-  const std::uint32_t key =
-      out.stochastic
-          ? block_quant::group_key(out.seed + (out.device_seed != nullptr ? *out.device_seed : 0),
-                                   static_cast<std::uint64_t>(index))
-          : 0;
-
-  const float levels = static_cast<float>((1 << out.bits) - 1);
-  // Bytes of the nearest code are the common case, and much shorter without conditions.
-  const auto quantize = [&]<bool kPlain>() {
-#pragma unroll
-    for (int turn = 0; turn < S::kTurns; ++turn) {
-      const int number = turn * kWarps + warp;
-      if (S::exists(turn, warp)) {
-        const auto of_turn = [&](auto value) { return __shfl_sync(cuda::kAllLanes, value, turn); };
-        ToCode use = own_use;
-        use.subtract = of_turn(own_use.subtract);
-        use.factor = of_turn(own_use.factor);
-        if (!kPlain) use.zero = of_turn(own_use.zero);
-        const std::uint32_t group_key = kPlain ? 0 : of_turn(key);
-        float v[kEach];
-        read_eight(tile + number * kGroup, lane, v);
-        std::uint32_t codes[kEach];
-#pragma unroll
-        for (int k = 0; k < kEach; ++k) {
-          if constexpr (kPlain) {
-            codes[k] = use.nearest(v[k]);
-          } else {
-            const auto quad = static_cast<std::uint32_t>((kEach * lane + k) / 4);
-            const std::uint32_t random =
-                out.stochastic ? block_quant::random_bytes(group_key, quad) >> 8 * (k % 4) & 0xffu
-                               : 0u;
-            codes[k] = use.code(v[k], levels, out.stochastic, random);
-          }
-        }
-        const std::int64_t first = (number * out.groups + group) * cuda::kWarp + lane;
-        const int bits = kPlain ? 8 : out.bits;
-        store_codes(codes, bits, out.codes + first * bits);
-      }
-    }
-  };
-  if (out.bits == 8 && !out.stochastic && !out.exact_zero) {
-    quantize.template operator()<true>();
-  } else {
-    quantize.template operator()<false>();
-  }
-}
-
-template <class T, int kKeep, bool kTriangle>
-__global__ void __launch_bounds__(kGroup, 3)
-    unpack_pair(const __grid_constant__ WholeBlocks out, const __grid_constant__ Quantized in) {
-  using S = Sizes<kKeep, kTriangle>;
-  auto* tile = reinterpret_cast<float*>(cuda::shared_memory());
-  const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % cuda::kWarp, warp = thread / cuda::kWarp;
-  const std::int64_t group = blockIdx.x;
-  const auto values_of = [&]<int kBits>() {
-    const int bits = kBits != 0 ? kBits : in.bits;
-    const std::uint32_t mask = (1u << bits) - 1;
-    // All loads before the first use.
-    std::uint64_t codes[S::kTurns];
-    Header headers[S::kTurns];
-#pragma unroll
-    for (int turn = 0; turn < S::kTurns; ++turn) {
-      const int number = std::min(turn * kWarps + warp, S::kValues - 1);
-      const std::int64_t index = number * in.groups + group;
-      codes[turn] = load_codes(in.codes + (index * cuda::kWarp + lane) * bits, bits);
-      headers[turn] = in.headers[index];
-    }
-#pragma unroll
-    for (int turn = 0; turn < S::kTurns; ++turn) {
-      const int number = turn * kWarps + warp;
-      if (number < S::kValues) {
-        const Group use = block_quant::group_of(headers[turn]);
-        float v[kEach];
-#pragma unroll
-        for (int k = 0; k < kEach; ++k) {
-          const auto code = static_cast<std::uint32_t>(codes[turn] >> (bits * k)) & mask;
-          v[k] = block_quant::ordinary_value(static_cast<int>(code), use);
-        }
-        if (block_quant::is_extreme(use)) {
-#pragma unroll
-          for (int k = 0; k < kEach; ++k) {
-            const auto code = static_cast<std::uint32_t>(codes[turn] >> (bits * k)) & mask;
-            v[k] = block_quant::extreme_value(static_cast<int>(code), use);
-          }
-        }
-        float* to = tile + number * kGroup;
-        const int at = place(kEach * lane);
-        *reinterpret_cast<float4*>(to + at) = make_float4(v[0], v[1], v[2], v[3]);
-        *reinterpret_cast<float4*>(to + (at ^ 4)) = make_float4(v[4], v[5], v[6], v[7]);
-      }
-    }
-  };
-  if (in.bits == 8) {
-    values_of.template operator()<8>();
-  } else {
-    values_of.template operator()<0>();
-  }
-  __syncthreads();
-  float x[64], coefs[kKeep * kKeep];
-  if constexpr (kTriangle) {
-#pragma unroll
-    for (int i = 0; i < kKeep * kKeep; ++i) coefs[i] = 0.0f;
-  }
-  const float* mine = tile + place(thread);
-  for_each_value<kKeep, kTriangle>([&](int i, int number) { coefs[i] = mine[number * kGroup]; });
-  inverse_block_8(kKeep, coefs, x, 8);
-  cuda::store_warp_blocks<T>(out, group * kGroup + warp * cuda::kWarp, x);
-}
-
-// ---- which kernel -------------------------------------------------------------------------------
 
 using PairKernel = void (*)(WholeBlocks, Quantized);
 
@@ -304,18 +28,78 @@ PairKernel pair_kernel(int keep, bool triangle, std::integer_sequence<int, K...>
   }
 }
 
+using PlaneKernel = void (*)(PlaneBlocks, PairDeal, Quantized);
+
+template <bool kPack, bool kStaged, int... K>
+PlaneKernel plane_kernel(int keep, std::integer_sequence<int, K...>) {
+  if constexpr (kPack) {
+    constexpr std::array<PlaneKernel, 8> kKernels = {pack_pair_planes<K + 1, kStaged>...};
+    return kKernels[static_cast<std::size_t>(keep - 1)];
+  } else {
+    constexpr std::array<PlaneKernel, 8> kKernels = {unpack_pair_planes<K + 1, kStaged>...};
+    return kKernels[static_cast<std::size_t>(keep - 1)];
+  }
+}
+
+// How groups are dealt to CTAs, or none of them where loads would use less than whole sectors, or
+// many stores would: two kernels then do it faster.
 template <bool kPack>
-bool run_pair(const Stage& first, const Stage& second, const View& view, const Shape& shape,
+PairDeal deal_of(const PlaneBlocks& b, std::size_t group_bytes) {
+  constexpr std::uint32_t kSector = 32, kMostGroups = 4;
+  constexpr std::size_t kRoom = 76 << 10;  // so that two CTAs fit a multiprocessor of any kind
+  constexpr PairDeal kNone{};
+  if (b.walk == cuda::Walk::Rows) return {.groups = 1, .apart = 1};
+  if (b.walk == cuda::Walk::Staged) {
+    if (kGroup % b.block_cols != 0) return kNone;
+    return {.groups = 1,
+            .apart = 1,
+            .tile_from = static_cast<std::uint32_t>(cuda::staged_bytes(b, kGroup))};
+  }
+  const cuda::BlockDeal order = cuda::BlockDeal::of(b, kGroup);
+  if (order.lane_length == 1) return kNone;
+  const auto side = static_cast<std::uint32_t>(size_bytes(b.dtype)) *
+                    (b.walk == cuda::Walk::Columns ? 8 : 1);  // bytes of a block side by side
+  PairDeal deal{.groups = 1, .apart = order.run_length};
+  const auto reach = [&] { return deal.groups * kGroup / deal.apart * side; };
+  while (reach() < 2 * kSector && deal.groups < kMostGroups &&
+         2 * deal.groups * group_bytes <= kRoom) {
+    deal.groups *= 2;
+  }
+  const bool whole =
+      (deal.groups * kGroup % deal.apart == 0 && reach() % kSector == 0) || reach() >= 16 * kSector;
+  return reach() < kSector || (!kPack && !whole) ? kNone : deal;
+}
+
+template <bool kPack>
+bool run_planes(const Params& p, const PlaneBlocks& blocks, const Quantized& quantized,
+                void* stream) {
+  const std::size_t group_bytes =
+      sizeof(float) * Padded::kPitch * static_cast<std::size_t>(p.values_per_block());
+  const PairDeal deal = deal_of<kPack>(blocks, group_bytes);
+  const std::size_t shared_bytes = deal.tile_from + deal.groups * group_bytes;
+  if (deal.groups == 0 || shared_bytes > cuda::device().shared_bytes) return false;
+  constexpr std::make_integer_sequence<int, 8> kKeeps;
+  cuda::launch(blocks.walk == cuda::Walk::Staged ? plane_kernel<kPack, true>(p.keep, kKeeps)
+                                                 : plane_kernel<kPack, false>(p.keep, kKeeps),
+               {.blocks = cuda::blocks_for(quantized.groups, deal.groups),
+                .threads = kGroup,
+                .shared_bytes = shared_bytes},
+               stream, blocks, deal, quantized);
+  return true;
+}
+
+template <bool kPack, class Pointer>
+bool run_pair(const Stage& first, const Stage& second, const BasicTensorView<Pointer>& tensor,
               std::byte* packed, CudaContext run) {
+  const View view = View::of(tensor);
   const Params p = Params::of(first);
   const block_quant::Params q = block_quant::Params::of(second);
   if (view.elems == 0 || p.block != 8 || !p.planes || p.coef != DType::F32 || q.group != kGroup) {
     return false;
   }
-  const Blocks b = blocks_of(p, shape);
+  const Blocks b = blocks_of(p, tensor.shape);
   const std::int64_t blocks = b.all_block_rows() * b.block_cols;
-  const bool type = view.dtype == DType::F32 || view.dtype == DType::BF16;
-  if (!type || !WholeBlocks::suits(view, b) || blocks % kGroup != 0) return false;
+  if (blocks % kGroup != 0) return false;
   const std::int64_t groups = blocks / kGroup;
   auto* codes = reinterpret_cast<std::uint8_t*>(packed);
   const Quantized quantized{.codes = codes,
@@ -327,6 +111,11 @@ bool run_pair(const Stage& first, const Stage& second, const View& view, const S
                             .exact_zero = q.exact_zero,
                             .seed = run.seed,
                             .device_seed = run.device_seed};
+  const bool type = view.dtype == DType::F32 || view.dtype == DType::BF16;
+  if (!type || !WholeBlocks::suits(view, b)) {
+    const auto planes = PlaneBlocks::of(tensor, b);
+    return planes && !p.triangle && run_planes<kPack>(p, *planes, quantized, run.stream);
+  }
   constexpr std::make_integer_sequence<int, 8> kKeeps;
   const PairKernel kernel = view.dtype == DType::F32
                                 ? pair_kernel<float, kPack>(p.keep, p.triangle, kKeeps)
@@ -339,13 +128,12 @@ bool run_pair(const Stage& first, const Stage& second, const View& view, const S
 
 bool pack_both(const Stage& first, const Stage& second, const ConstTensorView& in,
                std::span<std::byte> out, CudaContext run) {
-  return run_pair<true>(first, second, View::of(in), in.shape, out.data(), run);
+  return run_pair<true>(first, second, in, out.data(), run);
 }
 
 bool unpack_both(const Stage& first, const Stage& second, std::span<const std::byte> packed,
                  const TensorView& out, CudaContext run) {
-  return run_pair<false>(first, second, View::of(out), out.shape,
-                         const_cast<std::byte*>(packed.data()), run);
+  return run_pair<false>(first, second, out, const_cast<std::byte*>(packed.data()), run);
 }
 
 }  // namespace

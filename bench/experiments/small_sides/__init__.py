@@ -1,0 +1,1 @@
+"""Planes with sides below a block: folded with the channels, or padded to a block each."""

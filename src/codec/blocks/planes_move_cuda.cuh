@@ -1,0 +1,458 @@
+// Loads and stores of a thread's block of PlaneBlocks. All threads of a CTA call these together.
+//
+//   float x[64];
+//   load_planes(blocks, {first block, end}, spot, shared, x);
+//   …
+//   store_planes(blocks, {first block, end}, spot, shared, x);
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/cuda/async.cuh"
+#include "codec/blocks/planes_cuda.cuh"
+#include "codec/blocks/vectors_cuda.cuh"
+
+namespace tuckfold::cuda {
+
+// The blocks of a CTA that are staged: whole rows of blocks.
+struct StagedBlocks {
+  std::uint32_t begin, end;
+};
+
+namespace detail {
+
+__device__ TUCKFOLD_INLINE int at_most(int i, int last) { return i < last ? i : last; }
+
+// A value as F16 or BF16, by from_float. Rarely called, so not inlined.
+__device__ TUCKFOLD_NOINLINE std::uint32_t half_bits(DType dtype, float value) {
+  return dtype == DType::F16 ? from_float<F16>(value).bits : from_float<BF16>(value).bits;
+}
+
+// Where value i of vector v belongs in a block by rows.
+template <bool kColumns>
+__device__ TUCKFOLD_INLINE constexpr int in_block(int v, int i) {
+  return kColumns ? i * 8 + v : v * 8 + i;
+}
+
+// A block as words of its dtype, eight rows or columns one after the other. As halves_of converts
+// them, but with one test of all values for those that the instruction converts differently.
+template <class T, bool kColumns = false>
+struct BlockWords {
+  static constexpr int kEach = 2 * static_cast<int>(sizeof(T));  // words of eight values
+  std::uint32_t words[8 * kEach];
+
+  __device__ TUCKFOLD_INLINE BlockWords([[maybe_unused]] DType dtype, const float* x) {
+    const auto value = [&](int i) { return x[in_block<kColumns>(i / 8, i % 8)]; };
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int i = 0; i < 64; ++i) words[i] = bits_of(value(i));
+    } else {
+      float sums[4] = {};
+#pragma unroll
+      for (int i = 0; i < 64; ++i) sums[i % 4] = fmaf(x[i], x[i], sums[i % 4]);
+      const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+      const bool tame = sum < (dtype == DType::F16 ? kMaxF16 * kMaxF16 : float_of(kInfBits));
+      if (tame && dtype == DType::F16) {
+#pragma unroll
+        for (int i = 0; i < 32; ++i)
+          words[i] = floats_to_halves<F16>(value(2 * i), value(2 * i + 1));
+      } else if (tame) {
+#pragma unroll
+        for (int i = 0; i < 32; ++i) {
+          words[i] = floats_to_halves<BF16>(value(2 * i), value(2 * i + 1));
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < 32; ++i) {
+          words[i] = half_bits(dtype, value(2 * i)) | half_bits(dtype, value(2 * i + 1)) << 16;
+        }
+      }
+    }
+  }
+  __device__ TUCKFOLD_INLINE uint4 four(int i) const {
+    return make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
+  }
+  // Element i of row or column v.
+  __device__ TUCKFOLD_INLINE T element(int v, int i) const {
+    if constexpr (sizeof(T) == 4) {
+      return float_of(words[8 * v + i]);
+    } else {
+      return T{static_cast<std::uint16_t>(words[4 * v + i / 2] >> (16 * (i % 2)))};
+    }
+  }
+};
+
+// ---- rows, or columns, of eight values at multiples of 16 bytes ---------------------------------
+
+// What two neighbouring lanes do together to store their two blocks of f32, as PairPlace.
+struct SpotPair {
+  bool odd;
+  bool even_exists, odd_exists;
+  int even_count, odd_count;  // vectors that exist
+  std::int64_t even_at, odd_at;
+
+  __device__ SpotPair(const BlockSpot& spot, int count) {
+    const auto other = [](auto value) { return __shfl_xor_sync(kAllLanes, value, 1); };
+    const std::int64_t at = other(spot.offset);
+    const int counts = other(count), exists = other(spot.exists ? 1 : 0);
+    odd = threadIdx.x % 2 != 0;
+    even_exists = odd ? exists != 0 : spot.exists;
+    odd_exists = odd ? spot.exists : exists != 0;
+    even_count = odd ? counts : count;
+    odd_count = odd ? count : counts;
+    even_at = (odd ? at : spot.offset) + (odd ? 4 : 0);
+    odd_at = (odd ? spot.offset : at) + (odd ? 4 : 0);
+  }
+};
+
+template <class T, bool kColumns>
+__device__ TUCKFOLD_INLINE void load_vectors(const PlaneBlocks& b, const BlockSpot& spot,
+                                             float* x) {
+  constexpr int kEach = kVector<T>;
+  const T* data = static_cast<const T*>(b.data) + spot.offset;
+  const int count = kColumns ? spot.cols : spot.rows;
+  const int step = kColumns ? b.col_step : b.row_step;
+#pragma unroll
+  for (int v = 0; v < 8; ++v) {
+    const T* from = data + static_cast<std::int64_t>(at_most(v, count - 1)) * step;
+#pragma unroll
+    for (int half = 0; half < 8; half += kEach) {
+      float some[kEach];
+      floats_of<T>(*reinterpret_cast<const uint4*>(from + half), some);
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) x[in_block<kColumns>(v, half + i)] = some[i];
+    }
+  }
+}
+
+template <class T, bool kColumns>
+__device__ TUCKFOLD_INLINE void store_vectors(const PlaneBlocks& b, const BlockSpot& spot,
+                                              const float* x) {
+  T* data = static_cast<T*>(b.data);
+  const int count = kColumns ? spot.cols : spot.rows;
+  const std::int64_t step = kColumns ? b.col_step : b.row_step;
+  if constexpr (sizeof(T) == 4) {
+    const SpotPair pair(spot, count);
+#pragma unroll
+    for (int v = 0; v < 8; ++v) {
+      float kept[4], given[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float left = x[in_block<kColumns>(v, i)], right = x[in_block<kColumns>(v, 4 + i)];
+        kept[i] = pair.odd ? right : left;
+        given[i] = __shfl_xor_sync(kAllLanes, pair.odd ? left : right, 1);
+      }
+      const float4 own = make_float4(kept[0], kept[1], kept[2], kept[3]);
+      const float4 theirs = make_float4(given[0], given[1], given[2], given[3]);
+      if (pair.even_exists && v < pair.even_count) {
+        store_away(reinterpret_cast<float4*>(data + pair.even_at + v * step),
+                   pair.odd ? theirs : own);
+      }
+      if (pair.odd_exists && v < pair.odd_count) {
+        store_away(reinterpret_cast<float4*>(data + pair.odd_at + v * step),
+                   pair.odd ? own : theirs);
+      }
+    }
+  } else {
+    const BlockWords<T, kColumns> block(b.dtype, x);
+    if (!spot.exists) return;
+#pragma unroll
+    for (int v = 0; v < 8; ++v) {
+      if (v < count) {
+        store_away(reinterpret_cast<uint4*>(data + spot.offset + v * step), block.four(4 * v));
+      }
+    }
+  }
+}
+
+// ---- value by value -----------------------------------------------------------------------------
+
+template <class T>
+__device__ TUCKFOLD_INLINE void load_apart(const PlaneBlocks& b, const BlockSpot& spot, float* x) {
+  const T* data = static_cast<const T*>(b.data) + spot.offset;
+  int cols[8];
+#pragma unroll
+  for (int c = 0; c < 8; ++c) cols[c] = at_most(c, spot.cols - 1) * b.col_step;
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    const T* row = data + static_cast<std::int64_t>(at_most(r, spot.rows - 1)) * b.row_step;
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+      if constexpr (sizeof(T) == 4) {
+        x[8 * r + c] = row[cols[c]];
+      } else {
+        x[8 * r + c] = half_to_float<T>(row[cols[c]].bits);
+      }
+    }
+  }
+}
+
+template <class T>
+__device__ TUCKFOLD_INLINE void store_apart(const PlaneBlocks& b, const BlockSpot& spot,
+                                            const float* x) {
+  const BlockWords<T> block(b.dtype, x);
+  if (!spot.exists) return;
+  T* data = static_cast<T*>(b.data) + spot.offset;
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    T* row = data + static_cast<std::int64_t>(r) * b.row_step;
+    if (r >= spot.rows) continue;
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+      if (c < spot.cols) row[c * b.col_step] = block.element(r, c);
+    }
+  }
+}
+
+// ---- by way of shared memory --------------------------------------------------------------------
+
+// A CTA's rows of a dense tensor, as bytes of memory from the multiple of 16 before the first on.
+struct StagedRows {
+  unsigned char* memory;
+  int lead, total;  // the rows are bytes [lead, total)
+  std::int64_t first_elem;
+
+  __device__ StagedRows(const PlaneBlocks& b, const StagedBlocks& blocks, int size) {
+    first_elem = b.block_row_begin(b.by_block_cols.quotient(blocks.begin));
+    const std::int64_t end = b.block_row_begin(b.by_block_cols.quotient(blocks.end));
+    auto* first = static_cast<unsigned char*>(b.data) + first_elem * size;
+    lead = static_cast<int>(reinterpret_cast<std::uintptr_t>(first) % 16);
+    memory = first - lead;
+    total = lead + static_cast<int>(end - first_elem) * size;
+  }
+  // The place of a block's first value in shared memory.
+  __device__ int place(const BlockSpot& spot, int size) const {
+    return lead + static_cast<int>(spot.offset - first_elem) * size;
+  }
+};
+
+// All rows of the CTA to shared memory. Sixteens that the tensor has only in part go one element
+// after the other.
+template <class T>
+__device__ TUCKFOLD_INLINE void stage_in(const PlaneBlocks& b, const StagedRows& rows,
+                                         unsigned char* shared) {
+  const auto* begin = static_cast<const unsigned char*>(b.data);
+  const unsigned char* end = begin + b.elems * static_cast<std::int64_t>(sizeof(T));
+  for (int at = 16 * static_cast<int>(threadIdx.x); at < rows.total;
+       at += 16 * static_cast<int>(blockDim.x)) {
+    const unsigned char* from = rows.memory + at;
+    if (b.ahead != 0 && at % kLine == 0 && from + b.ahead < end) prefetch(from + b.ahead);
+    if (from >= begin && from + 16 <= end) {
+      copy_async(shared + at, from);
+    } else {
+      for (int i = 0; i < 16; i += static_cast<int>(sizeof(T))) {
+        if (from + i < begin || from + i >= end) continue;
+        *reinterpret_cast<T*>(shared + at + i) = *reinterpret_cast<const T*>(from + i);
+      }
+    }
+  }
+  wait_for_copies();
+}
+
+template <class T>
+__device__ TUCKFOLD_INLINE void stage_out(const StagedRows& rows, const unsigned char* shared) {
+  for (int at = 16 * static_cast<int>(threadIdx.x); at < rows.total;
+       at += 16 * static_cast<int>(blockDim.x)) {
+    if (at >= rows.lead && at + 16 <= rows.total) {
+      store_away(reinterpret_cast<uint4*>(rows.memory + at),
+                 *reinterpret_cast<const uint4*>(shared + at));
+    } else {
+      for (int i = at; i < at + 16; i += static_cast<int>(sizeof(T))) {
+        if (i < rows.lead || i >= rows.total) continue;
+        *reinterpret_cast<T*>(rows.memory + i) = *reinterpret_cast<const T*>(shared + i);
+      }
+    }
+  }
+}
+
+// Words that one access moves.
+template <int kAlign>
+struct alignas(kAlign) Piece {
+  std::uint32_t words[kAlign / 4];
+};
+
+// Eight values from an address that is a multiple of kAlign bytes. Of halves at odd places the words
+// around them are read.
+template <class T, int kAlign>
+__device__ TUCKFOLD_INLINE void read_row(const unsigned char* from, float* x) {
+  constexpr int kWords = 2 * static_cast<int>(sizeof(T));
+  std::uint32_t words[kWords];
+  if constexpr (kAlign == 2) {
+    const auto address = reinterpret_cast<std::uintptr_t>(from);
+    const auto* around = reinterpret_cast<const std::uint32_t*>(address & ~std::uintptr_t{3});
+    std::uint32_t five[5];
+#pragma unroll
+    for (int i = 0; i < 5; ++i) five[i] = around[i];
+    const auto shift = static_cast<std::uint32_t>(address & 2) * 8;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) words[i] = __funnelshift_r(five[i], five[i + 1], shift);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kWords; i += kAlign / 4) {
+      const auto piece = *reinterpret_cast<const Piece<kAlign>*>(from + 4 * i);
+#pragma unroll
+      for (int j = 0; j < kAlign / 4; ++j) words[i + j] = piece.words[j];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kWords; i += 4) {
+    floats_of<T>(make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]),
+                 x + i * 4 / static_cast<int>(sizeof(T)));
+  }
+}
+
+// The first `count` of row r, to such an address.
+template <class T, int kAlign>
+__device__ TUCKFOLD_INLINE void write_row(unsigned char* to, const BlockWords<T>& block, int r,
+                                          int count) {
+  if constexpr (kAlign >= 4) {
+    if (count == 8) {
+#pragma unroll
+      for (int i = 0; i < BlockWords<T>::kEach; i += kAlign / 4) {
+        Piece<kAlign> piece;
+#pragma unroll
+        for (int j = 0; j < kAlign / 4; ++j) {
+          piece.words[j] = block.words[r * BlockWords<T>::kEach + i + j];
+        }
+        *reinterpret_cast<Piece<kAlign>*>(to + 4 * i) = piece;
+      }
+      return;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (i < count) reinterpret_cast<T*>(to)[i] = block.element(r, i);
+  }
+}
+
+template <class T, int kAlign>
+__device__ TUCKFOLD_INLINE void read_block(const PlaneBlocks& b, const BlockSpot& spot,
+                                           const unsigned char* from, float* x) {
+  const int row_bytes = static_cast<int>(b.cols * sizeof(T));
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    read_row<T, kAlign>(from + at_most(r, spot.rows - 1) * row_bytes, x + 8 * r);
+  }
+  if (spot.cols == 8) return;
+#pragma unroll
+  for (int c = 1; c < 8; ++c) {
+    if (c < spot.cols) continue;
+#pragma unroll
+    for (int r = 0; r < 8; ++r) x[8 * r + c] = x[8 * r + c - 1];
+  }
+}
+
+template <class T, int kAlign>
+__device__ TUCKFOLD_INLINE void write_block(const PlaneBlocks& b, const BlockSpot& spot,
+                                            unsigned char* to, const BlockWords<T>& block) {
+  const int row_bytes = static_cast<int>(b.cols * sizeof(T));
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    if (r < spot.rows) write_row<T, kAlign>(to + r * row_bytes, block, r, spot.cols);
+  }
+}
+
+// Calls visit with the alignment of rows. Halves at multiples of 16 are Walk::Rows where they can.
+template <class T, class Visit>
+__device__ TUCKFOLD_INLINE void with_align(const PlaneBlocks& b, Visit&& visit) {
+  if constexpr (sizeof(T) == 4) {
+    if (b.align == 16) return visit.template operator()<16>();
+  }
+  if (b.align >= 8) return visit.template operator()<8>();
+  if (sizeof(T) == 4 || b.align == 4) return visit.template operator()<4>();
+  if constexpr (sizeof(T) == 2) visit.template operator()<2>();
+}
+
+template <class T>
+__device__ TUCKFOLD_INLINE void load_staged(const PlaneBlocks& b, const StagedBlocks& blocks,
+                                            const BlockSpot& spot, unsigned char* shared,
+                                            float* x) {
+  const StagedRows rows(b, blocks, sizeof(T));
+  stage_in<T>(b, rows, shared);
+  __syncthreads();
+  const unsigned char* from = shared + rows.place(spot, sizeof(T));
+  with_align<T>(b, [&]<int kAlign>() { read_block<T, kAlign>(b, spot, from, x); });
+}
+
+template <class T>
+__device__ TUCKFOLD_INLINE void store_staged(const PlaneBlocks& b, const StagedBlocks& blocks,
+                                             const BlockSpot& spot, unsigned char* shared,
+                                             const float* x) {
+  const StagedRows rows(b, blocks, sizeof(T));
+  const BlockWords<T> block(b.dtype, x);
+  if (spot.exists) {
+    unsigned char* to = shared + rows.place(spot, sizeof(T));
+    with_align<T>(b, [&]<int kAlign>() { write_block<T, kAlign>(b, spot, to, block); });
+  }
+  __syncthreads();
+  stage_out<T>(rows, shared);
+}
+
+// F16 is loaded as if it were BF16, and converted later.
+template <bool kF32, class Visit>
+__device__ TUCKFOLD_INLINE void with_plane_element(DType dtype, Visit&& visit) {
+  if constexpr (!kF32) {
+    if (dtype != DType::F32) return visit(BF16{});
+  }
+  visit(float{});
+}
+
+}  // namespace detail
+
+// ---- whatever the walk --------------------------------------------------------------------------
+
+// A kernel for some walks only needs fewer registers, so that more CTAs fit a multiprocessor.
+enum class Walks { Any, Staged, Direct };  // Direct: all but Staged
+__host__ __device__ inline constexpr Walks walks_of(bool staged) {
+  return staged ? Walks::Staged : Walks::Direct;
+}
+
+// `shared` has staged_bytes(); nothing else may be there, and it is read until the next barrier.
+// kF32: whether the tensor is known to be of f32. kWalks: how it is walked, as far as is known.
+template <bool kF32 = false, Walks kWalks = Walks::Any>
+__device__ TUCKFOLD_INLINE void load_planes(const PlaneBlocks& b, const StagedBlocks& blocks,
+                                            const BlockSpot& spot, unsigned char* shared,
+                                            float* x) {
+  detail::with_plane_element<kF32>(b.dtype, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (kWalks != Walks::Direct) {
+      if (kWalks == Walks::Staged || b.walk == Walk::Staged) {
+        return detail::load_staged<T>(b, blocks, spot, shared, x);
+      }
+    }
+    if constexpr (kWalks != Walks::Staged) {
+      if (b.walk == Walk::Rows) return detail::load_vectors<T, false>(b, spot, x);
+      if (b.walk == Walk::Columns) return detail::load_vectors<T, true>(b, spot, x);
+      detail::load_apart<T>(b, spot, x);
+    }
+  });
+  if (!kF32 && b.dtype == DType::F16) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+      x[i] = half_to_float<F16>(static_cast<std::uint16_t>(bits_of(x[i]) >> 16));
+    }
+  }
+}
+
+// The same; before it a barrier must have come since `shared` was read.
+template <bool kF32 = false, Walks kWalks = Walks::Any>
+__device__ TUCKFOLD_INLINE void store_planes(const PlaneBlocks& b, const StagedBlocks& blocks,
+                                             const BlockSpot& spot, unsigned char* shared,
+                                             const float* x) {
+  detail::with_plane_element<kF32>(b.dtype, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (kWalks != Walks::Direct) {
+      if (kWalks == Walks::Staged || b.walk == Walk::Staged) {
+        return detail::store_staged<T>(b, blocks, spot, shared, x);
+      }
+    }
+    if constexpr (kWalks != Walks::Staged) {
+      if (b.walk == Walk::Rows) return detail::store_vectors<T, false>(b, spot, x);
+      if (b.walk == Walk::Columns) return detail::store_vectors<T, true>(b, spot, x);
+      detail::store_apart<T>(b, spot, x);
+    }
+  });
+}
+
+}  // namespace tuckfold::cuda

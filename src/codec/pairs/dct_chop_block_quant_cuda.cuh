@@ -1,0 +1,394 @@
+// dct_chop | block_quant on CUDA in one kernel: 256 blocks, a thread each, are one group of every
+// frequency, so coefficients never leave the chip.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "codec/block_quant/block_quant.h"
+#include "codec/block_quant/block_quant_block.h"
+#include "codec/blocks/planes_move_cuda.cuh"
+#include "codec/blocks/vectors_cuda.cuh"
+#include "codec/dct_chop/dct_chop.h"
+#include "codec/dct_chop/dct_chop_cuda.cuh"
+
+namespace tuckfold::dct_chop {
+
+using block_quant::Group;
+using block_quant::Header;
+using cuda::least;
+using cuda::most;
+using cuda::PlaneBlocks;
+using cuda::WholeBlocks;
+
+inline constexpr int kGroup = 256, kWarps = kGroup / cuda::kWarp;
+inline constexpr int kEach =
+    kGroup / cuda::kWarp;  // values of a group that a lane has, side by side
+
+struct Quantized {
+  std::uint8_t* codes;
+  Header* headers;
+  std::int64_t groups;  // of one frequency
+  int bits;
+  bool stochastic, exact_zero;
+  std::uint64_t seed;
+  const std::uint64_t* device_seed;  // what is added to it, or null
+};
+
+// Coefficients change hands in shared memory: threads have blocks, warps have groups.
+template <int kKeep, bool kTriangle>
+struct Sizes {
+  static constexpr int kValues = kTriangle ? kKeep * (kKeep + 1) / 2 : kKeep * kKeep;
+  static constexpr int kTurns = (kValues + kWarps - 1) / kWarps;  // groups of a warp
+
+  // Whether there is a group for the warp in this turn. Where there is one for every warp the
+  // compiler must know: turns without a branch between them overlap.
+  __device__ static TUCKFOLD_INLINE bool exists(int turn, int warp) {
+    return (turn + 1) * kWarps <= kValues || turn * kWarps + warp < kValues;
+  }
+};
+
+// The shared-memory index of value i of a group, and the distance of groups. Every eight chunks of
+// four values swap neighbours, so that neither threads nor lanes of eight values conflict in a bank.
+struct Swapped {
+  static constexpr int kPitch = kGroup;
+  __device__ static TUCKFOLD_INLINE int place(int i) {
+    const int chunk = i / 4;
+    return (chunk ^ (chunk >> 3 & 1)) * 4 + i % 4;
+  }
+  __device__ static TUCKFOLD_INLINE int other_four(int at) { return at ^ 4; }
+};
+// The same for threads whose values are further apart: four words of padding after every 32.
+struct Padded {
+  static constexpr int kPitch = kGroup / 32 * 36;
+  __device__ static TUCKFOLD_INLINE int place(int i) { return i + i / 32 * 4; }
+  __device__ static TUCKFOLD_INLINE int other_four(int at) { return at + 4; }
+};
+template <class Order>
+__device__ TUCKFOLD_INLINE void read_eight(const float* group, int lane, float* values) {
+  const int at = Order::place(kEach * lane);
+  const float4 a = *reinterpret_cast<const float4*>(group + at);
+  const float4 b = *reinterpret_cast<const float4*>(group + Order::other_four(at));
+  values[0] = a.x, values[1] = a.y, values[2] = a.z, values[3] = a.w;
+  values[4] = b.x, values[5] = b.y, values[6] = b.z, values[7] = b.w;
+}
+
+// Maps floats to integers of the same order; a NaN maps beyond the infinity of its sign.
+__device__ TUCKFOLD_INLINE int ordered(float value) {
+  const int bits = static_cast<int>(bits_of(value));
+  return bits ^ ((bits >> 31) & 0x7fffffff);
+}
+__device__ TUCKFOLD_INLINE float unordered(int image) {
+  return float_of(static_cast<std::uint32_t>(image ^ ((image >> 31) & 0x7fffffff)));
+}
+
+// Eight codes as `bits` bytes, the first in the lowest bits, and back.
+__device__ TUCKFOLD_INLINE void store_codes(const std::uint32_t* codes, int bits,
+                                            std::uint8_t* to) {
+  if (bits == 8) {
+    const std::uint32_t low = __byte_perm(__byte_perm(codes[0], codes[1], 0x0040),
+                                          __byte_perm(codes[2], codes[3], 0x0040), 0x5410);
+    const std::uint32_t high = __byte_perm(__byte_perm(codes[4], codes[5], 0x0040),
+                                           __byte_perm(codes[6], codes[7], 0x0040), 0x5410);
+    *reinterpret_cast<uint2*>(to) = make_uint2(low, high);
+    return;
+  }
+  std::uint64_t all = 0;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) all |= static_cast<std::uint64_t>(codes[i]) << (bits * i);
+  switch (bits) {
+    case 4: *reinterpret_cast<std::uint32_t*>(to) = static_cast<std::uint32_t>(all); break;
+    case 2: *reinterpret_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(all); break;
+    default:
+      for (int i = 0; i < bits; ++i) to[i] = static_cast<std::uint8_t>(all >> (8 * i));
+  }
+}
+__device__ TUCKFOLD_INLINE std::uint64_t load_codes(const std::uint8_t* from, int bits) {
+  switch (bits) {
+    case 8: return *reinterpret_cast<const std::uint64_t*>(from);
+    case 4: return *reinterpret_cast<const std::uint32_t*>(from);
+    case 2: return *reinterpret_cast<const std::uint16_t*>(from);
+    default: break;
+  }
+  std::uint64_t all = 0;
+  for (int i = 0; i < bits; ++i) all |= static_cast<std::uint64_t>(from[i]) << (8 * i);
+  return all;
+}
+
+// Codes of a group's values, for both kinds of groups, in the low byte; what is above it means
+// nothing. A group that is not finite has a factor of 0, and codes 0.
+struct ToCode {
+  float subtract, factor, zero;
+
+  __device__ explicit ToCode(Header header) {
+    const Group group = block_quant::group_of(header);
+    const block_quant::Scaling s = block_quant::scaling_of(group);
+    const bool finite = group.scale < float_of(kInfBits);
+    subtract = s.subtract;
+    factor = finite ? s.factor : 0.0f;
+    zero = s.zero;
+  }
+  // The nearest code of a group from its minimum on. No value is below that, and since scales are
+  // rounded up none comes half a step above the last level: only NaN must become 0.
+  __device__ std::uint32_t nearest(float value) const {
+    return bits_of(fmaxf((value - subtract) * factor, 0.0f) + block_quant::kToInteger);
+  }
+  __device__ std::uint32_t code(float value, float levels, bool stochastic,
+                                std::uint32_t random) const {
+    if (factor == 0.0f) return 0;
+    const block_quant::Scaling s{subtract, factor, zero};
+    return static_cast<std::uint32_t>(stochastic
+                                          ? block_quant::random_code(value, s, levels, random)
+                                          : block_quant::nearest_code(value, s, levels));
+  }
+};
+
+// One group of every frequency, from the tile to its codes and headers. A warp has every eighth
+// frequency.
+template <int kKeep, bool kTriangle, class Order>
+__device__ TUCKFOLD_INLINE void quantize_group(const float* tile, const Quantized& out,
+                                               std::int64_t group) {
+  using S = Sizes<kKeep, kTriangle>;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % cuda::kWarp, warp = thread / cuda::kWarp;
+  // The ranges of all groups of the warp, one left with each lane, so that their headers are made
+  // at once.
+  int low = 0, high = 0;
+#pragma unroll
+  for (int turn = 0; turn < S::kTurns; ++turn) {
+    const int number = turn * kWarps + warp;
+    if (S::exists(turn, warp)) {
+      float v[kEach];
+      read_eight<Order>(tile + number * Order::kPitch, lane, v);
+      const float small = least(least(least(v[0], v[1]), least(v[2], v[3])),
+                                least(least(v[4], v[5]), least(v[6], v[7])));
+      const float large =
+          most(most(most(v[0], v[1]), most(v[2], v[3])), most(most(v[4], v[5]), most(v[6], v[7])));
+      const int group_low = __reduce_min_sync(cuda::kAllLanes, ordered(small));
+      const int group_high = __reduce_max_sync(cuda::kAllLanes, ordered(large));
+      low = lane == turn ? group_low : low;
+      high = lane == turn ? group_high : high;
+    }
+  }
+  const int infinity = ordered(float_of(kInfBits)), minus = ordered(-float_of(kInfBits));
+  const Header header =
+      low > minus && high < infinity
+          ? block_quant::header_of(unordered(low), unordered(high), out.bits, out.exact_zero)
+          : block_quant::kNotFinite;
+  const int own = lane * kWarps + warp;  // of the lane's header
+  const std::int64_t index = own * out.groups + group;
+  if (own < S::kValues) out.headers[index] = header;
+  const ToCode own_use(header);
+  const std::uint32_t key =
+      out.stochastic
+          ? block_quant::group_key(out.seed + (out.device_seed != nullptr ? *out.device_seed : 0),
+                                   static_cast<std::uint64_t>(index))
+          : 0;
+
+  const float levels = static_cast<float>((1 << out.bits) - 1);
+  // Bytes of the nearest code are the common case, and much shorter without conditions.
+  const auto quantize = [&]<bool kPlain>() {
+#pragma unroll
+    for (int turn = 0; turn < S::kTurns; ++turn) {
+      const int number = turn * kWarps + warp;
+      if (S::exists(turn, warp)) {
+        const auto of_turn = [&](auto value) { return __shfl_sync(cuda::kAllLanes, value, turn); };
+        ToCode use = own_use;
+        use.subtract = of_turn(own_use.subtract);
+        use.factor = of_turn(own_use.factor);
+        if (!kPlain) use.zero = of_turn(own_use.zero);
+        const std::uint32_t group_key = kPlain ? 0 : of_turn(key);
+        float v[kEach];
+        read_eight<Order>(tile + number * Order::kPitch, lane, v);
+        std::uint32_t codes[kEach];
+#pragma unroll
+        for (int k = 0; k < kEach; ++k) {
+          if constexpr (kPlain) {
+            codes[k] = use.nearest(v[k]);
+          } else {
+            const auto quad = static_cast<std::uint32_t>((kEach * lane + k) / 4);
+            const std::uint32_t random =
+                out.stochastic ? block_quant::random_bytes(group_key, quad) >> 8 * (k % 4) & 0xffu
+                               : 0u;
+            codes[k] = use.code(v[k], levels, out.stochastic, random);
+          }
+        }
+        const std::int64_t first = (number * out.groups + group) * cuda::kWarp + lane;
+        const int bits = kPlain ? 8 : out.bits;
+        store_codes(codes, bits, out.codes + first * bits);
+      }
+    }
+  };
+  if (out.bits == 8 && !out.stochastic && !out.exact_zero) {
+    quantize.template operator()<true>();
+  } else {
+    quantize.template operator()<false>();
+  }
+}
+
+// The same back.
+template <int kKeep, bool kTriangle, class Order>
+__device__ TUCKFOLD_INLINE void dequantize_group(const Quantized& in, std::int64_t group,
+                                                 float* tile) {
+  using S = Sizes<kKeep, kTriangle>;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % cuda::kWarp, warp = thread / cuda::kWarp;
+  const auto values_of = [&]<int kBits>() {
+    const int bits = kBits != 0 ? kBits : in.bits;
+    const std::uint32_t mask = (1u << bits) - 1;
+    // All loads before the first use.
+    std::uint64_t codes[S::kTurns];
+    Header headers[S::kTurns];
+#pragma unroll
+    for (int turn = 0; turn < S::kTurns; ++turn) {
+      const int number = std::min(turn * kWarps + warp, S::kValues - 1);
+      const std::int64_t index = number * in.groups + group;
+      codes[turn] = load_codes(in.codes + (index * cuda::kWarp + lane) * bits, bits);
+      headers[turn] = in.headers[index];
+    }
+#pragma unroll
+    for (int turn = 0; turn < S::kTurns; ++turn) {
+      const int number = turn * kWarps + warp;
+      if (number < S::kValues) {
+        const Group use = block_quant::group_of(headers[turn]);
+        float v[kEach];
+#pragma unroll
+        for (int k = 0; k < kEach; ++k) {
+          const auto code = static_cast<std::uint32_t>(codes[turn] >> (bits * k)) & mask;
+          v[k] = block_quant::ordinary_value(static_cast<int>(code), use);
+        }
+        if (block_quant::is_extreme(use)) {
+#pragma unroll
+          for (int k = 0; k < kEach; ++k) {
+            const auto code = static_cast<std::uint32_t>(codes[turn] >> (bits * k)) & mask;
+            v[k] = block_quant::extreme_value(static_cast<int>(code), use);
+          }
+        }
+        float* to = tile + number * Order::kPitch;
+        const int at = Order::place(kEach * lane);
+        *reinterpret_cast<float4*>(to + at) = make_float4(v[0], v[1], v[2], v[3]);
+        *reinterpret_cast<float4*>(to + Order::other_four(at)) =
+            make_float4(v[4], v[5], v[6], v[7]);
+      }
+    }
+  };
+  if (in.bits == 8) {
+    values_of.template operator()<8>();
+  } else {
+    values_of.template operator()<0>();
+  }
+}
+
+// ---- dense tensors of whole blocks --------------------------------------------------------------
+
+template <class T, int kKeep, bool kTriangle>
+__global__ void __launch_bounds__(kGroup, 3)
+    pack_pair(const __grid_constant__ WholeBlocks in, const __grid_constant__ Quantized out) {
+  auto* tile = reinterpret_cast<float*>(cuda::shared_memory());
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / cuda::kWarp;
+  const std::int64_t group = blockIdx.x;
+  {
+    float x[64], coefs[kKeep * kKeep];
+    cuda::load_warp_blocks<T>(in, group * kGroup + warp * cuda::kWarp, x);
+    forward_block_8(kKeep, x, 8, coefs);
+    float* mine = tile + Swapped::place(thread);
+    for_each_value<kKeep, kTriangle>([&](int i, int number) { mine[number * kGroup] = coefs[i]; });
+  }
+  __syncthreads();
+  quantize_group<kKeep, kTriangle, Swapped>(tile, out, group);
+}
+
+template <class T, int kKeep, bool kTriangle>
+__global__ void __launch_bounds__(kGroup, 3)
+    unpack_pair(const __grid_constant__ WholeBlocks out, const __grid_constant__ Quantized in) {
+  auto* tile = reinterpret_cast<float*>(cuda::shared_memory());
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / cuda::kWarp;
+  const std::int64_t group = blockIdx.x;
+  dequantize_group<kKeep, kTriangle, Swapped>(in, group, tile);
+  __syncthreads();
+  float x[64], coefs[kKeep * kKeep];
+  if constexpr (kTriangle) {
+#pragma unroll
+    for (int i = 0; i < kKeep * kKeep; ++i) coefs[i] = 0.0f;
+  }
+  const float* mine = tile + Swapped::place(thread);
+  for_each_value<kKeep, kTriangle>([&](int i, int number) { coefs[i] = mine[number * kGroup]; });
+  inverse_unsettled_8(kKeep, coefs, x, 8);
+  if constexpr (sizeof(T) == 4) settle_nans(8, 8, x, 8);
+  cuda::store_warp_blocks<T>(out, group * kGroup + warp * cuda::kWarp, x);
+}
+
+// ---- tensors that are no dense rows of whole blocks; squares alone ------------------------------
+
+// A CTA has `groups` groups, and so 256 times as many blocks in the order of packed ones. Those that
+// are `apart` blocks from each other are neighbours in memory, and neighbouring threads take them.
+struct PairDeal {
+  std::uint32_t groups, apart;
+  std::uint32_t tile_from;  // bytes of shared memory before the coefficients
+};
+
+// The block, counted from the CTA's first, of thread number `i` of `total`.
+__device__ TUCKFOLD_INLINE std::uint32_t dealt(std::uint32_t i, std::uint32_t total,
+                                               std::uint32_t apart) {
+  const std::uint32_t each = total / apart, longer = (total - each * apart) * (each + 1);
+  if (i < longer) {
+    const std::uint32_t place = i / (each + 1);
+    return (i - place * (each + 1)) * apart + place;
+  }
+  const std::uint32_t place = (i - longer) / each, first = total - each * apart;
+  return (i - longer - place * each) * apart + first + place;
+}
+
+template <int kKeep, bool kStaged>
+__global__ void __launch_bounds__(kGroup, kStaged ? 3 : 2)
+    pack_pair_planes(const __grid_constant__ PlaneBlocks in, const __grid_constant__ PairDeal deal,
+                     const __grid_constant__ Quantized out) {
+  constexpr int kTile = Sizes<kKeep, false>::kValues * Padded::kPitch;
+  auto* tile = reinterpret_cast<float*>(cuda::shared_memory() + deal.tile_from);
+  const std::uint32_t first = blockIdx.x * deal.groups;
+  const std::uint32_t here = min(deal.groups, static_cast<std::uint32_t>(out.groups) - first);
+  for (std::uint32_t round = 0; round < here; ++round) {
+    const std::uint32_t own = dealt(round * kGroup + threadIdx.x, here * kGroup, deal.apart);
+    const cuda::BlockSpot spot = in.spot(first * kGroup + own, true);
+    float x[64], coefs[kKeep * kKeep];
+    cuda::load_planes<false, cuda::walks_of(kStaged)>(in, {first * kGroup, first * kGroup + kGroup},
+                                                      spot, cuda::shared_memory(), x);
+    forward_block_8(kKeep, x, 8, coefs);
+    float* mine = tile + own / kGroup * kTile + Padded::place(static_cast<int>(own % kGroup));
+    for_each_value<kKeep, false>(
+        [&](int i, int number) { mine[number * Padded::kPitch] = coefs[i]; });
+  }
+  __syncthreads();
+  for (std::uint32_t i = 0; i < here; ++i) {
+    quantize_group<kKeep, false, Padded>(tile + i * kTile, out, first + i);
+  }
+}
+
+template <int kKeep, bool kStaged>
+__global__ void __launch_bounds__(kGroup, 3)
+    unpack_pair_planes(const __grid_constant__ PlaneBlocks out,
+                       const __grid_constant__ PairDeal deal,
+                       const __grid_constant__ Quantized in) {
+  constexpr int kTile = Sizes<kKeep, false>::kValues * Padded::kPitch;
+  auto* tile = reinterpret_cast<float*>(cuda::shared_memory() + deal.tile_from);
+  const std::uint32_t first = blockIdx.x * deal.groups;
+  const std::uint32_t here = min(deal.groups, static_cast<std::uint32_t>(in.groups) - first);
+  for (std::uint32_t i = 0; i < here; ++i) {
+    dequantize_group<kKeep, false, Padded>(in, first + i, tile + i * kTile);
+  }
+  __syncthreads();
+  for (std::uint32_t round = 0; round < here; ++round) {
+    const std::uint32_t own = dealt(round * kGroup + threadIdx.x, here * kGroup, deal.apart);
+    const cuda::BlockSpot spot = out.spot(first * kGroup + own, true);
+    float x[64], coefs[kKeep * kKeep];
+    const float* mine = tile + own / kGroup * kTile + Padded::place(static_cast<int>(own % kGroup));
+    for_each_value<kKeep, false>(
+        [&](int i, int number) { coefs[i] = mine[number * Padded::kPitch]; });
+    inverse_unsettled_8(kKeep, coefs, x, 8);
+    if (out.dtype == DType::F32) settle_nans(8, 8, x, 8);
+    cuda::store_planes<false, cuda::walks_of(kStaged)>(
+        out, {first * kGroup, first * kGroup + kGroup}, spot, cuda::shared_memory(), x);
+  }
+}
+
+}  // namespace tuckfold::dct_chop
