@@ -47,7 +47,8 @@ def test_the_peak_of_a_step_is_known_before(name: str, wrapped: bool) -> None:
 
     def step() -> None:
         optimizer.zero_grad()
-        loss(model(x), y).backward()
+        out = model(x)
+        loss(out, y).backward()
         optimizer.step()
 
     for _ in range(5):
@@ -56,6 +57,25 @@ def test_the_peak_of_a_step_is_known_before(name: str, wrapped: bool) -> None:
     optimizer.zero_grad()
     measured = allocated_at_most(step) + own + state
     assert abs(expected.total / measured - 1) < 0.01, (expected.total, measured)
+
+
+def test_autocasts_copies_of_weights_count() -> None:
+    """They are made anew in each step, also where one autocast is around all passes of the prediction."""
+    model = nn.Sequential(*(nn.Linear(256, 256) for _ in range(4)), nn.Linear(256, 8))
+    act = tt.wrap(model, least=1 << 40)
+    x = torch.rand(512, 256)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = act.peak(x).passes
+
+    def step() -> None:
+        with torch.autocast("cpu", torch.bfloat16):
+            out = model(x)
+            loss = out.float().square().mean()
+        loss.backward()
+
+    step()
+    model.zero_grad()
+    assert abs(expected / allocated_at_most(step) - 1) < 0.02
 
 
 @pytest.mark.parametrize(

@@ -282,3 +282,36 @@ def test_a_bias_that_changes_within_a_pass_is_seen() -> None:
     for seed in range(4):
         x = torch.randn(8, 16, generator=torch.Generator().manual_seed(seed))
         assert all_same(gradients(model, x), gradients(plain, x))
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_streams(monkeypatch, steady, moved: bool) -> None:
+    """A pass may run in another stream than the one before, but a part of it may not."""
+    from tuckfold.torch._activations import _handle, _run, _saved, _steady
+
+    now = [7]
+    for module in (_handle, _run, _saved, _steady):
+        monkeypatch.setattr(module, "stream_of", lambda _: now[0])
+
+    class Switched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = (
+                nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8)) for _ in "ab"
+            )
+            self.side = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            before = now[0]
+            now[0] = self.side or before
+            y = self.a(x)
+            now[0] = before
+            return self.b(y)
+
+    model, x = made(Switched), torch.randn(4, 8)
+    plain = copy.deepcopy(model)
+    warmed(model, x)
+    now[0] = 9 if moved else 7
+    model.side = 0 if moved else 8
+    assert all_same(gradients(model, x), gradients(plain, x))
+    assert steady[-1].went == moved

@@ -24,7 +24,7 @@ from tuckfold.torch._activations._policy import Policy, read_plan, read_rules
 from tuckfold.torch._activations._recompute import MOST_OPERATORS
 from tuckfold.torch._activations._report import write_report
 from tuckfold.torch._activations._run import Run
-from tuckfold.torch._activations._saved import Handle
+from tuckfold.torch._activations._saved import Handle, stream_of
 from tuckfold.torch._activations._steady import Steady
 from tuckfold.torch._activations._trace import Scope, Trace
 
@@ -118,6 +118,11 @@ class Activations:
         if model is None:
             raise ValueError("[activations] the model of this handle is gone")
         return model
+
+    @property
+    def stream(self) -> int:
+        """The stream that the device of the model works in now."""
+        return stream_of(next((p.device for p in self.model.parameters()), torch.device("cpu")))
 
     def plan(self, *arguments: Any, **keywords: Any) -> Plan:
         """Runs the model once forward and once backward, and says what is saved, and how.

@@ -105,7 +105,7 @@ class Learning:
             if state.passes > _WATCHED and may and not self._is_surveying:
                 self._is_surveying = True
                 state.surveys += 1
-                run.survey = Survey(run.first)
+                run.survey = Survey(run.first, owner.stream)
                 for number, module in enumerate(model.modules()):
                     if module is not model and number not in self._hooks:
                         hooks.append(module.register_forward_hook(_End(self, number)))

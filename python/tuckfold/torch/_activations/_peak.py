@@ -133,7 +133,11 @@ def passes_of(act: Activations, arguments: Any, keywords: Any, loss: Callable[..
     parameters = [p for p in model.parameters() if p.requires_grad]
 
     def step() -> None:
-        value = loss(model(*arguments, **keywords))
+        output = model(
+            *arguments, **keywords
+        )  # a training loop holds it, too, until backward is over
+        value = loss(output)
+        torch.clear_autocast_cache()  # as the end of an autocast does
         if value is not None and parameters:
             torch.autograd.grad(value, parameters, allow_unused=True)
 

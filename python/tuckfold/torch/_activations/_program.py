@@ -77,7 +77,7 @@ class Group:
     """A storage, with all tensors that look into it."""
 
     count: int
-    stream: int
+    stream: int | None  # None: the one that the pass began in, whichever that is
     recomputation: Recomputation | None
     # Ends of modules, since its last tensor was taken, until nobody else held it in an earlier pass.
     first: int = 0
@@ -115,8 +115,8 @@ class _Stored:
 class Survey:
     """Listens to one pass that has hooks for every tensor."""
 
-    def __init__(self, first: int) -> None:
-        self.first = first
+    def __init__(self, first: int, stream: int) -> None:
+        self.first, self.stream = first, stream
         self.ends: list[int] = []
         self.places: dict[int, tuple[int, int, tuple[int, ...]]] = {}
         self.nodes: dict[int, Node] = {}
@@ -196,7 +196,8 @@ class Survey:
             for h in s.handles:
                 key, role = self._roles[id(h)]
                 target(key).slots.append(Slot(role, len(groups), h.shell()))
-            groups.append(Group(len(s.handles), s.record.stream, recomputation))
+            stream = None if s.record.stream == self.stream else s.record.stream
+            groups.append(Group(len(s.handles), stream, recomputation))
         return self._arranged(targets, groups)
 
     def _arranged(self, targets: dict[int, Target], groups: list[Group]) -> Program:

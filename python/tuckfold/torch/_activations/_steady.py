@@ -40,7 +40,7 @@ class Steady:
 
     def __init__(self, owner: Activations, program: Program) -> None:
         self.owner, self.program = owner, program
-        self.thread = threading.get_ident()
+        self.thread, self.stream = threading.get_ident(), owner.stream
         self.probe = Prober()
         self.at = 0
         self.differs = ""  # what was found to differ from the program
@@ -131,7 +131,8 @@ class Steady:
         if record is None:
             record = Record(x.untyped_storage().nbytes(), stream, storage)
             self.records[slot.group] = record
-        if storage != record.key or stream != group.stream:
+        expected = self.stream if group.stream is None else group.stream
+        if storage != record.key or stream != expected:
             raise _Differs(f"the storage or stream of {slot.role} of {kind(node)}")
         if slot.like.is_copy and x.grad_fn._sequence_nr() != node._sequence_nr() + 1:
             raise _Differs(f"{slot.role} of {kind(node)} is no copy")
