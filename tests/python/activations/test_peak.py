@@ -59,6 +59,7 @@ def test_the_peak_of_a_step_is_known_before(name: str, wrapped: bool) -> None:
     assert abs(expected.total / measured - 1) < 0.01, (expected.total, measured)
 
 
+@torch.backends.mkldnn.flags(enabled=False)
 def test_autocasts_copies_of_weights_count() -> None:
     """They are made anew in each step, also where one autocast is around all passes of the prediction."""
     model = nn.Sequential(*(nn.Linear(256, 256) for _ in range(4)), nn.Linear(256, 8))
