@@ -315,3 +315,29 @@ def test_streams(monkeypatch, steady, moved: bool) -> None:
     model.side = 0 if moved else 8
     assert all_same(gradients(model, x), gradients(plain, x))
     assert steady[-1].went == moved
+
+
+def test_functional_transforms_and_no_grad_after_warming(steady) -> None:
+    model = made(lambda: nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8)))
+    x = torch.randn(4, 8)
+    act = warmed(model, x)
+    expected = [p.grad.clone() for p in model.parameters()]
+    weights = torch.linspace(-1, 1, 32).reshape(4, 8)
+    f = lambda p: (torch.func.functional_call(model, p, x) * weights).sum()  # noqa: E731
+    got = torch.func.grad(f)(dict(model.named_parameters()))
+    assert all(torch.allclose(a, b) for a, b in zip(got.values(), expected, strict=True))
+    with torch.no_grad():
+        model(x)
+    gradients(model, x)
+    assert [run.went for run in steady] == [True]
+    assert act.problems == []
+
+
+def test_compiling_a_model_that_has_learnt(steady) -> None:
+    model = made(lambda: nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8)))
+    x = torch.randn(4, 8)
+    warmed(model, x)
+    expected = gradients(model, x)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    got = gradients(compiled, x)
+    assert all(torch.allclose(a, b) for a, b in zip(got, expected, strict=True))
