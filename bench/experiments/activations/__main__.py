@@ -16,7 +16,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -30,13 +30,16 @@ from bench.experiments.activations import models
 from bench.gpu.networks import ResNet50, ViT
 from bench.record import ROOT, Figure, Record, table
 from tuckfold.torch._activations import _proof
+from tuckfold.torch._activations._handle import handle_of
 
 METHOD = (
-    "One step: forward, cross entropy, backward, SGD with momentum. Four steps first, then the median "
-    "of CUDA events around each of the others; peak: torch.cuda.max_memory_allocated from then on, less what was allocated before the model; "
+    "One step: forward, cross entropy, backward, SGD with momentum. Eight steps first, then the median "
+    "of CUDA events around each of the others; host_ms: until the step's last call returned; peak: torch.cuda.max_memory_allocated from then on, less what was allocated before the model; "
     "held: bytes allocated between forward and backward, above those before. identical: gradients of "
-    "every parameter, bit by bit, with cudnn.deterministic. Ratios are plain over variant."
+    "every parameter, bit by bit, with cudnn.deterministic. predicted: by Activations.peak before the first "
+    "step. Ratios are plain over variant."
 )
+WRAP, CHEAP, KEEP = "wrap", "wrap, recompute=2", "wrap, nothing to gain"
 
 
 @dataclass
@@ -48,7 +51,8 @@ class Work:
     channels_last: bool = False
     words: int = 0  # of a language model
     stored: float | None = None  # times fewer bytes that it should hold
-    peak: float | None = None  # times less that its peak should be
+    # By variant: times less that its peak should be, and how much longer a step may take.
+    floors: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def batch(self, device: str, tiny: bool) -> tuple[Tensor, Tensor]:
         shape = (2, *self.shape[1:]) if tiny else self.shape
@@ -61,19 +65,24 @@ class Work:
         return x, torch.randint(10, (shape[0],), device=device)
 
 
+_NONE = {KEEP: (0.99, 0.03)}
+_CNN = {WRAP: (1.45, 0.10), CHEAP: (1.25, 0.04)}
+_TRANSFORMER = {WRAP: (1.4, 0.06)}
+
 WORKS = [
     Work("alexnet_cifar", models.alexnet_cifar, (1024, 3, 32, 32), stored=2.5),
     Work("vgg16_f32", models.vgg16, (64, 3, 224, 224), stored=1.9),
     Work("vgg16_bf16", models.vgg16, (64, 3, 224, 224), bf16=True, stored=2.1),
-    Work("resnet50_tf32", ResNet50, (256, 3, 256, 256), peak=1.25),
-    Work("resnet50_bf16", ResNet50, (256, 3, 224, 224), True, True, peak=1.25),
-    Work("unet_bf16", models.UNet, (32, 3, 256, 256), True, True, peak=1.25),
-    Work("vit_s", lambda: ViT(384, 6), (512, 3, 224, 224), True, peak=1.4),
-    Work("vit_b", lambda: ViT(768, 12), (128, 3, 224, 224), True, peak=1.4),
-    Work("gpt", models.GPT, (32, 1024), True, words=8192, peak=1.4),
+    Work("resnet50_tf32", ResNet50, (256, 3, 256, 256), floors=_CNN),
+    Work("resnet50_bf16", ResNet50, (256, 3, 224, 224), True, True, floors=_CNN | _NONE),
+    Work("unet_bf16", models.UNet, (32, 3, 256, 256), True, True, floors=_CNN),
+    Work("vit_s", lambda: ViT(384, 6), (512, 3, 224, 224), True, floors=_TRANSFORMER),
+    Work("vit_b", lambda: ViT(768, 12), (128, 3, 224, 224), True, floors=_TRANSFORMER | _NONE),
+    Work("gpt", models.GPT, (32, 1024), True, words=8192, floors=_TRANSFORMER),
+    Work("gpt_lora", lambda: models.lora(models.GPT()), (32, 1024), True, words=8192, stored=1.5),
     Work("resnet50_frozen", lambda: models.frozen(ResNet50()), (256, 3, 224, 224), True, True, stored=3),
-    Work("resnet50_small", ResNet50, (8, 3, 224, 224), True, True),
-    Work("gpt_small", models.GPT, (1, 128), True, words=8192),
+    Work("resnet50_small", ResNet50, (8, 3, 224, 224), True, True, floors=_NONE),
+    Work("gpt_small", models.GPT, (1, 128), True, words=8192, floors=_NONE),
 ]  # fmt: skip
 
 
@@ -94,19 +103,27 @@ def variants(work: Work) -> dict[str, Callable[[nn.Module], object]]:
             model.blocks[i] = Checkpointed(block)
         return nullcontext()
 
-    def wrapped(model: nn.Module, **options: bool) -> object:
-        tt.wrap(model, **options)
-        return nullcontext()
+    def wrapped(**options: int) -> Callable[[nn.Module], object]:
+        def change(model: nn.Module) -> object:
+            tt.wrap(model, **options)
+            return nullcontext()
+
+        return change
 
     found: dict[str, Callable[[nn.Module], object]] = {
         "plain": lambda model: nullcontext(),
         "identity hooks": lambda model: saved_tensors_hooks(lambda x: x.detach(), lambda x: x),
-        "wrap": wrapped,
-        "wrap, no recompute": lambda model: wrapped(model, recompute=False),
+        WRAP: wrapped(),
+        CHEAP: wrapped(recompute=2),
+        KEEP: wrapped(least=1 << 50),
     }
-    if not work.name.startswith("unet") and "frozen" not in work.name:
+    if not work.name.startswith("unet") and "frozen" not in work.name and "lora" not in work.name:
         found["checkpoint"] = checkpointed
     return found
+
+
+def loss_of(out: Tensor, y: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(out.flatten(0, -2), y.flatten())
 
 
 class Step:
@@ -129,7 +146,7 @@ class Step:
         before = torch.cuda.memory_allocated() if self.x.is_cuda else 0
         with self.cast, self.context:
             out = self.model(self.x)
-            loss = nn.functional.cross_entropy(out.flatten(0, -2), self.y.flatten())
+            loss = loss_of(out, self.y)
         if self.x.is_cuda:
             self.held = torch.cuda.memory_allocated() - before
         loss.backward()
@@ -144,18 +161,27 @@ def measure(work: Work, name: str, change: Callable, device: str, tiny: bool, st
         torch.cuda.empty_cache()
         row["allocated_before"] = torch.cuda.memory_allocated()
     step = Step(work, device, tiny, change)
-    for _ in range(4):
+    act = handle_of(step.model)
+    if act is not None and on_gpu:
+        with step.cast:
+            peak = act.peak((step.x, step.y), loss=loss_of, optimizer=step.optimizer)
+        row["predicted"] = peak.total
+        act.remove()
+        change(step.model)
+    for _ in range(8):
         step()
         if on_gpu:
             torch.cuda.synchronize()
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
-    times = []
+    times, host = [], []
     for _ in range(steps):
         if on_gpu:
             start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
+            began = time.perf_counter()
             step()
+            host.append((time.perf_counter() - began) * 1e3)
             stop.record()
             torch.cuda.synchronize()
             times.append(start.elapsed_time(stop))
@@ -165,8 +191,11 @@ def measure(work: Work, name: str, change: Callable, device: str, tiny: bool, st
             times.append((time.perf_counter() - began) * 1e3)
     row["ms"] = statistics.median(times)
     if on_gpu:
+        row["host_ms"] = statistics.median(host)
         row["peak"] = torch.cuda.max_memory_allocated() - row["allocated_before"]
         row["held"] = step.held
+        if "predicted" in row:
+            row["predicted_over_peak"] = row["predicted"] / row["peak"]
     return row
 
 
@@ -176,14 +205,11 @@ def identical(work: Work, device: str, tiny: bool) -> dict[str, object]:
     deterministic = torch.backends.cudnn.deterministic
     torch.backends.cudnn.deterministic = True
 
-    def loss(out: Tensor, y: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(out.flatten(0, -2), y.flatten())
-
     try:
         with step.cast:
             # Two images have small tensors, which count as those of a batch.
-            least = 4096 if tiny else 65536
-            result = tt.check(step.model, (step.x, step.y), loss=loss, least=least)
+            least = 4096 if tiny else None
+            result = tt.check(step.model, (step.x, step.y), loss=loss_of, least=least)
     finally:
         torch.backends.cudnn.deterministic = deterministic
     worst = max((p.relative_error for p in result.parameters), default=0.0)
@@ -216,7 +242,7 @@ def run(work: Work, device: str, tiny: bool, steps: int) -> list[dict]:
                 row["held_ratio"] = plain["held"] / max(row["held"], 1)
     try:
         exact = identical(work, device, tiny)
-        next(row for row in rows if row["variant"] == "wrap").update(exact)
+        next(row for row in rows if row["variant"] == WRAP).update(exact)
     except Exception as error:
         traceback.print_exc()
         rows.append({"work": work.name, "variant": "check", "error": repr(error)[:300]})
@@ -225,8 +251,26 @@ def run(work: Work, device: str, tiny: bool, steps: int) -> list[dict]:
     return rows
 
 
+def figures(work: Work, rows: list[dict]) -> list[Figure]:
+    """What is held to a floor or a ceiling."""
+    found = []
+    for row in rows:
+        of = {"work": work.name, "variant": row["variant"]}
+        if "stored_ratio" in row and work.stored is not None:
+            found.append(Figure(of, "stored_ratio", row["stored_ratio"], work.stored))
+        if row["variant"] in work.floors and "peak_ratio" in row:
+            peak, longer = work.floors[row["variant"]]
+            found.append(Figure(of, "peak_ratio", row["peak_ratio"], peak))
+            time_over = row["time_over_plain"]
+            found.append(Figure(of, "time_over_plain", time_over, ceiling=1 + longer))
+        if "predicted_over_peak" in row:
+            accuracy = 1 - abs(row["predicted_over_peak"] - 1)
+            found.append(Figure(of, "predicted_peak", accuracy, 0.97))
+    return found
+
+
 def show(rows: list[dict]) -> None:
-    titles = ("work", "variant", "ms", "time_over_plain", "peak", "peak_ratio", "held_ratio", "stored_ratio", "identical")  # fmt: skip
+    titles = ("work", "variant", "ms", "host_ms", "time_over_plain", "peak", "peak_ratio", "predicted_over_peak", "held_ratio", "stored_ratio", "identical")  # fmt: skip
 
     def cell(row: dict, key: str) -> object:
         value = row.get(key)
@@ -272,7 +316,8 @@ def main() -> None:
             "cudnn": torch.backends.cudnn.version(),
         }
     began = time.monotonic()
-    for work in WORKS:
+    order = {name: i for i, name in enumerate(options.only.split(","))}
+    for work in sorted(WORKS, key=lambda w: order.get(w.name, 0)):
         if chosen and work.name not in chosen:
             continue
         if time.monotonic() - began > options.seconds:
@@ -281,10 +326,7 @@ def main() -> None:
         rows = run(work, device, options.dry_run, 1 if options.dry_run else options.steps)
         show(rows)
         record.rows += rows
-        best = next((r for r in rows if r["variant"] == "wrap"), {})
-        for name, floor in (("stored_ratio", work.stored), ("peak_ratio", work.peak)):
-            if name in best and floor is not None:
-                record.figures.append(Figure({"work": work.name}, name, best[name], floor))
+        record.figures += figures(work, rows)
         if options.out is not None:  # also what came before an end by force
             record.extra["recipes"] = [{"recipe": t, "same_bits": a} for t, a in _proof.answers()]
             options.out.write_text(record.text(tuckfold.__version__))

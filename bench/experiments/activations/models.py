@@ -118,3 +118,27 @@ def frozen(model: nn.Module) -> nn.Module:
     for part in (model.head, next(m for m in model.modules() if isinstance(m, nn.Conv2d))):
         part.requires_grad_(True)
     return model
+
+
+class LoRA(nn.Module):
+    """A frozen linear layer and two small ones beside it."""
+
+    def __init__(self, layer: nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.layer = layer.requires_grad_(False)
+        self.down = nn.Linear(layer.in_features, rank, bias=False)
+        self.up = nn.Linear(rank, layer.out_features, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) + self.up(self.down(x))
+
+
+def lora(model: nn.Module, rank: int = 16) -> nn.Module:
+    """LoRA on all linear layers; all else is frozen."""
+    model.requires_grad_(False)
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear) and not isinstance(module, LoRA):
+                setattr(module, name, LoRA(child, rank))
+    return model

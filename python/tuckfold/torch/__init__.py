@@ -18,6 +18,7 @@ current stream, where ``CodecInfo.cuda`` says so.
 from tuckfold.torch._activations import (
     Activations,
     Check,
+    Peak,
     Plan,
     PlanError,
     activations,
@@ -41,6 +42,7 @@ __all__ = [
     "Check",
     "Codec",
     "Packed",
+    "Peak",
     "Plan",
     "PlanError",
     "activations",

@@ -41,7 +41,7 @@ def test_the_plans_table() -> None:
         text,
         re.M,
     )
-    assert text.splitlines()[-1].startswith(f"{plan.before / 1024:.1f} KiB are saved")
+    assert text.splitlines()[-2].startswith(f"{plan.before / 1024:.1f} KiB are saved")
     assert plan.after == sum(row.after for row in plan.rows)
 
 
@@ -104,9 +104,24 @@ def test_a_rule_that_fits_nothing_warns_with_the_nearest_names(tmp_path: Path) -
     assert 'type = "Conv3d" fits no module; nearest: Conv2d' in str(warned[1].message)
 
 
+def test_a_rule_for_an_operator_that_is_not_there_warns_once(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text('[[rule]]\nop = "max_pol2d*"\nstore = "keep"\n[[rule]]\nop = "relu"\n')
+    model = made(alexnet_like)
+    tt.wrap(model, least=0, rules=path)
+    with pytest.warns(UserWarning) as warned:
+        model(images())
+        model(images())
+    (message,) = {str(w.message) for w in warned}
+    assert 'op = "max_pol2d*" fits no operator that saved a tensor; nearest: max_pool2d' in message
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('[[rule]]\nmatch = ""\n', '2:1: match must be text in quotes, "*" for any, got \'\''),
+        ('[[rule]]\nop = ""\n', '2:1: op must be text in quotes, "*" for any, got \'\''),
+        ("[[rule]]\nop = 3\n", "2:1: op must be text in quotes"),
         ("[[rule]]\nstore = keep\n", "2:9: expected a value: text in quotes, a whole number, true or false\n  store = keep\n          ^"),
         ('[[rule]]\nstore = "keep\n', '2:9: the text has no closing quote\n  store = "keep\n          ^'),
         ("[[rule]]\nstore\n", "2:1: expected a line like"),
@@ -153,7 +168,7 @@ def test_a_plan_with_an_unknown_form_is_refused(tmp_path: Path) -> None:
 
 def test_bad_calls() -> None:
     model = made(alexnet_like)
-    for least in ("a", -1, None, 1.5):
+    for least in ("a", -1, 1.5):
         with pytest.raises(ValueError, match=r"\[wrap\] least must be a number of bytes"):
             tt.wrap(model, least=least)
     act = tt.wrap(model)
@@ -164,6 +179,9 @@ def test_bad_calls() -> None:
     tt.wrap(model).remove()
     with pytest.raises(ValueError, match=r"\[wrap\] model must be a torch.nn.Module, got function"):
         tt.wrap(gradients)
+    for recompute in (-1, "cheap", None, 1.5):
+        with pytest.raises(ValueError, match=r"\[wrap\] recompute must be True, False or a number"):
+            tt.wrap(model, recompute=recompute)
     with pytest.raises(ValueError, match="not both"):
         tt.wrap(model, plan="a", rules="b")
 

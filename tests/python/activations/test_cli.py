@@ -24,6 +24,12 @@ class Words(nn.Module):
     def forward(self, x):
         return self.net(x.clone())
 
+def broken():
+    return 1 / 0
+
+def normed():
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 2, 3))
+
 number = 3
 make_number = lambda: 3
 """
@@ -105,3 +111,18 @@ def test_errors(cli, words: tuple[str, ...], message: str) -> None:
     code, _, error = cli(*words)
     assert code == 2
     assert message in error
+
+
+def test_a_model_that_fails_is_not_a_difference(cli) -> None:
+    code, out, error = cli("check", "model.py:build", "--input", "2,4,8,8")
+    assert code == 2 and out == ""
+    assert "tuckfold activations: the model failed: RuntimeError: " in error
+    assert "Traceback" in error
+    code, _, error = cli("check", "model.py:broken", "--input", "2,4,8,8")
+    assert code == 2 and "the model failed: ZeroDivisionError" in error
+
+
+def test_how_many_operators_may_be_run_again(cli) -> None:
+    plans = [cli("plan", "model.py:normed", "--input", "2,3,64,64", "--recompute", n) for n in "02"]
+    assert "recompute" not in plans[0][1] and "recompute" in plans[1][1]
+    assert cli("plan", "model.py:build", "--input", "2,3,8,8", "--recompute", "-1")[0] == 2

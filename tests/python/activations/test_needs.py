@@ -24,6 +24,7 @@ def nll(shape: tuple[int, ...]):
 CASES = {
     "ReluBackward0": (F.relu, PLANE, {"1 bit"}),
     "LeakyReluBackward0": (F.leaky_relu, PLANE, {"1 bit"}),
+    "LeakyReluBackward1": (lambda x: F.leaky_relu(x * 1.0, inplace=True), PLANE, {"1 bit"}),
     "HardtanhBackward0": (F.hardtanh, PLANE, {"2 bits"}),
     "ConvolutionBackward0": (frozen(nn.Conv2d(4, 3, 3)), PLANE, {"nothing"}),
     "NativeBatchNormBackward0": (frozen(nn.BatchNorm2d(4)), PLANE, {"nothing"}),

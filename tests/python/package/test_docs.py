@@ -56,6 +56,15 @@ def test_the_reference_is_up_to_date() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_table_of_blocks_is_up_to_date() -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.__version__.startswith("2.11."):
+        pytest.skip("what operators save is another matter in another torch")
+    command = [sys.executable, ROOT / "docs/generate/blocks.py", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_tables_of_figures_are_up_to_date() -> None:
     command = [sys.executable, ROOT / "docs/generate/benchmarks.py", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -114,7 +114,9 @@ def test_gradients_keep_every_bit(name: str, bf16: bool, last: bool) -> None:
     act = tt.wrap(model, least=0)
     torch.backends.cudnn.deterministic = True
     try:
-        for _ in range(3):  # from the second on, values are recomputed
+        for _ in range(
+            6
+        ):  # from the second on, values are recomputed; the last repeat an earlier one
             assert same(gradients(model, x, bf16), gradients(plain, x, bf16))
             if gpu.ON_GPU:
                 torch.cuda.synchronize()
@@ -132,7 +134,7 @@ def test_nothing_waits_in_forward(name: str) -> None:
     model, x = network(name)
     act = tt.wrap(model, least=0)
     gradients(model, x, True)  # kernels load when first launched
-    for _ in range(2):
+    for _ in range(5):
         with no_waiting(), torch.autocast(gpu.DEVICE, torch.bfloat16):
             out = model(x)
         out.float().sum().backward()
@@ -151,7 +153,7 @@ def test_a_graph_of_a_step() -> None:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(3):
+            for _ in range(5):
                 net.zero_grad(set_to_none=True)
                 net(x).square().mean().backward()
         torch.cuda.current_stream().wait_stream(side)
@@ -194,7 +196,7 @@ def test_side_streams() -> None:
     torch.backends.cudnn.deterministic = True
     wanted = gradients(model, x, False)
     act = tt.wrap(model, least=0)
-    for _ in range(4):
+    for _ in range(6):
         assert same(gradients(model, x, False), wanted)
     torch.backends.cudnn.deterministic = False
     assert act.problems == []

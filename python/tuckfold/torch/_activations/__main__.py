@@ -6,6 +6,7 @@ import argparse
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 
 import torch
@@ -55,9 +56,17 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--autocast", choices=("bfloat16", "float16"))
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument(
-        "--no-recompute", action="store_true", help="only store, make nothing again"
+        "--recompute",
+        type=int,
+        default=4,
+        metavar="N",
+        help="operators that may be run again for one tensor; 0 for none (default: 4)",
     )
-    parser.add_argument("--least", type=int, default=65536, help="bytes; smaller tensors are kept")
+    parser.add_argument(
+        "--least",
+        type=int,
+        help="bytes; smaller tensors are kept (default: 64 KiB; 1 MiB on a GPU)",
+    )
     parser.add_argument("--rules", type=Path, help="a file of rules")
     parser.add_argument("--plan", type=Path, help="a file that --out of plan wrote")
     parser.add_argument("--out", type=Path, help="plan: a file for wrap; report: the HTML")
@@ -108,14 +117,15 @@ def _inputs(options: argparse.Namespace) -> list[Tensor]:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Returns the exit code: 0; 1 where gradients differ; 2 for what cannot be done as asked."""
+    """Returns the exit code: 0; 1 where gradients differ; 2 for what cannot be done as asked, and
+    where the model fails."""
     options = _arguments(words)
     try:
         model = _model(options.model).to(options.device)
         if options.channels_last:
             model = model.to(memory_format=torch.channels_last)
         inputs = _inputs(options)
-        wrapping = {"least": options.least, "recompute": not options.no_recompute}
+        wrapping = {"least": options.least, "recompute": options.recompute}
         act = tt.wrap(model, rules=options.rules, plan=options.plan, **wrapping)
         dtype = getattr(torch, options.autocast or "bfloat16")
         device = torch.device(options.device).type
@@ -131,6 +141,11 @@ def main(words: list[str] | None = None) -> int:
             act.save(options.out)
     except (ValueError, OSError) as error:
         print(f"tuckfold activations: {error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        traceback.print_exc()
+        name = type(error).__name__
+        print(f"tuckfold activations: the model failed: {name}: {error}", file=sys.stderr)
         return 2
     return 0
 

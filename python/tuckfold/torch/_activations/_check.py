@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from tuckfold.torch._activations._forms import as_bits
 from tuckfold.torch._activations._handle import Activations, activations, handle_of
-from tuckfold.torch._activations._plan import bytes_text, scalar_of
+from tuckfold.torch._activations._peak import PASSES
+from tuckfold.torch._activations._plan import split
+from tuckfold.torch._activations._text import bytes_text
 from tuckfold.torch._activations._trace import Trace, untouched
 
 
@@ -140,12 +142,7 @@ def check(
     >>> tuckfold.torch.check(model, torch.rand(4, 8)).ok
     True
     """
-    target: tuple[Any, ...] = ()
-    if loss is not None and isinstance(batch, (tuple, list)) and len(batch) == 2:
-        batch, target = batch[0], (batch[1],)
-    inputs = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
-    of = scalar_of if loss is None else lambda output: loss(output, *target)
-
+    inputs, _, of = split(batch, loss)
     act = handle_of(model)
     if act is not None:
         with act.paused():
@@ -160,7 +157,7 @@ def _compare(
     act: Activations, plain: list[_Result], inputs: tuple[Any, ...], of: Callable[..., Any]
 ) -> Check:
     model = act.model
-    for _ in range(3):  # a GPU answers later whether values may be recomputed
+    for _ in range(PASSES + 1):  # the last is like all that follow
         wrapped = _step(model, inputs, of)
     with act.traced(Trace(model)) as trace:
         _step(model, inputs, of)

@@ -50,6 +50,17 @@ def producer(x: Tensor) -> tuple[Node, int] | None:
     return None if node is None else (node, output)
 
 
+_RESHAPES = {"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"}
+
+
+def is_reshaped(x: Tensor) -> bool:
+    """Whether x is what a node made, with other sizes, but no other order of axes."""
+    node = x.grad_fn
+    while node is not None and kind(node) in _RESHAPES:
+        node = node.next_functions[0][0]
+    return node is not None and kind(node) not in VIEWS
+
+
 def is_cast_leaf(node: Node) -> bool:
     """Whether a node made a leaf's copy in another type, as autocast does of parameters."""
     if kind(node) != "ToCopyBackward0":
@@ -75,6 +86,18 @@ class Prober:
             self.asking = False
         found, self.found = self.found, None
         return found
+
+    def one(self, node: Node, attribute: str) -> Handle | None:
+        """Of an attribute that is one tensor, not a list of them."""
+        self.found, self.asking = None, True
+        try:
+            value = getattr(node, attribute)
+        except (AttributeError, RuntimeError):
+            return None
+        finally:
+            self.asking = False
+        found, self.found = self.found, None
+        return found if isinstance(found, Handle) and isinstance(value, Tensor) else None
 
     def __call__(self, node: Node, attribute: str) -> Handle | None:
         found = self.any(node, attribute)

@@ -7,28 +7,33 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from tuckfold.torch._activations._plan import Plan, make_plan
+from tuckfold.torch._activations._learning import Learning, NormEnd
+from tuckfold.torch._activations._peak import Peak, peak_of
+from tuckfold.torch._activations._plan import Plan, make_plan, split
 from tuckfold.torch._activations._policy import Policy, read_plan, read_rules
+from tuckfold.torch._activations._recompute import MOST_OPERATORS
 from tuckfold.torch._activations._report import write_report
 from tuckfold.torch._activations._run import Run
-from tuckfold.torch._activations._saved import Handle
+from tuckfold.torch._activations._saved import Handle, stream_of
+from tuckfold.torch._activations._steady import Steady
 from tuckfold.torch._activations._trace import Scope, Trace
 
 _log = logging.getLogger("tuckfold.activations")
 _wrapped: weakref.WeakKeyDictionary[nn.Module, weakref.ref[Activations]] = (
     weakref.WeakKeyDictionary()
 )
-_NORMS = (nn.LayerNorm, nn.RMSNorm, nn.modules.batchnorm._BatchNorm)
+_LEAST = (1 << 16, 1 << 20)
+_NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.modules.batchnorm._NormBase)
 
 
 @torch.compiler.assume_constant_result
@@ -63,28 +68,47 @@ class _Pass(threading.local):
 
     def __init__(self) -> None:
         # The frame of the module's call says whether it still runs.
-        self.stack: list[tuple[FrameType, saved_tensors_hooks | None, Run | None]] = []
+        self.stack: list[tuple[FrameType, saved_tensors_hooks | None, Run | Steady | None]] = []
+
+
+class _Charge(threading.local):
+    """The wrapped models that are in charge of what a thread saves, without hooks that show it."""
+
+    def __init__(self) -> None:
+        self.handles: list[Activations] = []
+
+
+_charge = _Charge()
 
 
 class Activations:
     """A wrapped model's handle; :func:`wrap` and :func:`activations` make it."""
 
-    def __init__(self, model: nn.Module, least: int, recompute: bool, policy: Policy) -> None:
+    def __init__(
+        self, model: nn.Module, least: tuple[int, int], recompute: int, policy: Policy
+    ) -> None:
         # Weak: the model's hooks hold this handle, and a cycle would keep its memory after a del.
         self._model = weakref.ref(model)
-        self.least, self.recompute = least, recompute
+        self.least = least  # on the CPU, on a GPU
+        self.recompute = recompute
         self.trace: Trace | None = None
         self.scope: Scope | None = Scope(model) if policy.needs_names else None
         self.problems: list[str] = []
         self._policy = policy
         self._plan: Plan | None = None
-        self._is_paused = False
+        self._is_paused = self._has_seen = False
         self._pass = _Pass()
+        self._learning = Learning(self)
         self._removable = [
-            model.register_forward_pre_hook(_Hook(self._begin), prepend=True),
+            model.register_forward_pre_hook(_Hook(self._begin), prepend=True, with_kwargs=True),
             model.register_forward_hook(_Hook(self._end), always_call=True),
         ]
         self._norms = [m for m in model.modules() if isinstance(m, _NORMS)]
+        self._removable += [
+            m.register_forward_hook(NormEnd(self._learning))
+            for m in self._norms
+            if m.weight is None
+        ]
         _wrapped[model] = weakref.ref(self)
 
     @property
@@ -94,6 +118,11 @@ class Activations:
         if model is None:
             raise ValueError("[activations] the model of this handle is gone")
         return model
+
+    @property
+    def stream(self) -> int:
+        """The stream that the device of the model works in now."""
+        return stream_of(next((p.device for p in self.model.parameters()), torch.device("cpu")))
 
     def plan(self, *arguments: Any, **keywords: Any) -> Plan:
         """Runs the model once forward and once backward, and says what is saved, and how.
@@ -114,6 +143,29 @@ class Activations:
                 self.scope.remove()
                 self.scope = None
         return self._plan
+
+    def peak(
+        self,
+        batch: Any,
+        *,
+        loss: Callable[..., Tensor] | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> Peak:
+        """How much memory a training step will take at most, from its second one on.
+
+        Runs the model some times forward and backward, and leaves it as it was. On a GPU it reads and
+        resets the allocator's largest figure.
+
+        Args:
+            batch: what the model is called with; with loss a pair of that and a target.
+            loss: a function of output and target; else the mean of the squared outputs.
+            optimizer: whose state counts, too.
+
+        Raises:
+            ValueError: the optimizer has made no step, and how large its state will be is not known.
+        """
+        inputs, target, of = split(batch, loss)
+        return peak_of(self, inputs, target, of, optimizer, {})
 
     def save(self, path: str | Path) -> None:
         """Writes the plan for ``wrap(model, plan=path)``; call :meth:`plan` first."""
@@ -137,6 +189,7 @@ class Activations:
             self.scope.remove()
         while self._pass.stack:  # inside of a forward pass, or one was interrupted
             self._leave(self._pass.stack.pop(), None)
+        self._learning.remove()
         model = self._model()
         if model is not None and handle_of(model) is self:
             del _wrapped[model]
@@ -159,7 +212,7 @@ class Activations:
         finally:
             self._is_paused = False
 
-    def norms(self) -> dict[int, nn.Module]:
+    def norms(self) -> dict[object, nn.Module]:
         """Normalizations by the identity of their weight."""
         return {id(m.weight): m for m in self._norms if m.weight is not None}
 
@@ -170,12 +223,18 @@ class Activations:
             self.problems.append(text)
             _log.warning("a tensor was kept as it is, since storing it failed: %s", text)
 
+    def saw(self, operators: set[str]) -> None:
+        """What a pass had, once: rules that fit none of it are said to."""
+        if not self._has_seen and operators:
+            self._has_seen = True
+            self._policy.warn_of_operators(operators)
+
     def policy(self, handles: list[Handle]) -> str:
         """What may be done with these views of one storage: `keep`, `pack` or `auto`."""
         store = self._policy.of(handles)
         return "pack" if store == "auto" and not self.recompute else store
 
-    def _begin(self, module: nn.Module, arguments: object) -> None:
+    def _begin(self, module: nn.Module, arguments: tuple[Any, ...], keywords: Any) -> None:
         if torch.compiler.is_compiling():
             _say_compiled()
             return
@@ -185,10 +244,16 @@ class Activations:
         run = getattr(top[0], "__self__", None) if top is not None else None
         if isinstance(run, Run):  # of an interrupted pass, or of a wrapped model around this one
             run.owner._drop_interrupted()
+        for owner in reversed(_charge.handles):
+            owner._drop_interrupted()
         if not self._applies():
             stack.append((frame, None, None))
             return
-        run = Run(self)
+        run = self._learning.begin(module, arguments, keywords)
+        if isinstance(run, Steady):
+            _charge.handles.append(self)
+            stack.append((frame, None, run))
+            return
         hooks = saved_tensors_hooks(run.pack, run.unpack)
         hooks.__enter__()
         stack.append((frame, hooks, run))
@@ -200,16 +265,20 @@ class Activations:
         if stack:
             self._leave(stack.pop(), result)
 
-    def _leave(self, entry: tuple[FrameType, Any, Run | None], result: object) -> None:
+    def _leave(self, entry: tuple[FrameType, Any, Run | Steady | None], result: object) -> None:
         _, hooks, run = entry
-        if hooks is None or run is None:
+        if run is None:
+            return
+        if hooks is None:
+            _charge.handles.remove(self)
+            self._learning.end(run, result)
             return
         top = torch._C._autograd._top_saved_tensors_default_hooks(True)
         if top is not None and getattr(top[0], "__self__", None) is run:
             hooks.__exit__(None, None, None)
         else:
             self.note(RuntimeError("hooks of somebody else were left on the stack"))
-        run.finish(result)
+        self._learning.end(run, result)
 
     def _applies(self) -> bool:
         """Whether this pass saves tensors, and nobody else has taken charge of them."""
@@ -221,6 +290,7 @@ class Activations:
             and autograd._saved_tensors_hooks_is_enabled()
             # A checkpoint around the model, or a wrapped model around this one.
             and autograd._top_saved_tensors_default_hooks(True) is None
+            and not _charge.handles
         )
 
     def _drop_interrupted(self) -> None:
@@ -246,8 +316,8 @@ def wrap(
     *,
     plan: str | Path | None = None,
     rules: str | Path | None = None,
-    recompute: bool = True,
-    least: int = 65536,
+    recompute: bool | int = True,
+    least: int | None = None,
 ) -> Activations:
     """Lets a model store what it saves for backward in less memory; gradients keep every bit.
 
@@ -257,8 +327,10 @@ def wrap(
         model: any module; its calls are watched, its submodules' as part of them.
         plan: a file that :meth:`Activations.save` wrote; tensors that it does not name are kept.
         rules: a file of rules by module, class and operator.
-        recompute: whether values may be made again in backward, where that gives the same bits.
-        least: bytes; smaller tensors are kept.
+        recompute: how many operators may be run again in backward to make one tensor, where that gives
+            the same bits: 0 or False for none, 2 for the cheap ones, True for 4; more frees more.
+        least: bytes; smaller tensors are kept. Else 64 KiB, and 1 MiB on a GPU, where the calls to store
+            a smaller one take longer than it is worth.
 
     Returns:
         A handle: its plan, its report, and remove().
@@ -273,8 +345,12 @@ def wrap(
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"[wrap] model must be a torch.nn.Module, got {type(model).__name__}")
-    if not isinstance(least, int) or least < 0:
+    if least is not None and (not isinstance(least, int) or least < 0):
         raise ValueError(f"[wrap] least must be a number of bytes, 0 or more, got {least!r}")
+    if not isinstance(recompute, int) or recompute < 0:
+        raise ValueError(
+            f"[wrap] recompute must be True, False or a number of operators, got {recompute!r}"
+        )
     if plan is not None and rules is not None:
         raise ValueError("[wrap] give a plan or rules, not both")
     if handle_of(model) is not None:
@@ -291,7 +367,8 @@ def wrap(
             "[wrap] the model is compiled: inside of torch.compile nothing is stored differently",
             stacklevel=2,
         )
-    return Activations(model, least, recompute, policy)
+    most = MOST_OPERATORS if recompute is True else int(recompute)
+    return Activations(model, _LEAST if least is None else (least, least), most, policy)
 
 
 @contextmanager

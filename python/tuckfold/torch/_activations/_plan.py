@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from tuckfold.torch._activations._text import quoted
+from tuckfold.torch._activations._peak import LiveBytes, Peak, bytes_of
+from tuckfold.torch._activations._text import bytes_text, quoted
 from tuckfold.torch._activations._trace import Row, Trace, untouched
 
 if TYPE_CHECKING:
     from tuckfold.torch._activations._handle import Activations
 
 _PASSES_FOR_PROOFS = 3  # until a GPU has answered which values may be recomputed
-
-
-def bytes_text(n: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if n < 1024:
-            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
-        n /= 1024
-    return f"{n:.2f} GiB"
 
 
 class Plan:
@@ -34,14 +28,16 @@ class Plan:
         rows: a saved tensor each.
         before: bytes that autograd alone would hold, each storage counted once.
         after: bytes that are stored instead.
-        peak: the most bytes at any time of forward and backward, with what is unpacked to be read.
+        peak: the most bytes of saved tensors at any time, with what is unpacked to be read.
+        step: what a training step takes at most, as far as this pass tells: without an optimizer, and
+            with the mean of the squared outputs as loss. See :meth:`Activations.peak`.
         forward_ms, backward_ms: of the pass that was watched.
     """
 
-    def __init__(self, trace: Trace, forward_ms: float, backward_ms: float) -> None:
+    def __init__(self, trace: Trace, forward_ms: float, backward_ms: float, step: Peak) -> None:
         self.rows: list[Row] = trace.saved
         self.before, self.after, self.peak = trace.before, trace.after, trace.peak
-        self.events = trace.events
+        self.events, self.step = trace.events, step
         self.forward_ms, self.backward_ms = forward_ms, backward_ms
 
     @property
@@ -67,6 +63,7 @@ class Plan:
             f"{bytes_text(self.before)} are saved, {bytes_text(self.after)} stored: "
             f"{self.ratio:.2f} times less; at most {bytes_text(self.peak)} at any time"
         )
+        text.append(str(self.step))
         return "\n".join(text)
 
     def save(self, path: str | Path) -> None:
@@ -105,6 +102,20 @@ def scalar_of(outputs: Any) -> Tensor | None:
     return total
 
 
+def split(
+    batch: Any, loss: Callable[..., Tensor] | None
+) -> tuple[tuple[Any, ...], tuple[Any, ...], Callable[[Any], Tensor | None]]:
+    """A batch as the model's arguments and the target, and the loss of the model's output."""
+    target: tuple[Any, ...] = ()
+    if loss is None:
+        inputs = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+        return inputs, target, scalar_of
+    if isinstance(batch, (tuple, list)) and len(batch) == 2:
+        batch, target = batch[0], (batch[1],)
+    inputs = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+    return inputs, target, lambda output: loss(output, *target)
+
+
 def run_once(act: Activations, arguments: Any, keywords: Any) -> tuple[float, float]:
     """One forward and one backward pass; milliseconds of each."""
     model = act.model
@@ -127,21 +138,37 @@ def run_once(act: Activations, arguments: Any, keywords: Any) -> tuple[float, fl
     return (middle - began) * 1e3, (ended - middle) * 1e3
 
 
+def _is_on_gpu(model: torch.nn.Module) -> bool:
+    return any(p.is_cuda for p in model.parameters())
+
+
 def _wait(model: torch.nn.Module) -> None:
-    if any(p.is_cuda for p in model.parameters()):
+    if _is_on_gpu(model):
         torch.cuda.synchronize()
 
 
 def make_plan(act: Activations, arguments: Any, keywords: Any) -> Plan:
-    if any(p.is_cuda for p in act.model.parameters()):
-        for _ in range(_PASSES_FOR_PROOFS):
-            run_once(act, arguments, keywords)
-    with act.traced(Trace(act.model)) as trace:
+    """Watches a pass after the first ones, which compare what may be recomputed."""
+    model = act.model
+    on_gpu = _is_on_gpu(model)
+    for _ in range(_PASSES_FOR_PROOFS if on_gpu else 1):
         forward, backward = run_once(act, arguments, keywords)
+    given = torch.utils._pytree.tree_leaves((arguments, keywords))
+    own = [*model.parameters(), *model.buffers()]
+    with act.traced(Trace(model)) as trace:
+        if on_gpu:
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            run_once(act, arguments, keywords)
+            most = torch.cuda.max_memory_allocated() - before
+        else:
+            with LiveBytes([t for t in (*own, *given) if isinstance(t, Tensor)]) as live:
+                run_once(act, arguments, keywords)
+            most = live.most
     if not trace.rows:
         warnings.warn(
             "[plan] the model saved no tensors: no parameter requires a gradient, it is compiled, or "
             "hooks of somebody else are around it",
             stacklevel=3,
         )
-    return Plan(trace, forward, backward)
+    return Plan(trace, forward, backward, Peak(bytes_of(own), bytes_of(given), 0, most))

@@ -15,7 +15,7 @@ from tuckfold.torch._activations._saved import Handle
 from tuckfold.torch._activations._trace import operator_of
 
 STORES = ("auto", "pack", "keep")
-_RULE = {"match": str, "type": str, "op": str, "store": STORES}
+_RULE = {"match": text.Pattern, "type": text.Pattern, "op": text.Pattern, "store": STORES}
 # As the forms call themselves.
 _FORMS = ("keep", "nothing", "1 bit", "2 bits", "pool index", "narrow", "u8", "mask", "recompute")
 _TENSOR = {"module": str, "op": str, "role": str, "how": _FORMS, "shape": str, "dtype": str} | {
@@ -34,6 +34,7 @@ class Rule:
         op: operators, `convolution`, `max_pool2d*`.
         store: `auto`; `pack`: never recompute; `keep`.
         role: the operator's name of the tensor; plans have it.
+        is_of_plan: whether a plan says it, for one model and one input.
     """
 
     match: str = "*"
@@ -41,6 +42,7 @@ class Rule:
     op: str = "*"
     store: str = "auto"
     role: str = "*"
+    is_of_plan: bool = False
 
     def fits(self, handle: Handle) -> bool:
         module, type_ = handle.place
@@ -74,6 +76,18 @@ class Policy:
                 store = rule.store
         return store
 
+    def warn_of_operators(self, seen: set[str]) -> None:
+        """Says which rules fit no operator of a pass. seen: nodes that saved tensors."""
+        known = sorted(map(operator_of, seen))
+        for pattern in {rule.op for rule in self.rules if rule.op and not rule.is_of_plan}:
+            if known and not any(fnmatchcase(name, pattern) for name in known):
+                near = difflib.get_close_matches(pattern, known, 3, 0.3)
+                hint = f"; nearest: {', '.join(near)}" if near else ""
+                warnings.warn(
+                    f'[wrap] op = "{pattern}" fits no operator that saved a tensor{hint}',
+                    stacklevel=2,
+                )
+
     def warn_of_strangers(self, model: nn.Module, path: object) -> None:
         """Says which rules fit no module."""
         names = [name for name, _ in model.named_modules()]
@@ -101,7 +115,7 @@ def read_plan(path: str | Path) -> Policy:
         store = "keep" if how == "keep" else "auto" if how == "recompute" else "pack"
         values = {key: str(table.values.get(key, "*")) for key in ("op", "role")}
         module = str(table.values.get("module", "*"))
-        rules.append(Rule(match=_escaped(module), store=store, **values))
+        rules.append(Rule(match=_escaped(module), store=store, is_of_plan=True, **values))
     return Policy(rules)
 
 

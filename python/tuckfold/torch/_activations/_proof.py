@@ -30,26 +30,25 @@ _lock = threading.Lock()
 _answers: dict[tuple[Any, ...], bool | _Waiting] = {}
 
 
-def is_proven(recipe: Recipe, record: Record, handles: list[Handle]) -> bool:
-    """Whether the recipe is known to make the storage's bits.
+def is_proven(recipe: Recipe, record: Record, handles: list[Handle]) -> bool | None:
+    """Whether the recipe is known to make the storage's bits; None: not known yet.
 
     The first time, it is run and compared. On the CPU the answer is there at once; on a GPU nothing
     waits for it: the storage is kept until a later pass finds the answer.
     """
     original = handles[0].tensor
     assert original is not None
-    direct = next((h for h in handles if h.is_direct), None)
-    layout = None if direct is None else (direct.shape, direct.strides)
+    layout = _layout(record, handles)
     key = (recipe.signature(), record.nbytes, original.dtype, original.device, layout)
     with _lock:
         known = _answers.get(key)
     on_gpu = original.device.type == "cuda"
     if not isinstance(known, bool) and on_gpu and torch.cuda.is_current_stream_capturing():
-        return False  # a graph can neither wait nor ask
+        return None  # a graph can neither wait nor ask
     if isinstance(known, _Waiting):
         known = known.answer()
         if known is None:
-            return False
+            return None
         with _lock:
             _answers[key] = known
     if known is not None:
@@ -66,7 +65,7 @@ def is_proven(recipe: Recipe, record: Record, handles: list[Handle]) -> bool:
         answer = _Waiting(differs) if on_gpu else not bool(differs)
     with _lock:
         _answers[key] = answer
-    return answer is True
+    return answer if isinstance(answer, bool) else None
 
 
 def _differs(a: Tensor, b: Tensor) -> Tensor:
@@ -75,16 +74,33 @@ def _differs(a: Tensor, b: Tensor) -> Tensor:
     return as_bits(a).ne(as_bits(b)).any()
 
 
-def _fits(made: Tensor, nbytes: int, layout: tuple[object, object] | None) -> bool:
+Layout = tuple[torch.Size, tuple[int, ...]] | bool
+
+
+def _layout(record: Record, handles: list[Handle]) -> Layout:
+    """The sizes and strides of what the node made, or whether it is known to be contiguous."""
+    for h in handles:
+        if h.is_direct:
+            return (h.shape, h.strides)
+    for h in handles:
+        x = h.tensor
+        if h.is_reshaped and x is not None and x.nbytes == record.nbytes and x.is_contiguous():
+            return True  # of other axes, or in another order, it would be no such view
+    return False
+
+
+def _fits(made: Tensor, nbytes: int, layout: Layout) -> bool:
     """Whether it fills the storage, and in the order of axes that the original had.
 
     Values alone do not tell an order of axes where they are all equal, as after a layer of zeros.
     """
     if made.storage_offset() != 0 or made.nbytes != nbytes:
         return False
-    if layout is None and made.dim() >= 4:
-        return False  # may be channels_last, and nobody saved it as it was made
-    in_order = layout is None or (made.shape, made.stride()) == layout
+    if isinstance(layout, tuple):
+        in_order = (made.shape, made.stride()) == layout
+    else:
+        # What nobody saved as it was made may be channels_last.
+        in_order = made.is_contiguous() if layout else made.dim() < 4
     return in_order and made.untyped_storage().nbytes() == nbytes
 
 

@@ -7,18 +7,18 @@ assumed: `_proof.py` compares them on the device before a recipe is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tuckfold.torch._activations._graph import VIEWS, Prober, kind
 from tuckfold.torch._activations._saved import Handle, Kept
 
 aten = torch.ops.aten
 Node = Any
-MOST_OPERATORS = 4  # of one recipe; a longer one costs more than what it frees
+MOST_OPERATORS = 4  # of one recipe, unless the user says otherwise
 
 
 class Recipe:
@@ -35,6 +35,29 @@ class Recipe:
         self.rehearse: Callable[[list[Tensor]], tuple[Tensor, Tensor]] | None = None
         self.count = 1 + sum(a.count for a in arguments if isinstance(a, Recipe))
 
+    def leaves(self) -> list[Handle | Kept]:
+        """What it is made of, in the order of `template`."""
+        found: list[Handle | Kept] = []
+        for a in self.arguments:
+            found += a.leaves() if isinstance(a, Recipe) else [a]
+        return found
+
+    def template(self) -> Recipe:
+        """The same operators and constants, without values; see `Replayed`."""
+        arguments = [a.template() if isinstance(a, Recipe) else None for a in self.arguments]
+        other = Recipe(self.text, self.make, [])
+        other.arguments, other.count, other.owns = arguments, self.count, self.owns  # type: ignore[assignment]
+        return other
+
+    def filled(self, leaves: Iterator[Handle | Kept]) -> Recipe:
+        """A template with values."""
+        arguments = [
+            a.filled(leaves) if isinstance(a, Recipe) else next(leaves) for a in self.arguments
+        ]
+        other = Recipe(self.text, self.make, arguments)
+        other.count, other.owns = self.count, self.owns
+        return other
+
     def run(self, rehearsed: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
         """Made anew; `make` receives which arguments it may overwrite.
 
@@ -44,6 +67,15 @@ class Recipe:
         values = [a.run(rehearsed) if isinstance(a, Recipe) else a.value() for a in self.arguments]
         if rehearsed is not None and self.rehearse is not None:
             rehearsed.append(self.rehearse(values))
+        return self.make(values, fresh)
+
+    def again(self, leaves: Iterator[Handle | Kept]) -> Tensor:
+        """Run with the leaves of a template."""
+        arguments = self.arguments
+        fresh = [isinstance(argument, Recipe) and argument.owns for argument in arguments]
+        values = [
+            a.again(leaves) if isinstance(a, Recipe) else next(leaves).value() for a in arguments
+        ]
         return self.make(values, fresh)
 
     def sources(self) -> list[Handle]:
@@ -66,15 +98,25 @@ class Recipe:
 
 
 class Recomputed:
-    """A storage that is dropped; its views look into what the recipe makes."""
+    """A storage that is dropped; its views look into what the recipe makes.
 
+    Python's garbage collector walks all objects that live until backward, so there are few: the template
+    is the same for every pass, and only what it is made of belongs to this one.
+    """
+
+    __slots__ = ("leaves", "template", "threads")
     label = "recompute"
     nbytes = 0
     whole = False  # it is, but the recipes of others should name its own sources
 
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
+    def __init__(self, recipe: Recipe, template: Recipe | None = None) -> None:
+        self.template = recipe.template() if template is None else template
+        self.leaves = tuple(recipe.leaves())
         self.threads = torch.get_num_threads()
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.template.filled(iter(self.leaves))
 
     def decode(self, handle: Handle) -> Tensor:
         record = handle.record
@@ -92,22 +134,29 @@ class Recomputed:
         such as SiLU, depend on where a thread's part ends."""
         threads = torch.get_num_threads()
         if threads == self.threads:
-            return evaluate(self.recipe)
+            return self._made()
         torch.set_num_threads(self.threads)
         try:
-            return evaluate(self.recipe)
+            return self._made()
         finally:
             torch.set_num_threads(threads)
 
+    def _made(self) -> Tensor:
+        return outside(lambda: self.template.again(iter(self.leaves)))
 
-def evaluate(recipe: Recipe, rehearsed: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
-    """Runs a recipe outside of autograd and autocast, which had their say when it was recorded."""
+
+def outside(call: Callable[[], Tensor]) -> Tensor:
+    """Of autograd and autocast, which had their say when a recipe was recorded."""
     with torch.no_grad():
         for device in ("cpu", "cuda"):
             if torch.is_autocast_enabled(device):
                 with torch.autocast(device, enabled=False):
-                    return recipe.run(rehearsed)
-        return recipe.run(rehearsed)
+                    return call()
+        return call()
+
+
+def evaluate(recipe: Recipe, rehearsed: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
+    return outside(lambda: recipe.run(rehearsed))
 
 
 def _hostile(like: Tensor, seed: int, offset: float = 0.0) -> Tensor:
@@ -122,22 +171,30 @@ class Builder:
     Args:
         probe: finds the handle of a node's attribute.
         made: handles by the node, as its sequence number, and the output that they hold.
-        modules: of the model, by the identity of their weight; some constants are nowhere else.
+        modules: of the model, by the identity of their weight, or by their node; some constants are
+            nowhere else.
         ours: sequence numbers of nodes that saved through our hooks.
+        most: operators of one recipe.
     """
 
-    def __init__(self, probe: Prober, made: dict, modules: dict, ours: Any) -> None:
+    def __init__(
+        self, probe: Prober, made: dict, modules: dict, ours: Any, most: int = MOST_OPERATORS
+    ) -> None:
         self.probe, self.made, self.modules, self.ours = probe, made, modules, ours
+        self.most = most
         self.fast = False
+        self.waits = False  # whether an answer to a comparison was missing
+        # What `_input` found for the recipe that was built last; True: it took the handle's recipe.
+        self.found: list[tuple[Handle, bool] | None] = []
 
     def recipe(self, node: Node, fast: bool) -> Recipe | None:
         """How the node's first output is made again, or None.
 
         fast: normalize with the stored statistics, where there is an operator for that.
         """
-        self.fast = fast
-        recipe = self._build(node, MOST_OPERATORS)
-        return recipe if recipe is not None and recipe.count <= MOST_OPERATORS else None
+        self.fast, self.found = fast, []
+        recipe = self._build(node, self.most)
+        return recipe if recipe is not None and recipe.count <= self.most else None
 
     def _build(self, node: Node, left: int) -> Recipe | None:
         build = BUILDERS.get(kind(node))
@@ -152,6 +209,15 @@ class Builder:
             return None
         return found
 
+    def copied(self, tensor: Tensor) -> Tensor:
+        return tensor.detach().clone()
+
+    def overwrites(self, node: Node) -> bool:
+        """Whether a node worked in place on what an operator had just made."""
+        copy = self.probe.any(node, "_saved_self") if hasattr(node, "_raw_saved_self") else None
+        source = node.next_functions[0][0]
+        return isinstance(copy, Handle) and copy.is_copy and kind(source) in _MAKE_NEW
+
     def _input(self, node: Node, argument: int, left: int) -> Recipe | Handle | None:
         """What the node's argument was: a value that is stored, or one to make."""
         edges = node.next_functions
@@ -160,11 +226,12 @@ class Builder:
         source, output = edges[argument]
         stored = self.made.get((source._sequence_nr(), output))
         handle = stored() if stored is not None else None
-        if handle is not None and is_as_made(handle):
-            if handle.form is None:
-                return handle
-            if isinstance(handle.form, Recomputed):
-                return handle.form.recipe
+        form = None if handle is None else handle.form
+        is_recipe = isinstance(form, Recomputed)
+        if handle is not None and is_as_made(handle) and (form is None or is_recipe):
+            self.found.append((handle, is_recipe))
+            return form.recipe if isinstance(form, Recomputed) else handle
+        self.found.append(None)
         return self._build(source, left - 1) if output == 0 else None
 
 
@@ -180,10 +247,11 @@ def _relu(self: Builder, node: Node, left: int) -> Recipe | None:
 
 
 def _pointwise(name: str, call: Callable[..., Tensor], *constants: str) -> Callable:
-    """Operators that saved their input."""
+    """Operators that saved their input, or in place their output; or its input can be made again."""
 
     def build(self: Builder, node: Node, left: int) -> Recipe | None:
-        x = self._saved(node, "_saved_self")
+        x = self._saved(node, "_saved_self") if hasattr(node, "_raw_saved_self") else None
+        x = x if x is not None else self._input(node, 0, left)
         if x is None:
             return None
         values = [getattr(node, f"_saved_{constant}") for constant in constants]
@@ -254,54 +322,87 @@ def _view(self: Builder, node: Node, left: int) -> Recipe | None:
     return recipe
 
 
-def _module_of(self: Builder, weight: Handle | Kept | None) -> torch.nn.Module | None:
-    return self.modules.get(id(weight.tensor)) if isinstance(weight, Kept) else None
+def _module_of(self: Builder, node: Node, weight: Handle | Kept | None) -> nn.Module | None:
+    """The module that a normalization belongs to: by its weight, or where it has none, by its end."""
+    if isinstance(weight, Kept):
+        return self.modules.get(id(weight.tensor))
+    return self.modules.get(("node", node._sequence_nr())) if weight is None else None
+
+
+def _copy(self: Builder, bias: Tensor | None) -> list[Kept]:
+    """Autograd does not save the bias, so an update before backward would go unseen."""
+    return [] if bias is None else [Kept(self.copied(bias), 0, None)]
 
 
 def _layer_norm(self: Builder, node: Node, left: int) -> Recipe | None:
     x, w, b = (self._saved(node, f"_saved_{a}") for a in ("input", "weight", "bias"))
-    module = _module_of(self, w)
-    if x is None or w is None or not isinstance(module, torch.nn.LayerNorm):
+    module = _module_of(self, node, w)
+    if x is None or not isinstance(module, nn.LayerNorm):
         return None
     shape, eps = module.normalized_shape, module.eps
-    if (b is None) != (module.bias is None):
+    if (w is None) != (module.weight is None) or (b is None) != (module.bias is None):
         return None
     make = lambda v, _: aten.native_layer_norm(  # noqa: E731
-        v[0], shape, v[1], v[2] if len(v) > 2 else None, eps
+        v[0], shape, v[1] if len(v) > 1 else None, v[2] if len(v) > 2 else None, eps
     )[0]
-    return Recipe(f"layer_norm[{eps}]", make, [x, w] if b is None else [x, w, b])
+    return Recipe(f"layer_norm[{eps}]", make, [a for a in (x, w, b) if a is not None])
 
 
 def _rms_norm(self: Builder, node: Node, left: int) -> Recipe | None:
     x, w = self._saved(node, "_saved_input"), self._saved(node, "_saved_weight")
-    module = _module_of(self, w)
-    if x is None or w is None or not isinstance(module, torch.nn.RMSNorm):
+    module = _module_of(self, node, w)
+    if x is None or w is None or not isinstance(module, nn.RMSNorm):
         return None
     shape, eps = list(module.normalized_shape), module.eps
     make = lambda v, _: aten._fused_rms_norm(v[0], shape, v[1], eps)[0]  # noqa: E731
     return Recipe(f"rms_norm[{eps}]", make, [x, w])
 
 
-def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
+def _group_norm(self: Builder, node: Node, left: int) -> Recipe | None:
     x, w = self._saved(node, "_saved_input"), self._saved(node, "_saved_weight")
-    module = _module_of(self, w)
-    if x is None or w is None or not isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+    module = _module_of(self, node, w)
+    if x is None or not isinstance(module, nn.GroupNorm):
         return None
-    if module.bias is None or not getattr(node, "_saved_training", True):
+    if (w is None) != (module.weight is None) or (w is None) != (module.bias is None):
+        return None
+    sizes = [getattr(node, f"_saved_{name}") for name in ("N", "C", "HxW", "group")]
+    eps = module.eps
+    make = lambda v, _: aten.native_group_norm(  # noqa: E731
+        v[0], v[1] if len(v) > 1 else None, v[2] if len(v) > 2 else None, *sizes, eps
+    )[0]
+    rest = [] if w is None else [w, *_copy(self, module.bias)]
+    return Recipe(f"group_norm[{sizes[3]}, {eps}]", make, [x, *rest])
+
+
+def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
+    """Also of instance normalization, which is one over a view."""
+    x, w = self._saved(node, "_saved_input"), self._saved(node, "_saved_weight")
+    module = _module_of(self, node, w)
+    if x is None or not isinstance(module, nn.modules.batchnorm._NormBase):
+        return None
+    if (w is None) != (module.weight is None) or (w is None) != (module.bias is None):
         return None
     cudnn = kind(node).startswith("Cudnn")
     eps = node._saved_epsilon if cudnn else node._saved_eps
-    # Autograd does not save the bias, so an update before backward would go unseen.
-    bias = Kept(module.bias.detach().clone(), 0, None)
+    affine = [] if w is None else [w, *_copy(self, module.bias)]
     operator = aten.cudnn_batch_norm if cudnn else aten.native_batch_norm
+    count = len(affine)
 
-    def again(v: list[Tensor]) -> tuple[Tensor, ...]:
-        return operator(v[0], v[1], v[2], None, None, True, 0.0, eps)
+    def again(v: list[Tensor], training: bool = True) -> tuple[Tensor, ...]:
+        weight, bias = v[1:3] if count else (None, None)
+        mean, variance = (None, None) if training else v[1 + count :]
+        return operator(v[0], weight, bias, mean, variance, training, 0.0, eps)
 
+    if not getattr(node, "_saved_training", True):
+        running = [self._saved(node, f"_saved_running_{a}") for a in ("mean", "var")]
+        if self.fast or running[0] is None or running[1] is None:
+            return None
+        text = f"{operator}[{eps}, running]"
+        return Recipe(text, lambda v, _: again(v, False)[0], [x, *affine, *running])
     if not self.fast:
-        return Recipe(f"{operator}[{eps}]", lambda v, _: again(v)[0], [x, w, bias])
+        return Recipe(f"{operator}[{eps}]", lambda v, _: again(v)[0], [x, *affine])
     means = [self._saved(node, "_saved_result1"), self._saved(node, "_saved_result2")]
-    if means[0] is None or means[1] is None:
+    if means[0] is None or means[1] is None or not count:
         return None
 
     def rehearse(v: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -311,7 +412,7 @@ def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
         return out, _normalized([*values, mean, deviation], eps)
 
     recipe = Recipe(
-        f"batch_norm_elemt[{eps}]", lambda v, _: _normalized(v, eps), [x, w, bias, *means]
+        f"batch_norm_elemt[{eps}]", lambda v, _: _normalized(v, eps), [x, *affine, *means]
     )
     recipe.rehearse = rehearse
     return recipe
@@ -322,24 +423,26 @@ def _normalized(v: list[Tensor], eps: float) -> Tensor:
     return torch.batch_norm_elemt(v[0], v[1], v[2], v[3], v[4], eps)
 
 
+_MAKE_NEW = {"NativeBatchNormBackward0", "CudnnBatchNormBackward0", "NativeGroupNormBackward0"}
+
 BUILDERS: dict[str, Callable[[Builder, Node, int], Recipe | None]] = {
     "ReluBackward0": _relu,
     "GeluBackward0": _pointwise(
-        "gelu", lambda x, how: torch.nn.functional.gelu(x, approximate=how), "approximate"
+        "gelu", lambda x, how: nn.functional.gelu(x, approximate=how), "approximate"
     ),
-    "SiluBackward0": _pointwise("silu", torch.nn.functional.silu),
-    "HardswishBackward0": _pointwise("hardswish", torch.nn.functional.hardswish),
-    "MishBackward0": _pointwise("mish", torch.nn.functional.mish),
-    "HardtanhBackward0": _pointwise("hardtanh", torch.nn.functional.hardtanh, "min_val", "max_val"),
-    "LeakyReluBackward0": _pointwise(
-        "leaky_relu", torch.nn.functional.leaky_relu, "negative_slope"
-    ),
+    "SiluBackward0": _pointwise("silu", nn.functional.silu),
+    "HardswishBackward0": _pointwise("hardswish", nn.functional.hardswish),
+    "MishBackward0": _pointwise("mish", nn.functional.mish),
+    "HardtanhBackward0": _pointwise("hardtanh", nn.functional.hardtanh, "min_val", "max_val"),
+    "LeakyReluBackward0": _pointwise("leaky_relu", nn.functional.leaky_relu, "negative_slope"),
+    "LeakyReluBackward1": _pointwise("leaky_relu", nn.functional.leaky_relu, "negative_slope"),
     "AddBackward0": _add,
     "MulBackward0": _mul,
     "NativeDropoutBackward0": _dropout,
     "ToCopyBackward0": _to_copy,
     "NativeLayerNormBackward0": _layer_norm,
     "FusedRmsNormBackward0": _rms_norm,
+    "NativeGroupNormBackward0": _group_norm,
     "NativeBatchNormBackward0": _batch_norm,
     "CudnnBatchNormBackward0": _batch_norm,
 } | dict.fromkeys(VIEWS & {"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"}, _view)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from tuckfold.torch._activations._plan import Plan, bytes_text
+from tuckfold.torch._activations._plan import Plan
+from tuckfold.torch._activations._text import bytes_text
 
 _WIDTH, _HEIGHT = 960, 220
 
@@ -118,7 +119,7 @@ def write_report(plan: Plan, name: str, path: str | Path) -> None:
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
         f"<p>{bytes_text(plan.before)} are saved, {bytes_text(plan.after)} stored: {plan.ratio:.2f} times less. "
         f"At most {bytes_text(plan.peak)} at any time. Forward {plan.forward_ms:.1f} ms, backward "
-        f"{plan.backward_ms:.1f} ms.</p>"
+        f"{plan.backward_ms:.1f} ms. {escape(str(plan.step)).capitalize()}.</p>"
         f"<h2>Bytes over the pass</h2>{_timeline(plan)}<h2>By kind</h2>{_kinds(plan)}"
         f"<h2>By module</h2>{_modules(plan)}<h2>Every tensor</h2>{_tensors(plan)}"
         f"<script>{_SCRIPT}</script></body></html>\n",

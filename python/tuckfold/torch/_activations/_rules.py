@@ -102,6 +102,7 @@ def _embedding(node: Node, probe: Probe) -> None:
 RULES: dict[str, Callable[[Node, Probe], None]] = {
     "ReluBackward0": _always("_saved_result", "positive"),
     "LeakyReluBackward0": _always("_saved_self", "above 0"),
+    "LeakyReluBackward1": _always("_saved_result", "above 0"),  # in place
     "HardtanhBackward0": _hardtanh,
     "ConvolutionBackward0": _convolution,
     "NativeBatchNormBackward0": _batch_norm,

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from tuckfold.torch._activations import _store as store
-from tuckfold.torch._activations._graph import Prober, is_cast_leaf, kind, producer
+from tuckfold.torch._activations._graph import Prober, is_cast_leaf, is_reshaped, kind, producer
+from tuckfold.torch._activations._program import Survey
 from tuckfold.torch._activations._recompute import BUILDERS, Builder
 from tuckfold.torch._activations._rules import RULES
 from tuckfold.torch._activations._saved import Handle, Kept, Record, storage_key, stream_of
@@ -44,9 +45,12 @@ class Run:
         self.late: dict[Record, Any] = {}
         self.saved: dict[int, list[weakref.ref[Handle]]] = {}
         self.made: dict[tuple[int, int], weakref.ref[Handle]] = {}
+        self.ours: set[int] = set()  # nodes that saved something through our hooks
         self.seen: set[int] = set()
-        self.builder = Builder(self.probe, self.made, owner.norms(), self.saved)
+        self.operators: set[str] = set()  # that saved tensors
+        self.builder = Builder(self.probe, self.made, owner.norms(), self.ours, owner.recompute)
         self.trace = owner.trace
+        self.survey: Survey | None = None
 
     def pack(self, x: Tensor) -> Handle | Kept:
         """Autograd's pack hook. Nothing that goes wrong here reaches the model."""
@@ -68,11 +72,13 @@ class Run:
 
     def _pack(self, x: Tensor) -> Handle | Kept:
         node = x.grad_fn
+        self.ours.add(_sequence_number() - 1)
         origin = None if node is None else (kind(node), x.output_nr)
         if type(x) is not Tensor:
             # A subclass may carry more than its values. A leaf holds no node, so no cycle.
             return Kept(x if node is None else x.detach(), x._version, origin)
-        small = x.layout is not torch.strided or x.nbytes < self.least
+        least = self.least[x.is_cuda]
+        small = x.layout is not torch.strided or x.nbytes < least
         if small and self.trace is None:
             return Kept(x.detach(), x._version, origin)
         made = producer(x)
@@ -84,10 +90,16 @@ class Run:
         record.handles.append(weakref.ref(handle))
         record.seen = self.packs
         saver = _sequence_number() - 1  # the node that is being made
+        if node is not None and kind(node) == "CloneBackward0" and node._sequence_nr() == saver:
+            # An operator in place saves a copy of its input, after its own node was made.
+            handle.is_copy = True
+            saver -= 1
+        handle.saver = saver
         self.saved.setdefault(saver, []).append(weakref.ref(handle))
         if node is not None:
             handle.is_output = node._sequence_nr() == saver
             handle.is_direct = made is not None and made[0] is node
+            handle.is_reshaped = is_reshaped(x)
             self._learn(node, unfinished=saver)
             self._register(made, record, handle, small)
         if self.owner.scope is not None:
@@ -110,6 +122,8 @@ class Run:
         if record is None or all(h.tensor is None for h in record.live()):
             record = Record(x.untyped_storage().nbytes(), stream_of(x.device))
             self.records[key] = weakref.ref(record)
+            if self.survey is not None and x.grad_fn is not None:
+                self.survey.bytes += record.nbytes
         elif record.stream != stream_of(x.device):
             record.stream = -1
         return record
@@ -144,6 +158,7 @@ class Run:
                 self.seen.add(number)
                 handles = self.saved.get(number)
             if handles is not None:  # else its tensors went to the hooks of somebody else
+                self.operators.add(kind(node))
                 rule = RULES.get(kind(node))
                 if rule is not None:
                     try:
@@ -193,6 +208,8 @@ class Run:
             return
         if self.trace is not None:
             self.trace.stored(record, handles, found)
+        if self.survey is not None:
+            self.survey.stored(record, handles, found, node, self.builder)
         for handle, form in zip(handles, found, strict=True):
             handle.store(form)
 
@@ -205,6 +222,7 @@ class Run:
             self._settle(final=True)
         except Exception as error:
             self.owner.note(error)
+        self.owner.saw(self.operators)
         self.pending.clear()
         self.late.clear()
         self.records.clear()

@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+_NOTHING = torch.empty(0)
 _use_count = torch._C._storage_Use_Count
 
 
@@ -82,10 +83,13 @@ class Handle:
         "device",
         "dtype",
         "form",
+        "is_copy",
         "is_direct",
         "is_output",
+        "is_reshaped",
         "known",
         "limits",
+        "maker",
         "need",
         "offset",
         "op",
@@ -93,6 +97,7 @@ class Handle:
         "place",
         "record",
         "role",
+        "saver",
         "shape",
         "strides",
         "tensor",
@@ -110,9 +115,37 @@ class Handle:
         self.limits: tuple[float, ...] = ()  # that need depends on
         self.known = False  # whether that node was looked at
         self.is_direct = False  # whether it is no view of what a node made, but that itself
+        self.is_reshaped = False  # whether it is that with other sizes
         self.is_output = False  # whether that node made the tensor
+        self.is_copy = False  # whether it is what that node, in place, has overwritten
         self.op = self.role = ""
+        self.saver = -1  # sequence number of that node
+        self.maker = (
+            -1,
+            0,
+        )  # that of the node which made the storage, and which of its outputs it is
         self.place = ("", "")  # path and class of the module, where somebody asks for them
+
+    @classmethod
+    def like(cls, tensor: Tensor, record: Record, other: Handle) -> Handle:
+        """Of a tensor that is detached already, and as another was in all but its values."""
+        self = cls.__new__(cls)
+        self.tensor, self.record, self.origin = tensor, record, other.origin
+        self.version = tensor._version
+        self.dtype, self.device = other.dtype, other.device
+        self.shape, self.strides, self.offset = other.shape, other.strides, other.offset
+        self.form, self.need, self.limits, self.known = None, "value", (), True
+        self.is_direct, self.is_output = other.is_direct, other.is_output
+        self.is_copy, self.is_reshaped = other.is_copy, other.is_reshaped
+        self.op, self.role, self.saver, self.place = other.op, other.role, -1, other.place
+        self.maker = (-1, 0)
+        return self
+
+    def shell(self) -> Handle:
+        """All that is known of it, without tensors."""
+        other = Handle.like(_NOTHING, Record(0, 0), self)
+        other.tensor = None
+        return other
 
     def value(self) -> Tensor:
         """The tensor, with the bits that backward needs."""
@@ -136,10 +169,20 @@ class Handle:
 class Record:
     """A storage that one or more saved tensors look into."""
 
-    __slots__ = ("__weakref__", "cache", "handles", "nbytes", "pinned", "seen", "stream", "unread")
+    __slots__ = (
+        "__weakref__",
+        "cache",
+        "handles",
+        "key",
+        "nbytes",
+        "pinned",
+        "seen",
+        "stream",
+        "unread",
+    )
 
-    def __init__(self, nbytes: int, stream: int) -> None:
-        self.nbytes = nbytes
+    def __init__(self, nbytes: int, stream: int, key: int = 0) -> None:
+        self.nbytes, self.key = nbytes, key  # the storage's, while somebody holds it
         # Of the operators that saved it, -1 if they differ: packing in another stream would read what
         # is not there yet, and free what is still read.
         self.stream = stream

@@ -95,7 +95,7 @@ def recomputed(
 ) -> Recomputed | None:
     """The storage as a recipe that is proven to make it, or None."""
     original = handles[0].tensor
-    if record.pinned or original is None or not _is_as_made(handles):
+    if record.pinned or original is None or not is_as_made(handles, node, builder):
         return None
     if any(h.dtype != original.dtype or h.tensor is None for h in handles):
         return None
@@ -106,15 +106,23 @@ def recomputed(
         sources = [source.record for source in recipe.sources()]
         if any(source is record or source.stream != record.stream for source in sources):
             continue
-        if is_proven(recipe, record, handles):
+        proven = is_proven(recipe, record, handles)
+        if proven:
             for source in sources:
                 source.pinned = True
             return Recomputed(recipe)
+        builder.waits |= proven is None
     return None
 
 
-def _is_as_made(handles: list[Handle]) -> bool:
+def is_as_made(handles: list[Handle], node: object, builder: Builder) -> bool:
+    """Whether the values are those that the node made, also where it made them in place.
+
+    Each change counts one version, but only autograd's own are in the graph.
+    """
     versions = {h.version for h in handles}
     if len(versions) != 1 or not all(h.is_unchanged() for h in handles):
         return False
-    return versions == {0} or any(h.is_output for h in handles)
+    if versions == {0} or any(h.is_output for h in handles):
+        return True
+    return versions == {1} and builder.overwrites(node)

@@ -8,6 +8,10 @@ from pathlib import Path
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
 
+class Pattern(str):
+    """The type of keys whose text matches names; it is not empty."""
+
+
 class PlanError(ValueError):
     """A plan or a file of rules that cannot be read."""
 
@@ -115,6 +119,11 @@ def read(path: str | Path, known: dict[str, dict[str, type | tuple[str, ...]]]) 
                 if value not in expected:
                     words = ", ".join(expected)
                     raise reader.error(0, f"{key} must be one of {words}, got {value!r}")
+            elif expected is Pattern:
+                if not isinstance(value, str) or not value:
+                    raise reader.error(
+                        0, f'{key} must be text in quotes, "*" for any, got {value!r}'
+                    )
             elif type(value) is not expected:
                 raise reader.error(0, f"{key} must be {_TYPES[expected]}, got {value!r}")
     return tables
@@ -125,3 +134,11 @@ _TYPES = {str: "text in quotes", int: "a whole number", bool: "true or false"}
 
 def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def bytes_text(n: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if n < 1024:
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1024
+    return f"{n:.2f} GiB"

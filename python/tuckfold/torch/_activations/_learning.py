@@ -1,0 +1,186 @@
+"""Which passes are watched in full, which is surveyed, and which repeat it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from tuckfold.torch._activations._graph import VIEWS, kind
+from tuckfold.torch._activations._program import Program, Survey
+from tuckfold.torch._activations._run import Run
+from tuckfold.torch._activations._steady import Steady
+
+if TYPE_CHECKING:
+    from tuckfold.torch._activations._handle import Activations
+
+_log = logging.getLogger("tuckfold.activations")
+_WATCHED = 2  # passes before the one that is surveyed; a GPU has answered its comparisons by then
+_SURVEYS = 6  # in vain, until passes are watched in full for good
+_FAILURES = 3  # passes that differed from the program, likewise
+_KINDS = 16  # of inputs that are told apart
+
+
+@dataclass
+class _State:
+    """What is known of passes with inputs of the same sizes and types."""
+
+    passes: int = 0
+    surveys: int = 0
+    failures: int = 0
+    program: Program | None = None
+
+
+class _End:
+    """The hook at the end of a module. It holds nothing, and a copy of the module does not inherit it."""
+
+    def __init__(self, learning: Learning | None, number: int = 0) -> None:
+        self.learning = None if learning is None else weakref.ref(learning)
+        self.number = number
+
+    def __call__(self, module: nn.Module, arguments: object, output: object) -> None:
+        if torch.compiler.is_compiling() or self.learning is None:
+            return
+        learning = self.learning()
+        if learning is not None:
+            self.ended(learning, module, output)
+
+    def ended(self, learning: Learning, module: nn.Module, output: object) -> None:
+        learning.ended(self.number, output)
+
+    def __deepcopy__(self, memo: object) -> _End:
+        return type(self)(None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (None,)
+
+
+class NormEnd(_End):
+    """Of a normalization without weight: says which node is its own, since the node has no epsilon."""
+
+    def ended(self, learning: Learning, module: nn.Module, output: object) -> None:
+        run = learning.current()
+        node = output.grad_fn if isinstance(output, Tensor) else None
+        while node is not None and kind(node) in VIEWS:
+            node = node.next_functions[0][0]
+        if run is not None and node is not None:
+            run.builder.modules["node", node._sequence_nr()] = module
+
+
+class Learning:
+    """Of one wrapped model."""
+
+    def __init__(self, owner: Activations) -> None:
+        self.owner = weakref.ref(owner)
+        self._states: dict[tuple[object, ...], _State] = {}
+        self._local = threading.local()
+        self._hooks: dict[int, Any] = {}  # by the module's number, for programs
+        self._lock = threading.Lock()
+        self._is_surveying = False
+
+    def begin(self, model: nn.Module, arguments: tuple[Any, ...], keywords: Any) -> Run | Steady:
+        """The pass that is to come."""
+        owner = self.owner()
+        assert owner is not None
+        if owner.trace is not None:
+            return self._enter(Run(owner), None, [])
+        key = (model.training, *map(_kind, arguments), *map(_kind, keywords.values()))
+        with self._lock:
+            state = self._states.get(key)
+            if state is None:
+                state = _State()
+                if len(self._states) < _KINDS:
+                    self._states[key] = state
+            if state.program is not None:
+                return self._enter(Steady(owner, state.program), state, [])
+            run = Run(owner)
+            state.passes += 1
+            hooks: list[Any] = []
+            may = state.surveys < _SURVEYS and state.failures < _FAILURES
+            if state.passes > _WATCHED and may and not self._is_surveying:
+                self._is_surveying = True
+                state.surveys += 1
+                run.survey = Survey(run.first, owner.stream)
+                for number, module in enumerate(model.modules()):
+                    if module is not model and number not in self._hooks:
+                        hooks.append(module.register_forward_hook(_End(self, number)))
+        return self._enter(run, state, hooks)
+
+    def _enter(self, run: Run | Steady, state: _State | None, hooks: list[Any]) -> Run | Steady:
+        if not hasattr(self._local, "passes"):
+            self._local.passes = []
+        self._local.passes.append((run, state, hooks))
+        return run
+
+    def current(self) -> Run | Steady | None:
+        """The pass that this thread is in."""
+        passes = getattr(self._local, "passes", None)
+        return passes[-1][0] if passes else None
+
+    def ended(self, number: int, output: object) -> None:
+        """A module has returned."""
+        run = self.current()
+        if run is None:
+            return
+        if isinstance(run, Steady):
+            run.ended(number, output)
+        elif run.survey is not None:
+            try:
+                run.survey.ended(number, output)
+            except Exception as error:
+                run.owner.note(error)
+                run.survey = None
+
+    def end(self, run: Run | Steady, result: object) -> None:
+        """The pass is over, or was interrupted."""
+        passes = getattr(self._local, "passes", [])
+        while passes:
+            other, state, hooks = passes.pop()
+            for hook in hooks:
+                hook.remove()
+            if hooks:
+                self._is_surveying = False
+            if other is run:
+                self._learn(run, state, result)
+                return
+
+    def _learn(self, run: Run | Steady, state: _State | None, result: object) -> None:
+        if isinstance(run, Steady):
+            if not run.finish(result) and state is not None:
+                _log.debug("a pass differed from the one before: %s", run.differs)
+                state.program, state.passes = None, 0
+                state.failures += 1
+            return
+        survey = run.survey
+        if survey is not None and result is not None:
+            survey.ended(0, result)
+        run.finish(result)
+        if survey is None or state is None or result is None or run.builder.waits:
+            return
+        try:
+            state.program = survey.program(run.probe, survey.bytes)
+        except Exception as error:
+            run.owner.note(error)
+        model = run.owner.model
+        if state.program is not None:
+            for number, module in enumerate(model.modules()):
+                if number in state.program.modules and number not in self._hooks:
+                    self._hooks[number] = module.register_forward_hook(_End(self, number))
+
+    def remove(self) -> None:
+        for hook in self._hooks.values():
+            hook.remove()
+        self._hooks.clear()
+        self._states.clear()
+
+
+def _kind(value: object) -> object:
+    """Of an argument: what a program may depend on."""
+    if isinstance(value, Tensor):
+        return (value.shape, value.dtype, value.requires_grad)
+    return value if isinstance(value, (int, bool, str, type(None))) else type(value)

@@ -1,0 +1,251 @@
+"""What later passes of a model repeat: which saved tensors to take, where they are, and what to do.
+
+A pass is surveyed once. Each node that matters is then found again by its path from the output of a
+module, so that the passes that follow need no hook for any other tensor.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tuckfold.torch._activations._graph import Prober, kind
+from tuckfold.torch._activations._recompute import Recipe, Recomputed
+from tuckfold.torch._activations._rules import RULES
+from tuckfold.torch._activations._saved import Form, Handle, Record
+
+_MOST_DELAY = 0.04  # of all saved bytes that may be held longer than by hooks for every tensor
+_MOST_LOST = 0.02  # of all freed bytes that may be kept instead
+Node = Any
+
+
+@dataclass
+class Slot:
+    """A saved tensor that is taken: an attribute of a node."""
+
+    role: str
+    group: int
+    like: Handle  # without its tensor
+
+    def __post_init__(self) -> None:
+        self.saved, self.raw = f"_saved_{self.role}", f"_raw_saved_{self.role}"
+
+    def fits(self, x: object) -> bool:
+        like = self.like
+        return (
+            type(x) is Tensor
+            and x.shape == like.shape
+            and x.dtype == like.dtype
+            and x.stride() == like.strides
+            and x.storage_offset() == like.offset
+            and x.device == like.device
+        )
+
+
+@dataclass
+class Target:
+    """A node, as the path from an output of the module that has just ended."""
+
+    key: int
+    output: int
+    path: tuple[int, ...]
+    kind: str
+    slots: list[Slot] = field(default_factory=list)
+    rule: Callable[..., None] | None = None  # where something is stored as less than its values
+
+
+@dataclass
+class Recomputation:
+    """How the recipe of a group was built: by which node, and what `Builder._input` found."""
+
+    node: int
+    fast: bool
+    # The saver's key and role, whether it is the saver's output, and whether its recipe was taken; None:
+    # the recipe went on from there.
+    found: list[tuple[int, str, bool, bool] | None]
+    signature: tuple[object, ...]
+    template: Recipe
+
+
+@dataclass
+class Group:
+    """A storage, with all tensors that look into it."""
+
+    count: int
+    stream: int | None  # None: the one that the pass began in, whichever that is
+    recomputation: Recomputation | None
+    # Ends of modules, since its last tensor was taken, until nobody else held it in an earlier pass.
+    first: int = 0
+
+
+@dataclass
+class Program:
+    """What a pass does at the end of each module of interest, in the order of their ends."""
+
+    sequence: list[tuple[int, list[Target]]]  # the module, by its number
+    last: list[Target]  # at the end of the pass
+    groups: list[Group]
+
+    def __post_init__(self) -> None:
+        self.modules = {module for module, _ in self.sequence}
+        self.biases: dict[int, weakref.ref[Tensor]] = {}  # of recipes, by identity
+        for t in (*self.last, *(t for _, targets in self.sequence for t in targets)):
+            if any(self.groups[slot.group].recomputation is None for slot in t.slots):
+                t.rule = RULES.get(t.kind)
+
+
+@dataclass
+class _Stored:
+    record: Record
+    handles: list[Handle]
+    freed: int
+    at: int  # ends of modules before it
+    node: int  # that is run again
+    fast: bool
+    found: list[tuple[Handle, bool] | None]
+    signature: tuple[object, ...] | None
+    template: Recipe | None
+
+
+class Survey:
+    """Listens to one pass that has hooks for every tensor."""
+
+    def __init__(self, first: int, stream: int) -> None:
+        self.first, self.stream = first, stream
+        self.ends: list[int] = []
+        self.places: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+        self.nodes: dict[int, Node] = {}
+        self.all: list[_Stored] = []
+        self.bytes = 0
+        self._roles: dict[int, tuple[int, str]] = {}
+
+    def ended(self, module: int, output: object) -> None:
+        """Finds the nodes that a module made: breadth first, so that paths are short."""
+        end = len(self.ends)
+        self.ends.append(module)
+        for number, x in enumerate(leaves(output)):
+            queue = [(x.grad_fn, ())] if isinstance(x, Tensor) and x.grad_fn is not None else []
+            while queue:
+                node, path = queue.pop(0)
+                key = node._sequence_nr()
+                if key in self.nodes or key < self.first or kind(node) == "AccumulateGrad":
+                    continue
+                self.nodes[key], self.places[key] = node, (end, number, path)
+                for i, edge in enumerate(node.next_functions):
+                    if edge[0] is not None:
+                        queue.append((edge[0], (*path, i)))
+
+    def stored(
+        self, record: Record, handles: list[Handle], forms: list[Form], node: Node, builder: Any
+    ) -> None:
+        first = forms[0]
+        recipe = first.recipe if isinstance(first, Recomputed) else None
+        freed = record.nbytes - sum(f.nbytes for f in {id(f): f for f in forms}.values())
+        self.all.append(
+            _Stored(
+                record,
+                handles,
+                freed,
+                len(self.ends),
+                node._sequence_nr() if recipe is not None else -1,
+                builder.fast,
+                list(builder.found) if recipe is not None else [],
+                recipe.signature() if recipe is not None else None,
+                recipe.template() if recipe is not None else None,
+            )
+        )
+
+    def program(self, probe: Prober, total: int) -> Program | None:
+        """Of the pass that has ended, or None if it would hold much more than hooks do.
+
+        total: bytes of all tensors that were saved.
+        """
+        self._find_roles(probe)
+        usable = [s for s in self.all if self._is_found(s)]
+        if sum(s.freed for s in self.all) > (1 + _MOST_LOST) * sum(s.freed for s in usable):
+            return None
+        if self._delay(usable) > _MOST_DELAY * total:
+            return None
+        targets: dict[int, Target] = {}
+
+        def target(key: int) -> Target:
+            if key not in targets:
+                _, output, path = self.places[key]
+                targets[key] = Target(key, output, path, kind(self.nodes[key]))
+            return targets[key]
+
+        groups = []
+        for s in usable:
+            recomputation = None
+            if s.signature is not None:
+                target(s.node)
+                found = [
+                    None if f is None else (*self._roles[id(f[0])], f[0].is_output, f[1])
+                    for f in s.found
+                ]
+                for entry in found:
+                    if entry is not None:
+                        target(entry[0])
+                assert s.template is not None
+                recomputation = Recomputation(s.node, s.fast, found, s.signature, s.template)
+            for h in s.handles:
+                key, role = self._roles[id(h)]
+                target(key).slots.append(Slot(role, len(groups), h.shell()))
+            stream = None if s.record.stream == self.stream else s.record.stream
+            groups.append(Group(len(s.handles), stream, recomputation))
+        return self._arranged(targets, groups)
+
+    def _arranged(self, targets: dict[int, Target], groups: list[Group]) -> Program:
+        by_end: dict[int, list[Target]] = {}
+        for key, t in targets.items():
+            by_end.setdefault(self.places[key][0], []).append(t)
+        last = by_end.pop(len(self.ends) - 1, [])  # of the model itself
+        modules = {self.ends[end] for end in by_end}
+        sequence = [
+            (module, by_end.get(end, []))
+            for end, module in enumerate(self.ends[:-1])
+            if module in modules
+        ]
+        return Program(sequence, last, groups)
+
+    def _find_roles(self, probe: Prober) -> None:
+        """Which attribute of which node each handle is."""
+        wanted = {h.saver for s in self.all for h in s.handles}
+        wanted |= {f[0].saver for s in self.all for f in s.found if f is not None}
+        for key in wanted & set(self.nodes):
+            node = self.nodes[key]
+            for name in dir(node):
+                if name.startswith("_raw_saved_"):
+                    role = name.removeprefix("_raw_saved_")
+                    handle = probe.one(node, f"_saved_{role}")
+                    if handle is not None:
+                        self._roles[id(handle)] = (key, role)
+
+    def _is_found(self, s: _Stored) -> bool:
+        if s.signature is not None and s.node not in self.places:
+            return False
+        sources = [f[0] for f in s.found if f is not None]
+        return all(id(h) in self._roles for h in (*s.handles, *sources))
+
+    def _delay(self, usable: list[_Stored]) -> int:
+        """The most bytes that wait, at any end of a module, for the end of a later one."""
+        change = [0] * (len(self.ends) + 2)
+        for s in usable:
+            known = max(self.places[self._roles[id(h)][0]][0] for h in s.handles) + 1
+            if known > s.at:
+                change[s.at] += s.freed
+                change[known] -= s.freed
+        waiting = most = 0
+        for step in change:
+            waiting += step
+            most = max(most, waiting)
+        return most
+
+
+def leaves(output: object) -> list[Any]:
+    return [output] if isinstance(output, Tensor) else torch.utils._pytree.tree_leaves(output)

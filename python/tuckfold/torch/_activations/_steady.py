@@ -1,0 +1,293 @@
+"""A pass that repeats an earlier one: it takes the saved tensors that its program names, no others.
+
+Every other tensor is saved as if nobody had wrapped the model. What is taken is looked at as the
+first time: the rules read the node, recipes are built from it, and must be those that were proven.
+Whatever differs from the program is left as it is, and the next pass is watched again.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from tuckfold.torch._activations import _store as store
+from tuckfold.torch._activations._graph import Prober, is_reshaped, kind, producer
+from tuckfold.torch._activations._program import Program, Recomputation, Slot, Target, leaves
+from tuckfold.torch._activations._recompute import Builder, Recipe, Recomputed, is_as_made
+from tuckfold.torch._activations._saved import Form, Handle, Kept, Record, storage_key, stream_of
+
+if TYPE_CHECKING:
+    from tuckfold.torch._activations._handle import Activations
+
+_NOTHING = torch.empty(0)
+Node = Any
+
+
+class _Missing(Exception):
+    """A recipe needs what this pass has not made yet."""
+
+
+class _Differs(Exception):
+    """The pass is not the one that was surveyed."""
+
+
+class Steady:
+    """Takes tensors at the ends of modules. After the pass it holds no tensor and no node."""
+
+    def __init__(self, owner: Activations, program: Program) -> None:
+        self.owner, self.program = owner, program
+        self.thread, self.stream = threading.get_ident(), owner.stream
+        self.probe = Prober()
+        self.at = 0
+        self.differs = ""  # what was found to differ from the program
+        self.nodes: dict[int, Node] = {}
+        self.records: list[Record | None] = [None] * len(program.groups)
+        self.pending: list[int] = []
+        self.looks = [0] * len(program.groups)  # at a group since its last tensor was taken
+        self.builder = _Replay(self)
+        self._next: tuple[Record, Handle] | None = None  # what is being taken
+        self._last: Handle | None = None  # what was taken
+        self._pack, self._unpack = self.pack, self.unpack  # one object each for all tensors
+
+    def pack(self, tensor: Tensor) -> Handle:
+        """Called by autograd when a tensor is taken."""
+        assert self._next is not None
+        record, like = self._next
+        self._last = Handle.like(tensor, record, like)
+        return self._last
+
+    def unpack(self, saved: Handle) -> Tensor:
+        if self.probe.asking and threading.get_ident() == self.thread:
+            self.probe.found = saved
+            return _NOTHING
+        return saved.value()
+
+    def ended(self, module: int, output: object) -> None:
+        """A module of interest has returned. Nothing that goes wrong here reaches the model."""
+        if self.differs or module not in self.program.modules:
+            return
+        sequence, at = self.program.sequence, self.at
+        if at >= len(sequence) or sequence[at][0] != module:
+            self.differs = "the order of modules"
+            return
+        self.at += 1
+        self._take_all(sequence[at][1], output)
+
+    def finish(self, output: object) -> bool:
+        """Ends the pass; whether it went as the program says."""
+        if self.at != len(self.program.sequence):
+            self.differs = self.differs or "the number of modules"
+        if not self.differs:
+            self._take_all(self.program.last, output, final=True)
+        self.nodes.clear()
+        self.builder.forget()
+        self._next = self._last = None
+        self.records.clear()
+        self.pending.clear()
+        return not self.differs
+
+    def _take_all(self, targets: list[Target], output: object, final: bool = False) -> None:
+        try:
+            for target in targets:
+                self._take(target, output)
+            if self.pending:
+                self._settle(final)
+        except _Differs as difference:
+            self.differs = str(difference)
+        except Exception as error:
+            self.owner.note(error)
+            self.differs = "an error"
+
+    def _take(self, target: Target, output: object) -> None:
+        x = output if type(output) is Tensor else leaves(output)[target.output]
+        node = x.grad_fn
+        for step in target.path:
+            edges = node.next_functions if node is not None else ()
+            if step >= len(edges):
+                raise _Differs(f"no {target.kind}")
+            node = edges[step][0]
+        if kind(node) != target.kind:
+            raise _Differs(f"{kind(node)} instead of {target.kind}")
+        self.nodes[target.key] = node
+        if target.slots:
+            for slot in target.slots:
+                self._hook(node, slot)
+            if target.rule is not None:
+                target.rule(node, self.probe)
+
+    def _hook(self, node: Node, slot: Slot) -> None:
+        try:
+            x = getattr(node, slot.saved)
+        except RuntimeError:  # changed in place: autograd will say so in backward
+            raise _Differs(f"{slot.role} of {kind(node)} was changed") from None
+        if not slot.fits(x):
+            raise _Differs(f"the sizes of {slot.role} of {kind(node)}")
+        group = self.program.groups[slot.group]
+        record, stream, storage = self.records[slot.group], stream_of(x.device), storage_key(x)
+        if record is None:
+            record = Record(x.untyped_storage().nbytes(), stream, storage)
+            self.records[slot.group] = record
+        expected = self.stream if group.stream is None else group.stream
+        if storage != record.key or stream != expected:
+            raise _Differs(f"the storage or stream of {slot.role} of {kind(node)}")
+        if slot.like.is_copy and x.grad_fn._sequence_nr() != node._sequence_nr() + 1:
+            raise _Differs(f"{slot.role} of {kind(node)} is no copy")
+        self._next = (record, slot.like)
+        getattr(node, slot.raw).register_hooks(self._pack, self._unpack)
+        handle = self._last
+        assert handle is not None
+        made = producer(x)
+        if made is not None:
+            like = slot.like
+            if like.is_direct != (made[0] is x.grad_fn) or like.is_reshaped != is_reshaped(x):
+                raise _Differs(f"the views of {slot.role} of {kind(node)}")
+            handle.maker = (made[0]._sequence_nr(), made[1])
+        record.handles.append(weakref.ref(handle))
+        if len(record.handles) == group.count:
+            self.pending.append(slot.group)
+
+    def _settle(self, final: bool) -> None:
+        """Stores what nobody else holds any more."""
+        self.pending = [number for number in self.pending if not self._is_done(number, final)]
+
+    def _is_done(self, number: int, final: bool) -> bool:
+        group = self.program.groups[number]
+        self.looks[number] += 1
+        if self.looks[number] < group.first and not final:
+            return False
+        record = self.records[number]
+        assert record is not None
+        handles = record.live()
+        if len(handles) != len(record.handles):
+            return True  # a part of the graph is gone
+        if not record.is_ours(handles) or record.stream != stream_of(handles[0].device):
+            return False
+        form: Form | None
+        if not all(h.is_unchanged() for h in handles):
+            return True
+        group.first = self.looks[number]
+        if group.recomputation is None:
+            with torch.no_grad():
+                forms = store.forms_of(record, handles)
+        else:
+            try:
+                form = self._recomputed(number, record, handles)
+            except _Missing:
+                return False
+            forms = None if form is None else [form] * len(handles)
+        if forms is not None:
+            for handle, form in zip(handles, forms, strict=True):
+                handle.store(form)
+        return True
+
+    def _recomputed(self, number: int, record: Record, handles: list[Handle]) -> Form | None:
+        how = self.program.groups[number].recomputation
+        assert how is not None
+        node = self.nodes.get(how.node)
+        if node is None:
+            raise _Missing
+        if record.pinned or not store.is_as_made(handles, node, self.builder):
+            return None
+        if not any(h.maker == (node._sequence_nr(), 0) for h in handles):
+            self.differs = f"what {kind(node)} made"
+            return None
+        recipe = self.builder.replay(node, how)
+        if recipe is None or recipe.signature() != how.signature:
+            self.differs = f"how the output of {kind(node)} is made"
+            return None
+        for source in recipe.sources():
+            if source.record.stream != record.stream:
+                return None
+            source.record.pinned = True
+        return Recomputed(recipe, how.template)
+
+
+class _Replay(Builder):
+    """Builds recipes again: `_input` finds what it found in the pass that was surveyed."""
+
+    def __init__(self, run: Steady) -> None:
+        super().__init__(run.probe, {}, run.owner.norms(), ())
+        self.nodes = run.nodes
+        self._left: list[tuple[int, str, bool, bool] | None] = []
+        self._biases = run.program.biases
+        self._copies: dict[int, tuple[int, Tensor]] = {}
+
+    def forget(self) -> None:
+        self._copies = {}
+
+    def copied(self, tensor: Tensor) -> Tensor:
+        """Of all biases at once: a call for each would take longer than the copies."""
+        if not self._copies:
+            biases = [bias for ref in self._biases.values() if (bias := ref()) is not None]
+            with torch.no_grad():
+                copies = torch._foreach_mul(biases, 1) if biases else []
+            self._copies = {
+                id(b): (b._version, copy) for b, copy in zip(biases, copies, strict=True)
+            }
+        version, copy = self._copies.get(id(tensor), (-1, tensor))
+        if version == tensor._version:
+            return copy
+        self._biases[id(tensor)] = weakref.ref(tensor)
+        return super().copied(tensor)
+
+    def replay(self, node: Node, how: Recomputation) -> Recipe | None:
+        self.fast, self._left = how.fast, list(reversed(how.found))
+        return self._build(node, 1 << 20)
+
+    def _saved(self, node: Node, attribute: str) -> Handle | Kept | None:
+        """A tensor that autograd holds for itself, unless it was taken."""
+        found, x = self._read(node, attribute)
+        if found is None:
+            return (
+                None
+                if x is None
+                else Kept(x if x.grad_fn is None else x.detach(), x._version, None)
+            )
+        if isinstance(found, Handle) and found.form is not None and not found.form.whole:
+            return None
+        return found
+
+    def _read(self, node: Node, attribute: str) -> tuple[Handle | None, Tensor | None]:
+        """The handle of a tensor that was taken, or the tensor."""
+        self.probe.found, self.probe.asking = None, True
+        try:
+            x = getattr(node, attribute)
+        except (AttributeError, RuntimeError):  # not of this torch; changed in place
+            return None, None
+        finally:
+            self.probe.asking = False
+        found, self.probe.found = self.probe.found, None
+        if isinstance(found, Handle):
+            return found, None
+        return None, x if isinstance(x, Tensor) else None
+
+    def _input(self, node: Node, argument: int, left: int) -> Recipe | Handle | Kept | None:
+        edges = node.next_functions
+        if argument >= len(edges) or edges[argument][0] is None or not self._left:
+            return None
+        source, output = edges[argument]
+        entry = self._left.pop()
+        if entry is None:
+            return self._build(source, left - 1) if output == 0 else None
+        key, role, is_output, is_recipe = entry
+        saver = self.nodes.get(key)
+        if saver is None:
+            raise _Missing
+        handle, x = self._read(saver, f"_saved_{role}")
+        if handle is not None:
+            if handle.maker != (source._sequence_nr(), output) or not is_as_made(handle):
+                return None
+            if handle.form is None:
+                if is_recipe:
+                    raise _Missing
+                return handle
+            return handle.form.recipe if isinstance(handle.form, Recomputed) else None
+        if x is None or is_recipe or x.grad_fn is None or x.output_nr != output:
+            return None
+        if x.grad_fn._sequence_nr() != source._sequence_nr() or (x._version and not is_output):
+            return None
+        return Kept(x.detach(), x._version, (kind(source), output))
