@@ -15,6 +15,7 @@ in place, release the GIL, and run on torch's threads (``torch.set_num_threads``
 current stream, where ``CodecInfo.cuda`` says so.
 """
 
+from tuckfold.torch import nn
 from tuckfold.torch._activations import (
     Activations,
     Check,
@@ -46,6 +47,7 @@ __all__ = [
     "activations",
     "check",
     "layout",
+    "nn",
     "pack",
     "pack_checked",
     "pack_many",
