@@ -193,6 +193,11 @@ TUCKFOLD_C_API const char* tuckfold_structures_json(void);
 TUCKFOLD_C_API int32_t tuckfold_structured_has_cuda(const tuckfold_structured* layer,
                                                     int32_t dtype);
 
+/* Memory of the current CUDA device that tuckfold_structured_backward needs for so many samples, in
+   options->workspace; where that is NULL it is allocated in the order of the stream. */
+TUCKFOLD_C_API size_t tuckfold_structured_workspace_bytes(const tuckfold_structured* layer,
+                                                          int64_t samples);
+
 /* y = x W^T + bias for x of samples x in. `weights` are count tensors in the order of the JSON; the
    bias may be NULL. */
 TUCKFOLD_C_API tuckfold_status tuckfold_structured_forward(

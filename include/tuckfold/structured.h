@@ -35,8 +35,11 @@ struct WeightInfo {
 };
 
 struct StructuredOptions {
-  int threads = 0;         // 0: every core
-  void* stream = nullptr;  // a cudaStream_t, for tensors of Device::Cuda
+  int threads = 0;  // 0: every core
+  // For tensors of Device::Cuda: a cudaStream_t, and memory of the device, backward_workspace_bytes()
+  // of it; where there is none, it is allocated in the order of the stream.
+  void* stream = nullptr;
+  std::span<std::byte> workspace{};
 };
 
 // Where gradients go; what is null is not computed. `weights` has a place for each weight, or none at
@@ -69,8 +72,9 @@ class TUCKFOLD_API StructuredLayer {
   void backward(const ConstTensorView& x, const ConstTensorView& grad_y,
                 std::span<const ConstTensorView> weights, const StructuredGradients& gradients,
                 const StructuredOptions& options = {}) const;
-  // Whether kernels of this build take tensors of Device::Cuda.
+  // Whether kernels of this build take tensors of Device::Cuda: butterflies of 8 to 8192 features.
   bool has_cuda(DType dtype) const;
+  std::size_t backward_workspace_bytes(std::int64_t samples) const;  // on the current CUDA device
 
   // The matrix, out x in, in double precision.
   std::vector<double> to_dense(std::span<const ConstTensorView> weights) const;

@@ -100,6 +100,14 @@ int32_t tuckfold_structured_has_cuda(const tuckfold_structured* layer, int32_t d
   return layer->layer.has_cuda(static_cast<DType>(dtype)) ? 1 : 0;
 }
 
+size_t tuckfold_structured_workspace_bytes(const tuckfold_structured* layer, int64_t samples) {
+  std::size_t bytes = 0;
+  guarded([&] {
+    bytes = given("backward", "the layer", layer).layer.backward_workspace_bytes(samples);
+  });
+  return bytes;
+}
+
 tuckfold_status tuckfold_structured_forward(const tuckfold_structured* layer,
                                             const tuckfold_tensor* x,
                                             const tuckfold_tensor* weights, size_t count,
@@ -135,6 +143,9 @@ tuckfold_status tuckfold_structured_backward(
     given(kWhat, "the layer", layer)
         .layer.backward(view_of(kWhat, x), view_of(kWhat, grad_y), views,
                         {.x = gx ? &*gx : nullptr, .weights = places, .bias = gb ? &*gb : nullptr},
-                        {.threads = run.threads, .stream = run.stream});
+                        {.threads = run.threads,
+                         .stream = run.stream,
+                         .workspace = {static_cast<std::byte*>(run.workspace),
+                                       run.workspace == nullptr ? 0 : run.workspace_bytes}});
   });
 }

@@ -57,12 +57,26 @@ class Kernel {
                         std::int64_t samples, T* scratch) const = 0;
 };
 
+struct ForwardJob;
+struct BackwardJob;
+
+// The same on a GPU, where there are kernels for it. Pointers of jobs are to memory of the device.
+class CudaKernel {
+ public:
+  virtual ~CudaKernel() = default;
+  virtual bool takes(DType dtype) const = 0;
+  virtual void forward(const ForwardJob& job, void* stream) const = 0;
+  virtual std::size_t backward_bytes(std::int64_t samples) const = 0;  // of workspace
+  virtual void backward(const BackwardJob& job, void* workspace, void* stream) const = 0;
+};
+
 // What a layer is, however it computes.
 struct Declaration {
   std::vector<WeightInfo> weights;
   double flops_per_sample = 0;  // of the product, without the bias
   std::unique_ptr<Kernel<float>> f32;
   std::unique_ptr<Kernel<double>> f64;
+  std::unique_ptr<CudaKernel> cuda;  // may be null
 };
 
 // A parameter of a family's text.

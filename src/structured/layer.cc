@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
+#include "base/cuda/runtime.h"
 #include "base/fail.h"
 #include "structured/run.h"
 #include "tuckfold/structured.h"
@@ -117,22 +117,53 @@ structured::Job checked(const char* what, const Layer& layer, const ConstTensorV
   return job;
 }
 
-[[noreturn]] void no_cuda(const char* what, const Layer& layer) {
-  fail(Errc::Unsupported, "[{}] {} has no CUDA kernel in this build; move the tensors to the CPU",
-       what, layer.text);
+const structured::CudaKernel& cuda_kernel(const char* what, const Layer& layer, DType dtype) {
+  const auto& kernel = layer.declaration.cuda;
+  if (kernel == nullptr || !kernel->takes(dtype)) {
+    fail(Errc::Unsupported,
+         "[{}] {} has no CUDA kernel for {} features of {} in this build; move the tensors to the "
+         "CPU",
+         what, layer.text, layer.in, to_string(dtype));
+  }
+  return *kernel;
+}
+
+// On a device where nothing is to be summed.
+void clear_gradients(const structured::BackwardJob& job, void* stream) {
+  const auto& infos = job.layer->declaration.weights;
+  const std::size_t each = size_bytes(job.dtype);
+  for (std::size_t i = 0; i < infos.size(); ++i) {
+    if (job.grad_weights[i] == nullptr) continue;
+    const auto count = static_cast<std::size_t>(infos[i].shape.elems());
+    cuda::fill(job.grad_weights[i], 0, count * each, stream);
+  }
+  if (job.grad_bias != nullptr) {
+    cuda::fill(job.grad_bias, 0, static_cast<std::size_t>(job.layer->out) * each, stream);
+  }
 }
 
 }  // namespace
 
-bool StructuredLayer::has_cuda(DType) const { return false; }
+bool StructuredLayer::has_cuda(DType dtype) const {
+  const auto& kernel = layer_->declaration.cuda;
+  return kernel != nullptr && kernel->takes(dtype);
+}
+std::size_t StructuredLayer::backward_workspace_bytes(std::int64_t samples) const {
+  const auto& kernel = layer_->declaration.cuda;
+  return kernel == nullptr || samples == 0 ? 0 : kernel->backward_bytes(samples);
+}
 
 void StructuredLayer::forward(const ConstTensorView& x, std::span<const ConstTensorView> weights,
                               const ConstTensorView* bias, const TensorView& y,
                               const StructuredOptions& options) const {
   structured::ForwardJob job{checked("forward", *layer_, x, weights, bias, options), y.data};
   check_tensor("forward", "y", y, x.dtype, Shape{job.samples, out()}, x.device);
-  if (x.device == Device::Cuda) no_cuda("forward", *layer_);
-  if (job.samples > 0) structured::run_forward(job);
+  if (x.device == Device::Cuda) {
+    const structured::CudaKernel& kernel = cuda_kernel("forward", *layer_, x.dtype);
+    if (job.samples > 0) kernel.forward(job, options.stream);
+  } else if (job.samples > 0) {
+    structured::run_forward(job);
+  }
 }
 
 void StructuredLayer::backward(const ConstTensorView& x, const ConstTensorView& grad_y,
@@ -162,8 +193,16 @@ void StructuredLayer::backward(const ConstTensorView& x, const ConstTensorView& 
     check_tensor("backward", "grad_bias", *gradients.bias, x.dtype, Shape{out()}, x.device);
     job.grad_bias = gradients.bias->data;
   }
-  if (x.device == Device::Cuda) no_cuda("backward", *layer_);
-  structured::run_backward(job);
+  if (x.device == Device::Cpu) return structured::run_backward(job);
+  const structured::CudaKernel& kernel = cuda_kernel("backward", *layer_, x.dtype);
+  if (job.samples == 0) return clear_gradients(job, options.stream);
+  const std::size_t bytes = kernel.backward_bytes(job.samples);
+  if (options.workspace.data() != nullptr && options.workspace.size() < bytes) {
+    invalid("[backward] the workspace must have {} bytes, got {}", bytes, options.workspace.size());
+  }
+  const bool given = options.workspace.data() != nullptr;
+  const cuda::Memory own(given ? 0 : bytes, options.stream);
+  kernel.backward(job, given ? options.workspace.data() : own.data(), options.stream);
 }
 
 std::vector<double> StructuredLayer::to_dense(std::span<const ConstTensorView> weights) const {

@@ -144,7 +144,13 @@ std::vector<Tensor> structured_backward(const Tensor& grad_y, const Tensor& x,
   Matrix to_x(kWhat, needs_x ? grads[0] : x);
   const tuckfold_tensor x_view = in.view(kWhat, place), y_view = from_y.view(kWhat, place);
   const tuckfold_tensor gx_view = to_x.view(kWhat, place);
-  const Run run = run_of(place);
+  Run run = run_of(place);
+  if (place.cuda()) {
+    const std::size_t bytes = tuckfold_structured_workspace_bytes(layer, in.shape[0]);
+    run.workspace = place.bytes(bytes);
+    run.options.workspace = run.workspace->mutable_data_ptr();
+    run.options.workspace_bytes = bytes;
+  }
   check(tuckfold_structured_backward(layer, &x_view, &y_view, w.data(), w.size(),
                                      needs_x ? &gx_view : nullptr, places.data(), &bias,
                                      &run.options));

@@ -36,21 +36,37 @@ from tuckfold.torch._functions import (
 )
 from tuckfold.torch._module import Codec
 from tuckfold.torch._packed import Packed
+from tuckfold.torch._structured import (
+    Factorized,
+    FactorizedLayer,
+    Projection,
+    Replaced,
+    factorize,
+    project,
+    structure,
+)
 
 __all__ = [
     "Activations",
     "Check",
     "Codec",
+    "Factorized",
+    "FactorizedLayer",
     "Packed",
     "Plan",
     "PlanError",
+    "Projection",
+    "Replaced",
     "activations",
     "check",
+    "factorize",
     "layout",
     "nn",
     "pack",
     "pack_checked",
     "pack_many",
+    "project",
+    "structure",
     "takes",
     "unpack",
     "unpack_many",

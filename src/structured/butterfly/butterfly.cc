@@ -7,7 +7,9 @@
 #include <numbers>
 
 #include "base/fail.h"
+#include "structured/butterfly/butterfly_cuda.h"
 #include "structured/family.h"
+#include "structured/run.h"
 
 namespace tuckfold::structured {
 namespace {
@@ -141,6 +143,65 @@ class ButterflyKernel final : public Kernel<T> {
   Sizes s_;
 };
 
+// ---- on a GPU ----------------------------------------------------------------------------------
+
+class ButterflyOnCuda final : public CudaKernel {
+ public:
+  explicit ButterflyOnCuda(const CudaButterfly& sizes) : s_(sizes) {}
+
+  bool takes(DType dtype) const override {
+    return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
+  }
+  void forward(const ForwardJob& job, void* stream) const override {
+    kButterflyCuda.forward(s_, job.dtype, job.samples, job.x, job.weights[0], job.bias, job.y,
+                           stream);
+  }
+  std::size_t backward_bytes(std::int64_t samples) const override {
+    return kButterflyCuda.backward_bytes(s_, samples);
+  }
+  void backward(const BackwardJob& job, void* workspace, void* stream) const override {
+    kButterflyCuda.backward(s_, job.dtype, job.samples, job.x, job.weights[0], job.grad_y,
+                            job.grad_x, job.grad_weights[0], job.grad_bias, workspace, stream);
+  }
+
+ private:
+  CudaButterfly s_;
+};
+
+// Null where there are no kernels, or none for these sizes.
+std::unique_ptr<CudaKernel> on_cuda(const Sizes& s) {
+  const std::int64_t groups = ceil_div(s.levels, 3) * s.blocks;
+  constexpr std::int64_t kMostElems = std::int64_t{1} << 30;  // numbers of matrices are ints
+  if (&kButterflyCuda == nullptr || s.form != kFree || s.n < CudaButterfly::kLeast ||
+      s.n > CudaButterfly::kMost || groups > CudaButterfly::kMostGroups ||
+      s.stack * s.blocks * s.pairs() > kMostElems) {
+    return nullptr;
+  }
+  CudaButterfly c{.in = static_cast<int>(s.in),
+                  .out = static_cast<int>(s.out),
+                  .n = static_cast<int>(s.n),
+                  .stack = static_cast<int>(s.stack),
+                  .pairs = static_cast<int>(s.blocks * s.pairs()),
+                  .tied = s.tied,
+                  .group_count = static_cast<int>(groups),
+                  .groups = {}};
+  CudaGroup* group = c.groups;
+  for (std::int64_t block = 0; block < s.blocks; ++block) {
+    for (std::int64_t level = 0; level < s.levels; level += 3, ++group) {
+      group->count = static_cast<int>(std::min<std::int64_t>(3, s.levels - level));
+      int exponents[3] = {}, least = 64;
+      for (int i = 0; i < group->count; ++i) {
+        while ((std::int64_t{1} << exponents[i]) < s.stride_of(block, level + i)) ++exponents[i];
+        least = std::min(least, exponents[i]);
+        group->first[i] = static_cast<int>(block * s.pairs() + s.first_pair(block, level + i));
+      }
+      group->lo = std::min(least, static_cast<int>(s.levels) - 3);
+      for (int i = 0; i < group->count; ++i) group->bit[i] = exponents[i] - group->lo;
+    }
+  }
+  return std::make_unique<ButterflyOnCuda>(c);
+}
+
 constexpr std::string_view kStrides[] = {"increasing", "decreasing"};
 constexpr std::string_view kForms[] = {"free", "orthogonal"};
 constexpr OptionInfo kOptions[] = {
@@ -190,6 +251,7 @@ Declaration declare(std::span<const std::int64_t> values, std::int64_t in, std::
       6.0 * static_cast<double>(s.stack * s.blocks * s.levels) * static_cast<double>(s.n / 2);
   d.f32 = std::make_unique<ButterflyKernel<float>>(s);
   d.f64 = std::make_unique<ButterflyKernel<double>>(s);
+  d.cuda = on_cuda(s);
   return d;
 }
 

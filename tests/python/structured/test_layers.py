@@ -139,6 +139,19 @@ def test_opcheck(text: str) -> None:
     torch.library.opcheck(torch.ops.tuckfold.structured_backward.default, back)
 
 
+@pytest.mark.parametrize("needs_x", [True, False])
+def test_layers_without_bias_train(text: str, needs_x: bool) -> None:
+    layer = layer_of(text, (16, 12), bias=False)
+    x = torch.randn(5, 16, requires_grad=needs_x)
+    layer(x).sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in layer.parameters())
+    assert (x.grad is not None) == needs_x
+    frozen = copy.deepcopy(layer).requires_grad_(False)
+    if needs_x:
+        y = frozen(x)
+        torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], x.grad)
+
+
 @pytest.mark.parametrize("strides", ["transposed", "sliced", "expanded", "empty"])
 def test_any_strides_and_leading_axes(strides: str) -> None:
     layer = tnn.Butterfly(8, 8, tied=True)

@@ -30,8 +30,8 @@ def _backward_shapes(
 
 
 def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, ctx.text, _, weights, bias = inputs
-    ctx.has_bias = bias is not None
+    x, ctx.text, _, weights, *bias = inputs  # torch leaves out what is the default
+    ctx.bias_given, ctx.has_bias = len(bias), bool(bias) and bias[0] is not None
     ctx.save_for_backward(x, *weights)
 
 
@@ -45,7 +45,8 @@ def _backward(name: str) -> Any:
         grads = [
             g if w.is_floating_point() else None for g, w in zip(rest[:-1], weights, strict=True)
         ]
-        return gx if needs_x else None, None, None, grads, rest[-1] if ctx.has_bias else None
+        of_bias = [rest[-1] if ctx.has_bias else None][: ctx.bias_given]
+        return gx if needs_x else None, None, None, grads, *of_bias
 
     return backward
 
