@@ -179,13 +179,13 @@ void boxed_structured_backward(StableIValue* stack, std::uint64_t, std::uint64_t
 
 STABLE_TORCH_LIBRARY_FRAGMENT(tuckfold, library) {
   library.def(
-      "structured(Tensor x, str text, SymInt out, Tensor[] weights, Tensor? bias=None) -> Tensor");
+      "structured(Tensor x, str text, SymInt out, Tensor[] weights, Tensor? bias) -> Tensor");
   library.def(
       "structured_backward(Tensor grad_y, Tensor x, str text, Tensor[] weights, bool needs_x) -> "
       "Tensor[]");
   // The same kernels by another name, which the package calls for tensors of a GPU that have one.
   library.def(
-      "structured_kernel(Tensor x, str text, SymInt out, Tensor[] weights, Tensor? bias=None) -> "
+      "structured_kernel(Tensor x, str text, SymInt out, Tensor[] weights, Tensor? bias) -> "
       "Tensor");
   library.def(
       "structured_kernel_backward(Tensor grad_y, Tensor x, str text, Tensor[] weights, bool "

@@ -14,7 +14,7 @@ call = ops.call
 
 
 def _forward_shape(
-    x: Tensor, text: str, out: int, weights: list[Tensor], bias: Tensor | None = None
+    x: Tensor, text: str, out: int, weights: list[Tensor], bias: Tensor | None
 ) -> Tensor:
     return x.new_empty((*x.shape[:-1], out))
 
@@ -30,8 +30,8 @@ def _backward_shapes(
 
 
 def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, ctx.text, _, weights, *bias = inputs  # torch leaves out what is the default
-    ctx.bias_given, ctx.has_bias = len(bias), bool(bias) and bias[0] is not None
+    x, ctx.text, _, weights, bias = inputs
+    ctx.has_bias = bias is not None
     ctx.save_for_backward(x, *weights)
 
 
@@ -45,8 +45,7 @@ def _backward(name: str) -> Any:
         grads = [
             g if w.is_floating_point() else None for g, w in zip(rest[:-1], weights, strict=True)
         ]
-        of_bias = [rest[-1] if ctx.has_bias else None][: ctx.bias_given]
-        return gx if needs_x else None, None, None, grads, *of_bias
+        return gx if needs_x else None, None, None, grads, rest[-1] if ctx.has_bias else None
 
     return backward
 
