@@ -15,7 +15,7 @@ in place, release the GIL, and run on torch's threads (``torch.set_num_threads``
 current stream, where ``CodecInfo.cuda`` says so.
 """
 
-from tuckfold.torch import nn
+from tuckfold.torch import nn as nn
 from tuckfold.torch._activations import (
     Activations,
     Check,
@@ -61,7 +61,6 @@ __all__ = [
     "check",
     "factorize",
     "layout",
-    "nn",
     "pack",
     "pack_checked",
     "pack_many",

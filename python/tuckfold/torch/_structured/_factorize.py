@@ -265,7 +265,7 @@ def factorize(
     *,
     calibration: Iterable[Any] | None = None,
     families: Sequence[str] = FAMILIES,
-    skip: Callable[[str], bool] = lambda name: False,
+    skip: Callable[[str], bool] | None = None,
     least: int = 4096,
 ) -> Factorized:
     """Replaces trained linear layers and 1 x 1 convolutions by structured ones, in place, within a budget.
@@ -280,7 +280,7 @@ def factorize(
             the layer's output; each layer in turn is given the inputs that it has once those before it are
             replaced, and its bias takes up the mean of the error.
         families: those to try.
-        skip: names of layers to leave alone; they do not count.
+        skip: says of a name whether that layer is left alone; such layers do not count.
         least: matrices with fewer numbers are left alone, as are weights that stand in several places.
 
     Returns:
@@ -290,7 +290,7 @@ def factorize(
         ValueError: no choice of structures fits the budget, or the model has no such layers.
 
     >>> net = torch.nn.Sequential(torch.nn.Linear(128, 128), torch.nn.ReLU(), torch.nn.Linear(128, 128))
-    >>> report = tt.factorize(net, "25%")
+    >>> report = tuckfold.torch.factorize(net, "25%")
     >>> report.weights <= 0.25 * report.weights_before
     True
     """
@@ -300,7 +300,7 @@ def factorize(
         name: module
         for name, module in replaceable(model)
         if name and module.weight.numel() >= least and id(module.weight) not in shared
-        if not skip(name)
+        if skip is None or not skip(name)
     }
     if not found:
         raise ValueError(f"[factorize] the model has no linear layers of {least} weights or more")

@@ -119,7 +119,7 @@ def structure(
         ValueError: a pattern matches no layer, or a structure does not fit one; then nothing is replaced.
 
     >>> net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
-    >>> for row in tt.structure(net, {"2": None, "*": "butterfly"}):
+    >>> for row in tuckfold.torch.structure(net, {"2": None, "*": "butterfly"}):
     ...     print(row.name, row.text, row.weights_before, row.weights)
     0 butterfly 4096 768
     """
