@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "base/half.h"
 #include "structured/layer_fixture.h"
@@ -242,6 +243,15 @@ TEST_P(Structured, ThreadsChangeNoBit) {
     EXPECT_EQ(g.bias, again.bias);
     EXPECT_EQ(g.weights, again.weights);
   }
+}
+
+// Threads keep memory from call to call; a new one has none.
+TEST_P(Structured, ANewThreadCanRunIt) {
+  const auto x = noise<float>(40 * layer_.in());
+  const auto want = forward(fixture_, DType::F32, x, {}, 1);
+  std::vector<float> got;
+  std::thread([&] { got = forward(fixture_, DType::F32, x, {}, 1); }).join();
+  EXPECT_EQ(got, want);
 }
 
 TEST_P(Structured, NoSamplesGiveNoGradients) {

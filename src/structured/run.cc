@@ -43,7 +43,8 @@ T* thread_scratch(std::int64_t elems) noexcept {
   };
   thread_local std::unique_ptr<void, Free> t_memory;
   thread_local std::size_t t_bytes = 0;
-  const std::size_t bytes = (static_cast<std::size_t>(elems) * sizeof(T) + 63) / 64 * 64;
+  // At least a line: null stands for no memory, and some kernels need none.
+  const std::size_t bytes = (static_cast<std::size_t>(elems) * sizeof(T) / 64 + 1) * 64;
   if (bytes > t_bytes) {
     t_memory.reset();
     t_memory.reset(std::aligned_alloc(64, bytes));

@@ -42,6 +42,7 @@ from tuckfold.torch._structured import (
     Projection,
     Replaced,
     factorize,
+    load_factorized,
     project,
     structure,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "check",
     "factorize",
     "layout",
+    "load_factorized",
     "pack",
     "pack_checked",
     "pack_many",

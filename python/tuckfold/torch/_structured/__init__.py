@@ -1,5 +1,6 @@
 """Existing models with structured layers: replaced by rules, or factorized under a budget."""
 
+from tuckfold.torch._structured._checkpoint import load_factorized
 from tuckfold.torch._structured._factorize import Factorized, FactorizedLayer, factorize
 from tuckfold.torch._structured._project import Projection, project
 from tuckfold.torch._structured._replace import Replaced, structure
@@ -10,6 +11,7 @@ __all__ = [
     "Projection",
     "Replaced",
     "factorize",
+    "load_factorized",
     "project",
     "structure",
 ]

@@ -134,7 +134,7 @@ class _Choice:
     projection: Projection | None  # None: the layer as it is
 
 
-def _curve(matrix: Tensor, families: Sequence[str], moment: Tensor | None) -> list[_Choice]:
+def curve(matrix: Tensor, families: Sequence[str], moment: Tensor | None) -> list[_Choice]:
     """What each candidate costs: its share of the output's length, squared, or of the matrix's own."""
     a = matrix.detach().to("cpu", torch.float64)
 
@@ -312,7 +312,7 @@ def factorize(
     for name, module in found.items():
         watch = watches.get(name)
         moment = None if watch is None or watch.samples == 0 else watch.moment / watch.samples
-        hulls.append(lower_hull(_curve(matrix_of(module), families, moment)))
+        hulls.append(lower_hull(curve(matrix_of(module), families, moment)))
     chosen = choose(hulls, [module.weight.numel() for module in found.values()], limit)
     rows = []
     for (name, module), choice in zip(found.items(), chosen, strict=True):
