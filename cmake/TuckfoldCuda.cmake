@@ -1,7 +1,8 @@
 # tuckfold_cuda: the kernels by nvcc, or no_cuda.cc. Machine code for each architecture, and of the
 # last one PTX for what comes later. The runtime is linked in: users need the driver alone.
 if(CMAKE_CUDA_COMPILER_LOADED)
-  file(GLOB cuda_sources CONFIGURE_DEPENDS src/base/cuda/*.cu src/codec/*/*.cu)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS src/base/cuda/*.cu src/codec/*/*.cu
+       src/structured/*/*.cu)
   add_library(tuckfold_cuda OBJECT ${cuda_sources})
   set_target_properties(tuckfold_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static
                                                  CUDA_VISIBILITY_PRESET hidden)

@@ -21,7 +21,7 @@ function(tuckfold_test_program name)
   add_dependencies(tuckfold_tests ${name})
 endfunction()
 
-foreach(module base codec container portable planner inputs capi cli)
+foreach(module base codec structured container portable planner inputs capi cli)
   if(NOT TARGET tuckfold_${module})
     continue()
   endif()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/api.md"
-MODULES = ("tuckfold", "tuckfold.torch")
+MODULES = ("tuckfold", "tuckfold.torch", "tuckfold.torch.nn")
 HEAD = """# What is in the Python package?
 
 Every public name, from its docstring; `docs/generate/api.py` writes this page and a test runs its examples,

@@ -173,6 +173,45 @@ TUCKFOLD_C_API tuckfold_status tuckfold_unpack_many(const tuckfold_plan* const* 
                                                     const tuckfold_tensor* out,
                                                     const tuckfold_options* options);
 
+/* ---- structured layers, see tuckfold/structured.h ---------------------------------------------- */
+
+/* A linear layer with a structure and sizes, never changed. */
+typedef struct tuckfold_structured tuckfold_structured;
+
+/* "butterfly(tied=true)", and how many features it takes and gives. */
+TUCKFOLD_C_API tuckfold_status tuckfold_structured_make(const char* text, int64_t in, int64_t out,
+                                                        tuckfold_structured** layer);
+TUCKFOLD_C_API void tuckfold_structured_free(tuckfold_structured* layer); /* NULL is allowed */
+
+/* As long as layer lives: {"text": "butterfly(tied=true)", "in": 784, "out": 10, "weights": [{"name":
+   "twiddle", "shape": [1, 1, 1023, 2, 2], "trained": true, "deviation": 0.7}], "weight_count": 4092,
+   "flops_per_sample": 30720}. */
+TUCKFOLD_C_API const char* tuckfold_structured_json(const tuckfold_structured* layer);
+/* Every family with its options, as a JSON array; stays for good. */
+TUCKFOLD_C_API const char* tuckfold_structures_json(void);
+/* 1 where kernels of this build take tensors of TUCKFOLD_CUDA and this dtype, else 0. */
+TUCKFOLD_C_API int32_t tuckfold_structured_has_cuda(const tuckfold_structured* layer,
+                                                    int32_t dtype);
+
+/* Memory of the current CUDA device that tuckfold_structured_backward needs for so many samples, in
+   options->workspace; where that is NULL it is allocated in the order of the stream. */
+TUCKFOLD_C_API size_t tuckfold_structured_workspace_bytes(const tuckfold_structured* layer,
+                                                          int64_t samples);
+
+/* y = x W^T + bias for x of samples x in. `weights` are count tensors in the order of the JSON; the
+   bias may be NULL. */
+TUCKFOLD_C_API tuckfold_status tuckfold_structured_forward(
+    const tuckfold_structured* layer, const tuckfold_tensor* x, const tuckfold_tensor* weights,
+    size_t count, const tuckfold_tensor* bias, const tuckfold_tensor* y,
+    const tuckfold_options* options);
+/* Gradients from that of y. Those of x and of the bias may be NULL, as may be grad_weights and the
+   data of any of its count tensors; what is NULL is not computed. */
+TUCKFOLD_C_API tuckfold_status tuckfold_structured_backward(
+    const tuckfold_structured* layer, const tuckfold_tensor* x, const tuckfold_tensor* grad_y,
+    const tuckfold_tensor* weights, size_t count, const tuckfold_tensor* grad_x,
+    const tuckfold_tensor* grad_weights, const tuckfold_tensor* grad_bias,
+    const tuckfold_options* options);
+
 /* ---- frames: packed bytes that describe themselves, see docs/format.md -------------------------
  */
 

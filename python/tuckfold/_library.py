@@ -106,6 +106,11 @@ _FUNCTIONS = {
         [c_void_p, c_int64, c_int64, POINTER(MatmulSizes), *[POINTER(c_float)] * 4],
     ),
     "plan_storage": (c_int32, [c_char_p, POINTER(c_char_p)]),
+    "structured_make": (c_int32, [c_char_p, c_int64, c_int64, POINTER(c_void_p)]),
+    "structured_free": (None, [c_void_p]),
+    "structured_json": (c_char_p, [c_void_p]),
+    "structures_json": (c_char_p, []),
+    "structured_has_cuda": (c_int32, [c_void_p, c_int32]),
     "version": (c_char_p, []),
     "cpu_target": (c_char_p, []),
     "has_cuda": (c_int32, []),
@@ -152,6 +157,25 @@ def check(status: int) -> None:
 def call(name: str, *arguments: object) -> None:
     """Calls a function that returns a status."""
     check(_c[name](*arguments))
+
+
+def structure_json(text: str, in_features: int, out_features: int) -> dict[str, Any]:
+    """What the library says about a structured layer; raises where text or sizes are wrong."""
+    made = c_void_p()
+    call("structured_make", text.encode(), in_features, out_features, ctypes.byref(made))
+    try:
+        about = json.loads(_c["structured_json"](made))
+        about["cuda"] = [
+            name for code, name in enumerate(DTYPES) if _c["structured_has_cuda"](made, code)
+        ]
+        return about
+    finally:
+        _c["structured_free"](made)
+
+
+def structures_json() -> list[dict[str, Any]]:
+    """Every family of structured layers, with its options."""
+    return json.loads(_c["structures_json"]())
 
 
 def axes(lengths: tuple[int, ...]) -> ctypes.Array[c_int64]:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 def main() -> None:
     """Runs it in place of this process."""
-    if sys.argv[1:2] == ["activations"]:
+    verb = {"activations": activations, "factorize": factorize}.get("".join(sys.argv[1:2]))
+    if verb is not None:
         del sys.argv[1]
-        activations()
+        verb()
     tool = Path(__file__).parent / "bin/tuckfold"
     if not tool.exists():
         sys.exit(
@@ -24,7 +25,15 @@ def main() -> None:
 
 def activations() -> None:
     """The verb `activations`, as a program beside the tool: it is Python, since models are."""
+    _run("activations", "tuckfold.torch._activations")
+
+
+def factorize() -> None:
+    """The verb `factorize`."""
+    _run("factorize", "tuckfold.torch._structured")
+
+
+def _run(verb: str, module: str) -> None:
     if importlib.util.find_spec("torch") is None:
-        sys.exit("tuckfold activations: needs PyTorch; install torch, then tuckfold again")
-    command = [sys.executable, "-m", "tuckfold.torch._activations", *sys.argv[1:]]
-    os.execv(sys.executable, command)
+        sys.exit(f"tuckfold {verb}: needs PyTorch; install torch, then tuckfold again")
+    os.execv(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]])

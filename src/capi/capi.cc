@@ -46,6 +46,8 @@ Shape axes_of(const char* what, const char* name, std::int32_t rank, const std::
   return Shape(std::span(axes, static_cast<std::size_t>(rank)));
 }
 
+}  // namespace
+
 TensorView view_of(const char* what, const tuckfold_tensor* tensor) {
   const tuckfold_tensor& t = given(what, "the tensor", tensor);
   const DType dtype = dtype_of(what, t.dtype);
@@ -58,8 +60,6 @@ TensorView view_of(const char* what, const tuckfold_tensor* tensor) {
   return {t.data, dtype, shape, axes_of(what, "strides", t.rank, t.strides), device};
 }
 
-// The caller's options; they are shorter if its header is older. Fields that this library does not
-// know must be zero.
 tuckfold_options options_of(const char* what, const tuckfold_options* given_options) {
   tuckfold_options options{};
   if (given_options == nullptr) return options;
@@ -77,6 +77,8 @@ tuckfold_options options_of(const char* what, const tuckfold_options* given_opti
   }
   return options;
 }
+
+namespace {
 
 RunOptions run_options(const tuckfold_options& options) {
   return {.threads = options.threads,

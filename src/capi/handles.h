@@ -67,4 +67,11 @@ T& given(const char* what, const char* name, T* pointer) {
   return *pointer;
 }
 
+// A tensor of the caller's, checked.
+TensorView view_of(const char* what, const tuckfold_tensor* tensor);
+
+// The caller's options; they are shorter if its header is older. Fields that this library does not
+// know must be zero.
+tuckfold_options options_of(const char* what, const tuckfold_options* given_options);
+
 }  // namespace tuckfold::capi

@@ -15,6 +15,7 @@ in place, release the GIL, and run on torch's threads (``torch.set_num_threads``
 current stream, where ``CodecInfo.cuda`` says so.
 """
 
+from tuckfold.torch import nn as nn
 from tuckfold.torch._activations import (
     Activations,
     Check,
@@ -36,21 +37,39 @@ from tuckfold.torch._functions import (
 )
 from tuckfold.torch._module import Codec
 from tuckfold.torch._packed import Packed
+from tuckfold.torch._structured import (
+    Factorized,
+    FactorizedLayer,
+    Projection,
+    Replaced,
+    factorize,
+    load_factorized,
+    project,
+    structure,
+)
 
 __all__ = [
     "Activations",
     "Check",
     "Codec",
+    "Factorized",
+    "FactorizedLayer",
     "Packed",
     "Peak",
     "Plan",
     "PlanError",
+    "Projection",
+    "Replaced",
     "activations",
     "check",
+    "factorize",
     "layout",
+    "load_factorized",
     "pack",
     "pack_checked",
     "pack_many",
+    "project",
+    "structure",
     "takes",
     "unpack",
     "unpack_many",

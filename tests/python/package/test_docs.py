@@ -14,6 +14,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "docs/activations.md",
     ROOT / "docs/python.md",
+    ROOT / "docs/structured.md",
     *sorted((ROOT / "docs/tasks").glob("*.md")),
 ]
 

@@ -16,6 +16,11 @@ MODULES = [
     "tuckfold.torch",
     "tuckfold.torch._functions",
     "tuckfold.torch._module",
+    "tuckfold.torch._structured._factorize",
+    "tuckfold.torch._structured._project",
+    "tuckfold.torch._structured._replace",
+    "tuckfold.torch.nn",
+    "tuckfold.torch.nn._layers",
 ]
 
 

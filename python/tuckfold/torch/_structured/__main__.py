@@ -1,0 +1,58 @@
+"""tuckfold factorize: the matrices of a checkpoint as structured layers, within a budget of weights."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tuckfold._errors import CorruptDataError
+from tuckfold.torch._structured._checkpoint import factorize_file
+from tuckfold.torch._structured._factorize import FAMILIES
+
+_EPILOG = """examples:
+  tuckfold factorize model.safetensors --budget 25%% -o small.safetensors
+  tuckfold factorize model.safetensors --budget 50%% --families low_rank,monarch --json
+
+tuckfold.torch.load_factorized(model, "small.safetensors") loads the result. Errors are those of the matrices;
+tuckfold.torch.factorize weighs them by the outputs on calibration data.
+
+Exit status: 2 invalid argument, 3 corrupt data, 5 input or output."""
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="tuckfold factorize",
+        description=__doc__,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", type=Path, help="a safetensors file")
+    parser.add_argument("--budget", default="25%", help="25%%, or a number of weights")
+    parser.add_argument(
+        "-o", "--out", type=Path, help="the file to write; FILE.factorized.safetensors"
+    )
+    parser.add_argument("--families", default=",".join(FAMILIES), help="those to try")
+    parser.add_argument("--least", type=int, default=4096, help="smaller matrices are kept")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    arguments = parser.parse_args(words)
+    to = arguments.out or arguments.file.with_suffix(".factorized.safetensors")
+    try:
+        report = factorize_file(
+            arguments.file, to, arguments.budget, arguments.families.split(","), arguments.least
+        )
+    except CorruptDataError as error:
+        print(f"tuckfold: {error}", file=sys.stderr)
+        return 3
+    except ValueError as error:
+        print(f"tuckfold: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"tuckfold: {error}", file=sys.stderr)
+        return 5
+    print(report.to_json() if arguments.json else report)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

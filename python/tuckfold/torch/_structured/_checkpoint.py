@@ -1,0 +1,117 @@
+"""Factorizing the matrices of a checkpoint, and loading what comes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from tuckfold.torch._structured import _file
+from tuckfold.torch._structured._factorize import (
+    FAMILIES,
+    Factorized,
+    FactorizedLayer,
+    check_families,
+    choose,
+    curve,
+    lower_hull,
+    parse_budget,
+)
+from tuckfold.torch._structured._replace import layer_like, put
+
+_KEY = "tuckfold.structures"  # of the file's metadata: {"fc1": "low_rank(rank=8)"}
+
+
+def factorize_tensors(
+    tensors: dict[str, Tensor], budget: str | int, families: Sequence[str], least: int
+) -> tuple[dict[str, Tensor], dict[str, str], Factorized]:
+    """New tensors, the structures of those that changed, and the report."""
+    check_families(families)
+    found = {
+        name: tensor
+        for name, tensor in tensors.items()
+        if name.endswith(".weight") and tensor.dim() == 2 and tensor.is_floating_point()
+        if tensor.numel() >= least
+    }
+    if not found:
+        raise ValueError(
+            f"[factorize] the file has no matrices NAME.weight of {least} numbers or more"
+        )
+    total = sum(tensor.numel() for tensor in found.values())
+    limit = parse_budget(budget, total)
+    hulls = [lower_hull(curve(tensor, families, None)) for tensor in found.values()]
+    chosen = choose(hulls, [tensor.numel() for tensor in found.values()], limit)
+    rows, structures, made = [], {}, dict(tensors)
+    for (name, tensor), choice in zip(found.items(), chosen, strict=True):
+        module = name.removesuffix(".weight")
+        nearest = choice.projection
+        if nearest is None:
+            rows.append(FactorizedLayer(module, "dense", tensor.numel(), tensor.numel(), 0.0, 0.0))
+            continue
+        del made[name]
+        for info, weight in zip(nearest.structure.weights, nearest.weights, strict=True):
+            made[f"{module}.{info.name}"] = weight.to(tensor.dtype)
+        structures[module] = nearest.structure.text
+        rows.append(
+            FactorizedLayer(
+                module,
+                nearest.structure.text,
+                tensor.numel(),
+                choice.weights,
+                nearest.error,
+                nearest.bound,
+            )
+        )
+    return made, structures, Factorized(tuple(rows), limit)
+
+
+def factorize_file(
+    source: Path,
+    to: Path,
+    budget: str | int = "25%",
+    families: Sequence[str] = FAMILIES,
+    least: int = 4096,
+) -> Factorized:
+    """Factorizes every ``NAME.weight`` of two axes in a safetensors file, by the errors of the matrices alone."""
+    tensors, metadata = _file.read(source)
+    if _KEY in metadata:
+        raise ValueError(f"[factorize] {source} is factorized already; begin with the original")
+    made, structures, report = factorize_tensors(tensors, budget, families, least)
+    _file.write(to, made, metadata | {_KEY: json.dumps(structures)})
+    return report
+
+
+def load_factorized(model: nn.Module, path: str | Path) -> list[str]:
+    """Gives a model the structures and the weights of a file that ``tuckfold factorize`` wrote.
+
+    Args:
+        model: as the original checkpoint would be loaded into.
+        path: of the file.
+
+    Returns:
+        The names of the layers that were replaced.
+
+    Raises:
+        ValueError: the model has no such layers, or its weights do not fit.
+    """
+    tensors, metadata = _file.read(Path(path))
+    structures = json.loads(metadata.get(_KEY, "{}"))
+    for name, text in structures.items():
+        try:
+            old = model.get_submodule(name)
+        except AttributeError:
+            old = None
+        if type(old) is not nn.Linear:
+            raise ValueError(
+                f"[load_factorized] the file has {text} for {name}, which is no Linear layer here"
+            )
+        put(model, name, old, layer_like(old, text, None))
+    try:
+        with torch.no_grad():
+            model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ValueError(f"[load_factorized] {error}") from None
+    return list(structures)

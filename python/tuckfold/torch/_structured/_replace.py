@@ -1,0 +1,149 @@
+"""Layers of a model that structured ones can stand for, and putting them there."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from tuckfold.torch._structured._project import project
+from tuckfold.torch.nn import Structured
+
+
+class PointwiseConv(nn.Module):
+    """A structured layer over the channels of an image: in place of a 1 x 1 convolution."""
+
+    def __init__(self, layer: Structured, stride: tuple[int, int]) -> None:
+        super().__init__()
+        self.layer, self.stride = layer, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.stride != (1, 1):
+            x = x[..., :: self.stride[0], :: self.stride[1]]
+        return self.layer(x.movedim(-3, -1)).movedim(-1, -3)
+
+
+def _is_pointwise(module: nn.Module) -> bool:
+    return (
+        isinstance(module, nn.Conv2d)
+        and module.kernel_size == (1, 1)
+        and module.groups == 1
+        and module.padding in ((0, 0), "valid", "same")
+    )
+
+
+def replaceable(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Linear layers and 1 x 1 convolutions, by name. Subclasses of Linear may mean something else."""
+    for name, module in model.named_modules(remove_duplicate=False):
+        if type(module) is nn.Linear or _is_pointwise(module):
+            yield name, module
+
+
+def shared_weights(model: nn.Module) -> set[int]:
+    """The ids of parameters that stand in more than one place, as of tied embeddings."""
+    seen: set[int] = set()
+    twice: set[int] = set()
+    for _, parameter in model.named_parameters(remove_duplicate=False):
+        (twice if id(parameter) in seen else seen).add(id(parameter))
+    return twice
+
+
+def matrix_of(module: nn.Module) -> Tensor:
+    """The weight of such a layer, out x in."""
+    return module.weight.detach().flatten(1)
+
+
+def put(model: nn.Module, name: str, old: nn.Module, layer: Structured) -> nn.Module:
+    """Puts a layer in the place of another; returns what stands there."""
+    parent, _, child = name.rpartition(".")
+    new = layer if isinstance(old, nn.Linear) else PointwiseConv(layer, tuple(old.stride))
+    new.train(old.training)
+    setattr(model.get_submodule(parent), child, new)
+    return new
+
+
+@torch.no_grad()
+def layer_like(old: nn.Module, text: str, weights: tuple[Tensor, ...] | None) -> Structured:
+    """A structured layer of the sizes, dtype, device and bias of another, with weights, or random ones."""
+    matrix = matrix_of(old)
+    layer = Structured(
+        text, matrix.shape[1], matrix.shape[0], old.bias is not None, matrix.device, matrix.dtype
+    )
+    if weights is not None:
+        for place, weight in zip(layer.structure_weights(), weights, strict=True):
+            place.copy_(weight)
+    if old.bias is not None and weights is not None:
+        layer.bias.copy_(old.bias)
+    for parameter in layer.parameters():
+        parameter.requires_grad_(old.weight.requires_grad)
+    return layer
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """One layer that :func:`structure` replaced.
+
+    Attributes:
+        name: of the module.
+        text: the structure that stands there now.
+        weights_before: numbers in the matrix.
+        weights: numbers that are trained now.
+        error: of the projection, where the weights were kept.
+    """
+
+    name: str
+    text: str
+    weights_before: int
+    weights: int
+    error: float | None
+
+
+def structure(
+    model: nn.Module, rules: Mapping[str, str | None], *, keep: bool = False
+) -> list[Replaced]:
+    """Replaces linear layers and 1 x 1 convolutions of a model by structured ones, in place.
+
+    Args:
+        model: whose modules are looked at; Linear layers and 1 x 1 convolutions can be replaced.
+        rules: patterns for module names and the structure for what matches, in order; the first that matches
+            counts, and None leaves a layer as it is.
+        keep: whether the structure's nearest matrix to the weights takes their place; else random ones do.
+
+    Returns:
+        A row for each layer that was replaced.
+
+    Raises:
+        ValueError: a pattern matches no layer, or a structure does not fit one; then nothing is replaced.
+
+    >>> net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    >>> for row in tuckfold.torch.structure(net, {"2": None, "*": "butterfly"}):
+    ...     print(row.name, row.text, row.weights_before, row.weights)
+    0 butterfly 4096 768
+    """
+    layers = list(replaceable(model))
+    for pattern in rules:
+        if not any(fnmatch.fnmatchcase(name, pattern) for name, _ in layers):
+            names = ", ".join(name or "(the model)" for name, _ in layers) or "none"
+            raise ValueError(f"[structure] {pattern!r} matches no layer; there are: {names}")
+    if any(name == "" for name, _ in layers):
+        raise ValueError("[structure] the model is one layer; put it into a Sequential first")
+    planned = []
+    made: dict[int, Structured] = {}  # a layer that stands in two places stays one
+    for name, old in layers:
+        text = next((t for p, t in rules.items() if fnmatch.fnmatchcase(name, p)), None)
+        if text is None:
+            continue
+        try:
+            nearest = project(matrix_of(old), text) if keep else None
+            layer = layer_like(old, text, None if nearest is None else nearest.weights)
+        except ValueError as error:
+            raise ValueError(f"[structure] {name}: {error}") from None
+        error = None if nearest is None else nearest.error
+        row = Replaced(name, layer.text, old.weight.numel(), layer.weight_count, error)
+        planned.append((row, old, made.setdefault(id(old), layer)))
+    for row, old, layer in planned:
+        put(model, row.name, old, layer)
+    return [row for row, _, _ in planned]

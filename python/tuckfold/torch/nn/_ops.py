@@ -1,0 +1,58 @@
+"""What torch's stable ABI leaves to Python for the operators of structured layers: fake kernels, autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tuckfold.torch import _library as ops  # loads the operators
+
+__all__ = ["call"]
+call = ops.call
+
+
+def _forward_shape(
+    x: Tensor, text: str, out: int, weights: list[Tensor], bias: Tensor | None
+) -> Tensor:
+    return x.new_empty((*x.shape[:-1], out))
+
+
+def _backward_shapes(
+    grad_y: Tensor, x: Tensor, text: str, weights: list[Tensor], needs_x: bool
+) -> list[Tensor]:
+    return [
+        x.new_empty(x.shape if needs_x else (0,)),
+        *(x.new_empty(w.shape if w.is_floating_point() else (0,)) for w in weights),
+        x.new_empty((grad_y.shape[-1],)),
+    ]
+
+
+def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, ctx.text, _, weights, bias = inputs
+    ctx.has_bias = bias is not None
+    ctx.save_for_backward(x, *weights)
+
+
+def _backward(name: str) -> Any:
+    operator = getattr(torch.ops.tuckfold, f"{name}_backward")
+
+    def backward(ctx: Any, grad_y: Tensor) -> tuple[Any, ...]:
+        x, *weights = ctx.saved_tensors
+        needs_x = ctx.needs_input_grad[0]
+        gx, *rest = operator(grad_y, x, ctx.text, weights, needs_x)
+        grads = [
+            g if w.is_floating_point() else None for g, w in zip(rest[:-1], weights, strict=True)
+        ]
+        return gx if needs_x else None, None, None, grads, rest[-1] if ctx.has_bias else None
+
+    return backward
+
+
+for _name in ("structured", "structured_kernel"):
+    torch.library.register_fake(f"tuckfold::{_name}")(_forward_shape)
+    torch.library.register_fake(f"tuckfold::{_name}_backward")(_backward_shapes)
+    torch.library.register_autograd(
+        f"tuckfold::{_name}", _backward(_name), setup_context=_keep_inputs
+    )

@@ -1,0 +1,116 @@
+// What operators share: refusals, dtypes, views of tensors, how a call runs, and text arguments.
+#pragma once
+
+#include <pthread.h>
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "torch/place.h"
+#include "tuckfold/c.h"
+
+namespace tuckfold::torch_ops {
+
+using ::torch::headeronly::ScalarType;
+
+// torch raises ValueError or RuntimeError for an exception, depending on its version.
+// tuckfold.torch raises the class for tuckfold_last_status() instead, which every error here sets.
+[[noreturn]] inline void raise() { throw std::invalid_argument(tuckfold_last_error()); }
+
+inline void check(tuckfold_status status) {
+  if (status != TUCKFOLD_OK) raise();
+}
+
+[[noreturn]] inline void refuse(const char* what, const std::string& text) {
+  tuckfold_set_error(TUCKFOLD_INVALID_ARGUMENT, ("[" + std::string(what) + "] " + text).c_str());
+  raise();
+}
+
+struct DTypeRow {
+  std::int32_t ours;
+  ScalarType theirs;
+};
+inline constexpr DTypeRow kDTypes[] = {
+    {TUCKFOLD_F32, ScalarType::Float},     {TUCKFOLD_F16, ScalarType::Half},
+    {TUCKFOLD_BF16, ScalarType::BFloat16}, {TUCKFOLD_F64, ScalarType::Double},
+    {TUCKFOLD_U8, ScalarType::Byte},       {TUCKFOLD_I32, ScalarType::Int},
+    {TUCKFOLD_I64, ScalarType::Long},      {TUCKFOLD_U16, ScalarType::UInt16},
+    {TUCKFOLD_I16, ScalarType::Short},     {TUCKFOLD_I8, ScalarType::Char},
+    {TUCKFOLD_U32, ScalarType::UInt32},    {TUCKFOLD_U64, ScalarType::UInt64},
+    {TUCKFOLD_BOOL, ScalarType::Bool},
+};
+
+inline std::int32_t dtype_of(const char* what, ScalarType type) {
+  for (const DTypeRow& row : kDTypes) {
+    if (row.theirs == type) return row.ours;
+  }
+  refuse(what,
+         "dtype must be float32, float16, bfloat16, float64, uint8, uint16, uint32, uint64, int8, "
+         "int16, int32, int64 or bool; convert the tensor first");
+}
+
+inline ScalarType torch_dtype(std::int32_t dtype) { return kDTypes[dtype].theirs; }
+
+// A view of a tensor with strides of its own; the tensor must outlive it.
+inline tuckfold_tensor view_of(const char* what, const Place& place, const Tensor& tensor,
+                               void* data) {
+  return {.data = data,
+          .dtype = dtype_of(what, tensor.scalar_type()),
+          .rank = static_cast<std::int32_t>(tensor.dim()),
+          .shape = tensor.sizes().data(),
+          .strides = tensor.strides().data(),
+          .device = place.device()};
+}
+
+// torch's own threads (libgomp's) are gone in a forked child, and waiting for them hangs.
+inline std::atomic<bool> g_forked{false};
+[[maybe_unused]] inline const int kAtFork =
+    pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
+
+// How a call runs, and its scratch memory from torch.
+struct Run {
+  tuckfold_options options{.struct_bytes = sizeof options};
+  std::optional<Tensor> workspace;
+};
+
+// On the CPU loops run on torch's threads, as many as torch.set_num_threads says; in a forked
+// child, such as a data loader's worker, on as many of the library's own, which survive a fork.
+inline void run_on_threads(tuckfold_options& options) {
+  options.threads = static_cast<std::int32_t>(::torch::stable::get_num_threads());
+  if (g_forked) return;
+  options.executor = [](void*, std::int64_t parts, std::int32_t, tuckfold_range_body body,
+                        void* context) {
+    ::torch::stable::parallel_for(
+        0, parts, 1, [&](std::int64_t begin, std::int64_t end) { body(context, begin, end); });
+  };
+}
+
+// torch 2.11's own conversion of a str leaks it (new std::string, never deleted), so arguments are
+// taken from the stack here.
+class Text {
+ public:
+  explicit Text(StableIValue value) : handle_(::torch::stable::detail::to<StringHandle>(value)) {}
+  ~Text() { torch_delete_string(handle_); }
+  Text(const Text&) = delete;
+  Text& operator=(const Text&) = delete;
+
+  std::string_view view() const {
+    const char* data = nullptr;
+    std::size_t length = 0;
+    TORCH_ERROR_CODE_CHECK(torch_string_c_str(handle_, &data));
+    TORCH_ERROR_CODE_CHECK(torch_string_length(handle_, &length));
+    return {data, length};
+  }
+
+ private:
+  StringHandle handle_;
+};
+
+}  // namespace tuckfold::torch_ops

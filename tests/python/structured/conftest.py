@@ -1,0 +1,12 @@
+"""Small tensors: threads that wait for each other would take longer than the work."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,0 +1,109 @@
+"""tuckfold factorize: a checkpoint in, a smaller one out, loaded again."""
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tuckfold  # noqa: E402
+import tuckfold.torch as tt  # noqa: E402
+from tuckfold.torch._structured import _file  # noqa: E402
+from tuckfold.torch._structured.__main__ import main  # noqa: E402
+
+
+def net(seed: int = 0) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(96, 80), torch.nn.ReLU(), torch.nn.Linear(80, 10))
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    path = tmp_path / "model.safetensors"
+    _file.write(path, net().state_dict() | {"steps": torch.tensor(7)}, {"format": "pt"})
+    return path
+
+
+def test_files_come_back(checkpoint: Path) -> None:
+    tensors, metadata = _file.read(checkpoint)
+    assert metadata == {"format": "pt"}
+    assert tensors["steps"] == 7
+    assert all(torch.equal(tensors[k], v) for k, v in net().state_dict().items())
+
+
+def test_a_checkpoint_is_factorized_and_loaded(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    tensors = dict(net().state_dict())
+    _file.write(checkpoint, tensors, {})
+    small = tmp_path / "small.safetensors"
+    assert main([str(checkpoint), "--budget", "40%", "-o", str(small), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["weights"] <= 0.4 * report["weights_before"]
+    assert [row["name"] for row in report["layers"]] == ["0"]  # the other has few weights
+    model = net(seed=1)
+    assert tt.load_factorized(model, small) == ["0"]
+    assert small.stat().st_size < checkpoint.stat().st_size
+    text = report["layers"][0]["text"]
+    want = tt.project(tensors["0.weight"], text).to_dense().float()
+    torch.testing.assert_close(model[0].to_dense(), want, rtol=1e-4, atol=1e-5)
+    assert torch.equal(model[2].weight, tensors["2.weight"])
+    with pytest.raises(ValueError, match="which is no Linear layer here"):
+        tt.load_factorized(torch.nn.Sequential(torch.nn.ReLU()), small)
+    assert main([str(small)]) == 2  # factorized already
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--budget", "0.1%"], 2, "the budget must be at least"),
+        (["--budget", "much"], 2, "budget must be like 25%"),
+        (["--families", "wavelet"], 2, "families are low_rank"),
+        (["--least", "1000000"], 2, "no matrices NAME.weight"),
+    ],
+)
+def test_refusals(
+    checkpoint: Path, arguments: list[str], status: int, said: str, capsys: pytest.CaptureFixture
+) -> None:
+    assert main([str(checkpoint), *arguments]) == status
+    assert said in capsys.readouterr().err
+    assert sorted(p.name for p in checkpoint.parent.iterdir()) == ["model.safetensors"]
+
+
+def test_missing_files(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main([str(tmp_path / "none.safetensors")]) == 5
+    assert "none.safetensors" in capsys.readouterr().err
+
+
+def entry(**changes: object) -> bytes:
+    row = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | changes
+    text = json.dumps({"a": row}).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(8)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"abc",
+        struct.pack("<Q", 2**60) + b"{}",
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 3) + b"{a}",
+        entry(dtype="X9"),
+        entry(shape=[3]),
+        entry(shape=[-2]),
+        entry(shape=["x"]),
+        entry(data_offsets=[0, 16]),
+        entry(data_offsets=[8, 0]),
+        entry(data_offsets=None),
+    ],
+)
+def test_corrupt_files(tmp_path: Path, data: bytes, capsys: pytest.CaptureFixture) -> None:
+    path = tmp_path / "bad.safetensors"
+    path.write_bytes(data)
+    with pytest.raises(tuckfold.CorruptDataError, match="is no safetensors file"):
+        _file.read(path)
+    assert main([str(path)]) == 3
+    capsys.readouterr()

@@ -1,0 +1,220 @@
+"""Existing models with structured layers: projections, rules, budgets."""
+
+import copy
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tuckfold.torch as tt  # noqa: E402
+from tuckfold.torch import nn as tnn  # noqa: E402
+from tuckfold.torch._structured._factorize import FAMILIES, candidates  # noqa: E402
+
+EXACT = ["low_rank(rank=5)", "monarch(blocks=4)", "block_diagonal(blocks=3)", "circulant", "dense"]
+ALL = [
+    *EXACT,
+    "butterfly",
+    "butterfly(stride=decreasing)",
+    "pixelfly(block=4, butterfly=4, rank=3)",
+]
+
+
+def matrix(out: int, in_: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(out, in_, dtype=torch.float64, generator=generator)
+
+
+@pytest.mark.parametrize("text", ["low_rank(rank=3)", *ALL[1:-1]])
+@pytest.mark.parametrize("sizes", [(32, 32), (20, 12), (16, 40)])
+def test_a_matrix_of_the_structure_is_found_again(text: str, sizes: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    layer = tnn.Structured(text, sizes[1], sizes[0], dtype=torch.float64)
+    dense = layer.to_dense()
+    found = tt.project(dense, text)
+    assert found.error < 1e-10
+    torch.testing.assert_close(found.to_dense(), dense, rtol=1e-9, atol=1e-9)
+
+
+def test_hadamard_is_a_butterfly_and_a_monarch() -> None:
+    h = torch.ones(1, 1, dtype=torch.float64)
+    for _ in range(6):
+        h = torch.cat([torch.cat([h, h], 1), torch.cat([h, -h], 1)])
+    assert tt.project(h, "butterfly").error < 1e-12
+    assert tt.project(h, "monarch(blocks=8)").error < 1e-12
+    noise = 0.05 * matrix(64, 64)
+    assert tt.project(h + noise, "butterfly").error <= float(noise.norm() / h.norm())
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_the_bound_is_below_the_error(text: str) -> None:
+    for sizes in ((32, 32), (24, 18), (16, 40)):
+        found = tt.project(matrix(*sizes), text)
+        dense = found.to_dense()
+        error = float((matrix(*sizes) - dense).norm() / matrix(*sizes).norm())
+        assert 0 <= found.bound <= found.error == pytest.approx(error, abs=1e-12)
+        if text in EXACT:
+            assert found.bound == pytest.approx(found.error, abs=1e-9)
+        if text.startswith("butterfly") and sizes == (32, 32):
+            assert found.error <= 2 * found.bound  # sqrt(4) at most
+
+
+@pytest.mark.parametrize("text", EXACT[:-1])
+def test_training_comes_no_nearer_than_the_bound(text: str) -> None:
+    torch.manual_seed(0)
+    a = matrix(12, 12)
+    found = tt.project(a, text)
+    layer = tnn.Structured(text, 12, 12, bias=False, dtype=torch.float64)
+    with torch.no_grad():
+        for place, weight in zip(layer.structure_weights(), found.weights, strict=True):
+            place.copy_(weight + 0.01 * torch.randn_like(weight))
+    optimizer = torch.optim.Adam(layer.parameters(), lr=1e-3)
+    for _ in range(50):
+        optimizer.zero_grad()
+        (layer(torch.eye(12, dtype=torch.float64)).T - a).square().sum().backward()
+        optimizer.step()
+    assert float((layer.to_dense() - a).norm() / a.norm()) >= found.bound - 1e-9
+
+
+@pytest.mark.parametrize("text", ["fastfood", "butterfly(tied=true)", "butterfly(blocks=2)"])
+def test_what_has_no_projection_says_so(text: str) -> None:
+    with pytest.raises(ValueError, match="has no projection; train it, or take low_rank"):
+        tt.project(matrix(8, 8), text)
+
+
+def test_projections_refuse_what_is_no_matrix() -> None:
+    with pytest.raises(ValueError, match="must be a matrix"):
+        tt.project(torch.zeros(3), "dense")
+    with pytest.raises(ValueError, match="not finite"):
+        tt.project(torch.full((4, 4), torch.nan), "low_rank(rank=1)")
+    assert tt.project(torch.zeros(4, 4), "low_rank(rank=1)").error == 0
+
+
+# ---- rules
+
+
+def net() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(8, 16, 1, stride=2),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(16, 16, 3, padding=1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(256, 64),
+        torch.nn.ReLU(),
+        torch.nn.Linear(64, 10),
+    )
+
+
+def test_rules_replace_what_matches() -> None:
+    model = net()
+    rows = tt.structure(model, {"6": None, "4": "butterfly", "*": "monarch(blocks=2)"})
+    assert [(row.name, row.text) for row in rows] == [
+        ("0", "monarch(blocks=2)"),
+        ("4", "butterfly"),
+    ]
+    y = model(torch.randn(3, 8, 8, 8))
+    assert y.shape == (3, 10)
+    y.sum().backward()
+    assert isinstance(model[6], torch.nn.Linear)
+
+
+def test_kept_weights_of_full_rank_change_nothing() -> None:
+    model, x = net(), torch.randn(3, 8, 8, 8)
+    want = model(x)
+    rows = tt.structure(model, {"0": "low_rank(rank=8)", "4": "low_rank(rank=64)"}, keep=True)
+    assert all(row.error < 1e-6 for row in rows)
+    torch.testing.assert_close(model(x), want, rtol=1e-4, atol=1e-5)
+
+
+def test_rules_that_do_not_fit_change_nothing() -> None:
+    model = net()
+    before = repr(model)
+    for rules, said in [
+        ({"fc*": "butterfly"}, "'fc\\*' matches no layer; there are: 0, 4, 6"),
+        ({"4": "butterfly", "6": "low_rank(rank=11)"}, "6: .*rank must be 1..10"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            tt.structure(model, rules)
+    assert repr(model) == before
+
+
+# ---- budgets
+
+
+def trained() -> tuple[torch.nn.Module, list[torch.Tensor]]:
+    """Weights with a decaying spectrum, as trained ones have."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(128, 128),
+        torch.nn.ReLU(),
+        torch.nn.Linear(128, 128),
+        torch.nn.ReLU(),
+        torch.nn.Linear(128, 64),
+    )
+    with torch.no_grad():
+        for layer in model[::2]:
+            u, s, v = torch.linalg.svd(layer.weight, full_matrices=False)
+            layer.weight.copy_(u * (s / torch.arange(1, len(s) + 1)) @ v * 8)
+    return model, [torch.randn(64, 128) + 0.5 for _ in range(2)]
+
+
+def cost(report: tt.Factorized) -> float:
+    return sum(row.error**2 * row.weights_before for row in report.layers)
+
+
+def test_larger_budgets_cost_less_and_all_of_it_nothing() -> None:
+    model, _ = trained()
+    costs = []
+    for budget in ("5%", "12%", "25%", "50%", "100%"):
+        report = tt.factorize(copy.deepcopy(model), budget)
+        assert report.weights <= report.budget
+        costs.append(cost(report))
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] == 0
+    assert all(row.text == "dense" for row in report.layers)
+
+
+def test_calibration_corrects_biases() -> None:
+    model, data = trained()
+    want = model(data[0]).detach()
+    errors = {}
+    for name, calibration in (("without", None), ("with", data)):
+        made = copy.deepcopy(model)
+        report = tt.factorize(made, "20%", calibration=calibration)
+        errors[name] = float((made(data[0]) - want).norm() / want.norm())
+        assert (report.layers[0].output_error is None) == (calibration is None)
+    assert errors["with"] < errors["without"] < 0.5
+    assert "low_rank" in str(report)
+    assert json.loads(report.to_json())["weights"] == report.weights
+
+
+def test_budgets_that_nothing_reaches_are_refused() -> None:
+    model, _ = trained()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    for budget, said in [
+        ("0.01%", "the budget must be at least \\d+ weights, which the smallest structures have"),
+        ("200%", "budget must be like 25% or a number of weights"),
+        (0, "at least 1 weight"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            tt.factorize(model, budget)
+    with pytest.raises(ValueError, match="families are low_rank"):
+        tt.factorize(model, families=["wavelet"])
+    with pytest.raises(ValueError, match="no linear layers of 4096 weights"):
+        tt.factorize(torch.nn.Sequential(torch.nn.Linear(3, 3)))
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+
+
+def test_weights_in_two_places_are_left_alone() -> None:
+    model, _ = trained()
+    model[2] = model[0]
+    report = tt.factorize(model, "30%")
+    assert [row.name for row in report.layers] == ["4"]
+    assert model[2] is model[0]
+
+
+def test_candidates_are_smaller_structures() -> None:
+    for out, in_ in ((64, 64), (1000, 512), (5, 3)):
+        for text in candidates(out, in_, FAMILIES):
+            tnn.Structured(text, in_, out)
