@@ -61,6 +61,11 @@ def test_headers_are_those_of_the_library(kind: type, tmp_path: Path) -> None:
     rows += [np.full(32, v) for v in (0.0, -0.0, 1.0, -3.5, 255.0, 256.0, -257.0)]
     rows += [np.linspace(a, b, 32) for a, b in ((0, 255), (-128, 127), (-1, 0), (1, 1 + 2**-20))]
     rows += [2.0**e * np.linspace(1, 2, 32) for e in range(-60, 60)]
+    # Below 2^-126 bf16 has fewer bits the smaller a number is.
+    rows += [2.0**e * rng.normal(size=32) for e in range(-160, -100) for _ in range(10)]
+    rows += [sign * 2.0**e * np.linspace(1, 2, 32) for e in range(-160, -100) for sign in (-1, 1)]
+    rows += [np.full(32, sign * k * 2.0**-149) for k in (1, 2**15, 2**16, 2**16 + 1, 3 * 2**15, 2**23 - 1)
+             for sign in (-1, 1)]  # fmt: skip
     x = np.array(rows, np.float32)
     ours = kind(spec, x.shape, tmp_path)
     assert (joined(*ours("Pack", x)) == pack(x, spec)).all()
@@ -103,6 +108,26 @@ def test_bytes_of_the_torch_file_are_the_librarys(tmp_path: Path) -> None:
     assert packed == pack(x, spec).tobytes()
     back = ours.Unpack()(*ours.from_bytes(packed)).numpy()
     assert (back == unpack(np.frombuffer(packed, np.uint8), spec, "f32", shape)).all()
+
+
+def test_bytes_of_another_tensor_are_refused(tmp_path: Path) -> None:
+    spec, shape = "block_quant(bits=8, group=32)", (4, 50)
+    file = Torch(spec, shape, tmp_path).module
+    packed = pack(images(shape), spec).tobytes()
+    assert len(packed) == file.CODES + 4 * file.GROUPS == 200 + 4 * 7
+    for wrong in b"", packed[:-1], packed + b"\0", packed + packed:
+        with pytest.raises(ValueError, match=f"must have 228 bytes, got {len(wrong)}"):
+            file.from_bytes(wrong)
+    codes, headers = file.from_bytes(packed)
+    assert file.to_bytes(codes, headers) == packed
+    with pytest.raises(ValueError, match="the shape of codes must be"):
+        file.to_bytes(codes[:-1], headers)
+    with pytest.raises(ValueError, match="the shape of headers must be"):
+        file.to_bytes(codes, headers[:-1])
+    with pytest.raises(ValueError, match="headers must be torch.float32"):
+        file.to_bytes(codes, headers.to(torch.bfloat16))
+    with pytest.raises(ValueError, match="exact in bf16"):
+        file.to_bytes(codes, headers + 1e-6)
 
 
 @pytest.mark.parametrize(
