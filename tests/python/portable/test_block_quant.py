@@ -92,6 +92,25 @@ def test_a_group_with_a_nan_unpacks_to_nan(kind: type, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [Torch, Onnx])
+def test_huge_groups_are_the_librarys_or_nan(kind: type, tmp_path: Path) -> None:
+    spec, rng = "block_quant(bits=8, group=32)", np.random.default_rng(2)
+    rows = []
+    for exponent in np.arange(105, 128, 0.25):
+        most = min(2.0**exponent, 3.4028e38)
+        rows += [np.linspace(0, most, 32), np.linspace(-most, most / 8, 32), np.full(32, -most),
+                 rng.uniform(-most / 2, most / 2, 32)]  # fmt: skip
+    x = np.array(rows, np.float32)
+    ours, packed = kind(spec, x.shape, tmp_path), pack(x, spec)
+    want = unpack(packed, spec, "f32", x.shape)
+    (back,) = ours("Unpack", *ours("Pack", x))
+    known = np.isfinite(back).all(1)
+    assert (back[known] == want[known]).all() and np.isnan(back[~known]).all()
+    assert known[np.abs(x).max(1) < 2.0**111].all() and not known.all()
+    (back,) = ours("Unpack", *split(packed, x.size))
+    assert (back == want).all()
+
+
+@pytest.mark.parametrize("kind", [Torch, Onnx])
 def test_subnormal_values_stay_within_a_step(kind: type, tmp_path: Path) -> None:
     """bf16 has fewer bits there than eight; the smallest scale is 2^-120, far above."""
     spec, x = "block_quant(bits=8, group=16)", np.linspace(1e-40, 3e-39, 64, dtype=np.float32)
