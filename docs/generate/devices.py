@@ -19,6 +19,7 @@ FIGURE = ROOT / "docs/images/devices.svg"
 ORDER = ("cs2", "sn30", "groqchip", "ipu-gc200", "ipu-bow", "a100", "a30", "h200", "cpu")
 SIDES = (32, 64, 128, 256, 512)
 KEEP = 4
+TILED = f"dct_chop(keep={KEEP}, serialize=2)"
 
 HEAD = """# What can each accelerator take?
 
@@ -61,15 +62,15 @@ with a file is said with the field: `limits[0].value must be a number, 0 or abov
 
 | field | what |
 |---|---|
-| `name`, `title`, `kind`, `software` | texts; the file is called NAME.json |
+| `name`, `title`, `kind`, `software` | texts; the file must be called NAME.json |
 | `target` | which file is for it: torch, onnx, poptorch, samba, cerebras, groq |
 | `sources` | key → title or address; every number names a key as `source`, and `at`, the page or place in it |
 | `numbers` | figures in SI units: {numbers} |
 | `dtypes` | `names` of f32, f16, bf16, u8 |
 | `operators`, `missing` | `names` that it has; each `name` that a source says it lacks, with a `text`: {operators} |
 | `limits` | `rule`, `value`, `text`: memory_bytes (all that lives at once), matrix_bytes and matrix_side (of each product), planes (of as many values as `sample` or more) |
-| `host_call` | `settings` of t0_ms, in_gbps, out_gbps, tflops: one, or the ends of what sources allow; `error`, the relative half-width of the interval; `points`; `uncompressed` if GB/s count the tensor both ways |
-| `serialize`, `triangle` | `slower`, factors; for the triangle `t0_ms` and `ns_per_value` |
+| `host_call` | `settings` of t0_ms, in_gbps, out_gbps, tflops: one, or the ends of what sources allow; `error`, the relative half-width of the interval; `points`; `uncompressed` if GB/s count the tensor both ways; `flat`, a time `ms` that the interval holds for tensors `until` a batch and a sample's size |
+| `serialize`, `triangle` | `slower`, factors of that time; for the triangle `t0_ms` and `ns_per_value` |
 | `stated`, `restrictions` | what sources say of speed (`gbps`, `direction`, `shape`, `keep`) and else |
 """
 
@@ -171,6 +172,12 @@ def section(device: dict, tool: Tool) -> str:
         for entry in device.get("missing", [])
     ]
     rows += [("limit", entry["text"], where(entry), "") for entry in device.get("limits", [])]
+    rows += [
+        (key, f"takes {low:g} to {high:g} times what the model below gives", where(device[key]), device[key].get("note", ""))
+        for key in ("serialize", "triangle")
+        if key in device
+        for low, high in [device[key]["slower"]]
+    ]  # fmt: skip
     rows += [("stated", entry["text"], where(entry), "") for entry in device.get("stated", [])]
     rows += [
         ("stated", entry["text"], where(entry), "") for entry in device.get("restrictions", [])
@@ -196,6 +203,9 @@ def times(device: dict, tool: Tool) -> list[str]:
             terms.append(term)
         text = f"**Time of a call**: t = {', or '.join(terms)}. Fitted to {model['points']} ({where(model)})."
         text += f" {model['note'][0].upper()}{model['note'][1:]}." if "note" in model else ""
+        if flat := model.get("flat"):
+            text += (f" Up to {'×'.join(map(str, flat['until']))} the interval holds {flat['ms']:g} ms, too: "
+                     f"{flat['note']} ({where(flat)}).")  # fmt: skip
     lines = [
         text,
         "",
@@ -206,7 +216,11 @@ def times(device: dict, tool: Tool) -> list[str]:
         cells = []
         for n in SIDES:
             answer = predicted(device["name"], n, tool)
-            cells.append("does not fit" if answer is None else span(answer[direction]))
+            if answer is None:
+                tiled = tool.ask("time", TILED, (100, 3, n, n), device["name"])
+                cells.append(f"serialize=2: {span(tiled[direction])}" if tiled else "does not fit")
+            else:
+                cells.append(span(answer[direction]))
         lines.append(f"| {direction} | " + " | ".join(cells) + " |")
     return lines
 

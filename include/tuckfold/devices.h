@@ -54,7 +54,15 @@ struct HostCallModel {
     double t0_s = 0;
     double in_bytes_per_s = 0, out_bytes_per_s = 0, flops = 0;  // 0: takes no time
   };
+  // A source says that calls take as long as a small one until the tensor is larger: the interval
+  // holds that, too.
+  struct Flat {
+    double seconds = 0;
+    Shape until;  // batch first: tensors of at most that batch, with samples of at most its values
+    Citation from;
+  };
   std::vector<Setting> settings;
+  std::optional<Flat> flat;
   bool uncompressed = false;  // bytes count as they are unpacked, in both directions
   double error = 0;           // largest relative error against its points
   std::string points;         // what it was fitted to
@@ -87,7 +95,7 @@ struct DeviceInfo {
   std::vector<DeviceLimit> limits;
   std::optional<HostCallModel> host_call;
   struct Slower {
-    double low = 1, high = 1;  // factors
+    double low = 1, high = 1;  // factors of what host_call gives; below 1: faster than that
     double t0_s = 0, s_per_value = 0;
     Citation from;
   };

@@ -98,8 +98,10 @@ MatmulForm matmul_form(const CodecSpec& spec, std::int64_t rows, std::int64_t co
   }
   const Tile tile = tile_of("matmul_form", p, rows, cols);
   if (tile.rows > kMaxOperatorSide || tile.cols > kMaxOperatorSide) {
-    invalid("[matmul_form] a tile's sides must be at most {}, got {} x {}; raise serialize",
-            kMaxOperatorSide, tile.rows, tile.cols);
+    invalid(
+        "[matmul_form] a tile's sides must be at most {}, got {} x {}; raise serialize, or cut the "
+        "plane",
+        kMaxOperatorSide, tile.rows, tile.cols);
   }
   MatmulForm form;
   form.tiles = std::int64_t{p.serialize} * p.serialize;

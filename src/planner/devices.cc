@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 
 #include "base/fail.h"
 #include "base/io/bytes.h"
@@ -138,8 +139,17 @@ class Reader {
     return limit;
   }
 
+  HostCallModel::Flat flat(const Field& field) const {
+    field.only(Names{"ms", "until", "source", "at", "note"});
+    if (field.at("ms").number() == 0) field.at("ms").wrong("above 0");
+    return {.seconds = field.at("ms").number() / 1e3,
+            .until = field.at("until").shape(),
+            .from = origin(field)};
+  }
+
   HostCallModel host_call(const Field& field) const {
-    field.only(Names{"settings", "uncompressed", "error", "points", "source", "at", "note"});
+    field.only(
+        Names{"settings", "flat", "uncompressed", "error", "points", "source", "at", "note"});
     HostCallModel model;
     for (const Field& one : field.at("settings").items()) {
       one.only(Names{"t0_ms", "in_gbps", "out_gbps", "tflops"});
@@ -159,6 +169,7 @@ class Reader {
       }
     }
     if (model.settings.empty()) field.at("settings").wrong("a list of settings");
+    if (const auto one = field.find("flat")) model.flat = flat(*one);
     const auto flag = field.find("uncompressed");
     model.uncompressed = flag && flag->flag();
     model.error = field.at("error").number();
@@ -173,7 +184,7 @@ class Reader {
     field.only(Names{"slower", "t0_ms", "ns_per_value", "source", "at", "note"});
     DeviceInfo::Slower result;
     std::tie(result.low, result.high) = field.at("slower").range();
-    if (result.low < 1) field.at("slower").wrong("factors of 1 or above");
+    if (result.low == 0) field.at("slower").wrong("factors above 0");
     if (const auto t0 = field.find("t0_ms")) result.t0_s = t0->number() / 1e3;
     if (const auto each = field.find("ns_per_value")) result.s_per_value = each->number() / 1e9;
     result.from = origin(field);
@@ -219,7 +230,14 @@ DeviceInfo parse_device(std::string_view json, std::string_view path) {
 DeviceInfo read_device(const std::string& path) {
   const auto file = Bytes::map(path, "device");
   const auto bytes = file->span();
-  return parse_device({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+  DeviceInfo device =
+      parse_device({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+  const std::filesystem::path called(path);
+  if (called.extension() == ".json" && called.stem() != device.name) {
+    invalid("[device] {}: name must be that of the file, \"{}\", got \"{}\"; change either", path,
+            called.stem().string(), device.name);
+  }
+  return device;
 }
 
 }  // namespace tuckfold

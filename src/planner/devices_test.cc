@@ -96,6 +96,12 @@ TEST(Devices, RemediesWork) {
   };
   EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {100, 3, 512, 512}), "use serialize=2");
   EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {4, 2048, 2048}), "use serialize=8");
+  // 75 x 75 and 55 x 55 blocks: no even number divides them.
+  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {4, 600, 600}), "use serialize=3");
+  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {4, 440, 440}), "use serialize=5");
+  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {4, 8 * 53, 8 * 53}),
+            "use serialize=53");
+  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {4, 8 * 67, 8 * 67}), "");
   EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F16, {100, 3, 64, 64}), "use --dtype f32");
   EXPECT_EQ(remedy("groqchip", "dct_chop(keep=4)", DType::F32, {1001, 3, 64, 64}),
             "use a batch of 1000 at most");
@@ -215,6 +221,47 @@ TEST(Devices, SerializingCostsWhatIsStatedOnTheIpu) {
   const Fit fit = fits(ipu, CodecSpec::parse("dct_chop(keep=4, serialize=2)"), DType::F32, shape,
                        Direction::Both);
   EXPECT_NE(fit.why.find("1 to 8 %"), fit.why.npos) << fit.why;
+}
+
+// Whatever a call of 256 x 256 takes within its interval, 512 x 512 in tiles takes 2.5 to 3.8 times
+// that (section 4.2.3), which its interval holds, and little more.
+TEST(Devices, TilesOnTheSn30TakeAsLongAsIsStated) {
+  const DeviceInfo sn30 = device("sn30");
+  for (int keep = 2; keep <= 7; ++keep) {
+    const auto time = [&](const char* rest, std::int64_t side) {
+      const std::string spec = "dct_chop(keep=" + std::to_string(keep) + rest;
+      return host_call_time(sn30, CodecSpec::parse(spec), DType::F32, {100, 3, side, side},
+                            Direction::Unpack);
+    };
+    const HostCallTime whole = time(")", 256), tiled = time(", serialize=2)", 512);
+    EXPECT_LE(tiled.low, 2.5 * whole.low);
+    EXPECT_GE(tiled.high, 3.8 * whole.high);
+    EXPECT_GT(tiled.low, 2.4 * whole.low);
+    EXPECT_LT(tiled.high, 3.9 * whole.high);
+    EXPECT_NE(tiled.how.find("tiles take 0.63 to 0.98 times as long (hpdc24, section 4.2.3)"),
+              tiled.how.npos)
+        << tiled.how;
+  }
+}
+
+// "Performance does not change significantly until the batch passes 2000" of 3 x 64 x 64: one time is
+// within the intervals of all these batches.
+TEST(Devices, OneTimeOfTheCs2IsWithinAllBatchesUpTo2000) {
+  const auto time = [](std::int64_t batch, std::int64_t side) {
+    return host_call_time(device("cs2"), CodecSpec::parse("dct_chop(keep=4)"), DType::F32,
+                          {batch, 3, side, side}, Direction::Unpack);
+  };
+  double least = 1e30, most = 0;
+  for (const std::int64_t batch : {10, 20, 50, 100, 200, 500, 1000, 2000}) {
+    least = std::min(least, time(batch, 64).high);
+    most = std::max(most, time(batch, 64).low);
+  }
+  EXPECT_LE(most, least);
+  // Beyond, and for larger samples, throughput is what is stated.
+  EXPECT_GT(time(2001, 64).low, 10 * time(2000, 64).low);
+  EXPECT_GT(time(100, 65).low, time(100, 64).low);
+  EXPECT_NE(time(2000, 64).how.find("0.303 ms"), std::string::npos);
+  EXPECT_EQ(time(2001, 64).how.find("0.303 ms"), std::string::npos);
 }
 
 TEST(Devices, TheTriangleTakesAsLongAsIsStated) {
@@ -363,6 +410,11 @@ TEST(Devices, AWrongFieldIsNamed) {
           .find("host_call.settings[0].in_gbps must be above 0"),
       19u);
   EXPECT_EQ(
+      why(R"("limits")",
+          R"("host_call": {"settings": [{"t0_ms": 1}], "flat": {"ms": 0, "until": [2, 3], "source": "me", "at": "1"}, "error": 0, "points": "p", "source": "me", "at": "1"}, "limits")")
+          .find("host_call.flat.ms must be above 0"),
+      19u);
+  EXPECT_EQ(
       why(R"("value": 1000)", R"("value": "big")"),
       "[device] toy.json: numbers.on_chip_bytes.value must be a number, 0 or above, got \"big\"");
   for (const char* keep : {"0", "2.5", "1e300"}) {
@@ -390,6 +442,18 @@ TEST(Devices, AWrongFieldIsNamed) {
   EXPECT_EQ(why(R"("kind": "none")", R"("kind": "none", "colour": 3)").find("unknown field colour"),
             19u);
   EXPECT_EQ(why("}]", "}").substr(0, 32), "[device] toy.json is no JSON: [j");
+}
+
+TEST(Devices, AFileHasTheNameOfItsDevice) {
+  const std::string folder = testing::TempDir();
+  for (const char* name : {"toy.json", "chip.json", "toy"}) {
+    std::ofstream(folder + name) << kGood;
+  }
+  EXPECT_EQ(read_device(folder + "toy.json").name, "toy");
+  EXPECT_EQ(read_device(folder + "toy").name, "toy");  // a pipe, say
+  EXPECT_EQ(refusal([&] { read_device(folder + "chip.json"); }),
+            "[device] " + folder +
+                "chip.json: name must be that of the file, \"chip\", got \"toy\"; change either");
 }
 
 TEST(Devices, AFileThatIsNotThereIsIo) {

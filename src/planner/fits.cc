@@ -167,10 +167,11 @@ bool change(Question& asked, std::string_view param, std::string_view value) {
   }
 }
 
-// The largest batch that works, or 0.
+// The largest batch below the one asked for that works, or 0.
 std::int64_t largest_batch(const DeviceInfo& device, Question asked) {
-  if (asked.shape.rank() < 3) return 0;
-  std::int64_t low = 0, high = asked.shape[0];
+  if (asked.shape.rank() < 3 || asked.shape[0] == 1) return 0;
+  std::int64_t low = 1, high = std::exchange(asked.shape[0], low);
+  if (!works(device, asked)) return 0;
   while (high - low > 1) {
     const std::int64_t middle = low + (high - low) / 2;
     asked.shape[0] = middle;
@@ -187,7 +188,7 @@ struct Change {
 // What may help against a fault, the smallest changes first.
 std::vector<Change> changes_for(Fault fault) {
   std::vector<Change> changes;
-  const auto parameter = [&](const char* name, const char* value) {
+  const auto parameter = [&](const char* name, const std::string& value) {
     changes.push_back({fmt::format("use {}={}", name, value),
                        [=](Question& asked) { return change(asked, name, value); }});
   };
@@ -206,7 +207,7 @@ std::vector<Change> changes_for(Fault fault) {
                                 Direction::Both;
                        }});
   } else {
-    for (const char* s : {"2", "4", "8", "16", "32", "64"}) parameter("serialize", s);
+    for (int s = 2; s <= 64; ++s) parameter("serialize", std::to_string(s));
   }
   return changes;
 }
@@ -239,7 +240,7 @@ std::string yes_text(const DeviceInfo& device, const Question& asked, const Verd
   }
   const Stage& first = asked.spec.stages().front();
   const bool chop = first.codec->name == "dct_chop";
-  if (chop && first["serialize"] > 1 && device.serialize) {
+  if (chop && first["serialize"] > 1 && device.serialize && device.serialize->low >= 1) {
     text += fmt::format("; tiles cost {:.2g} to {:.2g} % of time ({})",
                         (device.serialize->low - 1) * 100, (device.serialize->high - 1) * 100,
                         source_text(device.serialize->from));

@@ -22,6 +22,10 @@ double seconds_of(const HostCallModel& model, const HostCallModel::Setting& sett
          part(static_cast<double>(count.flops), setting.flops);
 }
 
+bool within(const Shape& shape, const Shape& until) {
+  return shape[0] <= until[0] && shape.elems() / shape[0] <= until.elems() / until[0];
+}
+
 // What no call can be faster than, from the device's figures, where nobody has measured one.
 HostCallTime bound(const DeviceInfo& device, const Count& count) {
   double seconds = 0;
@@ -72,6 +76,13 @@ HostCallTime host_call_time(const DeviceInfo& device, const CodecSpec& spec, DTy
                     .high = most * (1 + model.error),
                     .how = fmt::format("{} ({}, {}){}{}", model.points, model.from.source,
                                        model.from.at, model.note.empty() ? "" : "; ", model.note)};
+  if (model.flat && within(shape, model.flat->until)) {
+    time.low = std::min(time.low, model.flat->seconds * (1 - model.error));
+    time.high = std::max(time.high, model.flat->seconds * (1 + model.error));
+    time.how += fmt::format("; the interval holds {:.3g} ms, too, as stated up to {} ({}, {})",
+                            model.flat->seconds * 1e3, to_string(model.flat->until),
+                            model.flat->from.source, model.flat->from.at);
+  }
   const Stage& first = spec.stages().front();
   if (first.codec->name != "dct_chop" || spec.stages().size() > 1) {
     time.high = std::numeric_limits<double>::infinity();
@@ -79,9 +90,12 @@ HostCallTime host_call_time(const DeviceInfo& device, const CodecSpec& spec, DTy
   }
   if (first.codec->name != "dct_chop") return time;
   if (first["serialize"] > 1 && device.serialize) {
-    time.seconds *= device.serialize->low;
+    time.seconds *= std::clamp(1.0, device.serialize->low, device.serialize->high);
     time.low *= device.serialize->low;
     time.high *= device.serialize->high;
+    time.how += fmt::format("; tiles take {:.3g} to {:.3g} times as long ({}, {})",
+                            device.serialize->low, device.serialize->high,
+                            device.serialize->from.source, device.serialize->from.at);
   }
   if (first["shape"] == 1 && device.triangle) {
     const auto packed =

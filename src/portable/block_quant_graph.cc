@@ -1,6 +1,6 @@
 // block_quant(bits=8) in plain operators. A group's minimum is rounded down and its scale up to
 // bf16, as in block_quant_block.h, without bf16, since not every accelerator has it: adding 65536 x
-// and taking the excess away again leaves the eight leading bits of x.
+// and taking the excess away again leaves the eight leading bits of x. Scales are at least 2^-120.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -47,6 +47,18 @@ Id rounded_to(Graph& graph, std::string_view name, Id x, bool up) {
             : graph.where_greater(name, near, x, beyond, near);
 }
 
+// Below 2^-126 bf16 has steps of 2^-133, whatever the size. A sum with kWhole has those steps, too.
+Id rounded_down(Graph& graph, std::string_view name, Id x) {
+  constexpr float kLargestTiny = 0x1p-126f - 0x1p-149f, kStep = 0x1p-133f, kWhole = 0x1.8p-110f;
+  const Id whole = graph.scalar(kWhole);
+  const Id near = graph.binary("tiny", Op::Sub, graph.binary("tiny_sum", Op::Add, x, whole), whole);
+  const Id beyond = graph.binary("tiny_beyond", Op::Sub, near, graph.scalar(kStep));
+  const Id tiny = graph.where_greater("tiny_rounded", near, x, beyond, near);
+  const Id ordinary = rounded_to(graph, "rounded_minimum", x, false);
+  return graph.where_greater(name, graph.unary("low_size", Op::Abs, x), graph.scalar(kLargestTiny),
+                             ordinary, tiny);
+}
+
 struct Part {
   Id codes, headers;
 };
@@ -57,7 +69,7 @@ Part quantize(Graph& graph, Id x) {
   const Id low = graph.unary("low", Op::Min, x), high = graph.unary("high_value", Op::Max, x);
   const Id zeros = graph.binary("zeros", Op::Mul, x, graph.scalar(0));
   const Id spoiled = graph.unary("spoiled", Op::Sum, zeros);
-  const Id minimum = rounded_to(graph, "minimum", low, false);
+  const Id minimum = rounded_down(graph, "minimum", low);
   const Id span = graph.binary("span", Op::Sub, high, minimum);
   const Id exact = graph.binary("exact_scale", Op::Div, span, graph.scalar(kLevels));
   const Id rounded = rounded_to(graph, "rounded_scale", exact, true);

@@ -139,7 +139,20 @@ TEST(CodecGraph, TensorsThatDoNotFitAreInvalid) {
   EXPECT_EQ(refusal("dct_chop(keep=4)", DType::F32, {std::int64_t{1} << 30, 64, 64}).substr(0, 40),
             "2: [portable] a tensor must have at most");
   EXPECT_EQ(refusal("dct_chop(keep=4)", DType::F32, {1, 64, 32768}),
-            "2: [portable] a tile's sides must be at most 16384, got 32768; raise serialize");
+            "2: [portable] a tile's sides must be at most 16384, got 32768; use serialize=2");
+  // Remedies work, and where none does it says so.
+  const auto of = [](const char* spec, std::int64_t rows, std::int64_t cols) {
+    return refusal(spec, DType::F32, {1, rows, cols});
+  };
+  EXPECT_EQ(of("dct_chop(keep=4)", 8 * 3, 8 * 6000),
+            "2: [portable] a tile's sides must be at most 16384, got 48000; use serialize=3");
+  EXPECT_EQ(of("dct_chop(keep=4, serialize=3)", 8 * 3, 8 * 6000), "accepted");
+  EXPECT_EQ(of("dct_chop(keep=4, order=planes)", 64, 32768),
+            "2: [portable] a tile's sides must be at most 16384, got 32768; use order=rows and "
+            "serialize=2");
+  EXPECT_EQ(of("dct_chop(keep=4)", 64, 8 * 2053),
+            "2: [portable] a tile's sides must be at most 16384, got 16424; no serialize cuts 8 x "
+            "2053 blocks so small: cut the planes into smaller ones");
   EXPECT_EQ(refusal("dct_chop(keep=8)", DType::F16, {4, 64, 64}).substr(0, 2), "2:");  // would grow
 }
 

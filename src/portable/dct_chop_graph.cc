@@ -1,6 +1,8 @@
 // dct_chop by two products with constant matrices (eq. 4 and 6 of the paper), whatever the shape:
 // edges that the library pads by repeating the last row and column are part of the matrices, since
 // both padding and cropping are linear.
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "base/fail.h"
@@ -32,9 +34,30 @@ struct Geometry {
   }
 };
 
+// What to do about tiles that are too large: the least `serialize` that helps, where one does.
+std::string smaller_tiles(const Params& p, const Blocks& b) {
+  constexpr int kMaxSerialize = 64;
+  const std::int64_t longer = std::max(b.block_rows, b.block_cols);
+  for (int s = p.serialize + 1; s <= kMaxSerialize; ++s) {
+    if (b.block_rows % s != 0 || b.block_cols % s != 0 || longer / s * p.block > kMaxTileSide)
+      continue;
+    return fmt::format("use {}serialize={}", p.planes ? "order=rows and " : "", s);
+  }
+  return fmt::format("no serialize cuts {} x {} blocks so small: cut the planes into smaller ones",
+                     b.block_rows, b.block_cols);
+}
+
+void check_tiles(const Params& p, const Blocks& b) {
+  const std::int64_t side = std::max(b.block_rows, b.block_cols) / p.serialize * p.block;
+  if (side <= kMaxTileSide) return;
+  invalid("[portable] a tile's sides must be at most {}, got {}; {}", kMaxTileSide, side,
+          smaller_tiles(p, b));
+}
+
 Geometry geometry_of(const Stage& stage, const Shape& shape) {
   Geometry g{.params = Params::of(stage), .blocks = {}, .leading = {}};
   g.blocks = dct_chop::blocks_of(g.params, shape);
+  check_tiles(g.params, g.blocks);
   for (std::size_t axis = 0; axis < g.blocks.leading; ++axis) g.leading.push_back(shape[axis]);
   return g;
 }
@@ -83,10 +106,6 @@ struct Side {
 Side side_of(Graph& graph, const char* name, const Params& p, std::int64_t length,
              std::int64_t blocks, const Matrix& block, Edge edge) {
   const std::int64_t each = blocks / p.serialize, rest = length - (blocks - 1) * p.block;
-  if (each * p.block > kMaxTileSide) {
-    invalid("[portable] a tile's sides must be at most {}, got {}; raise serialize", kMaxTileSide,
-            each * p.block);
-  }
   const auto matrix = [&](std::string_view called, std::int64_t copies, Matrix last) {
     const Shape shape{copies * block.rows + last.rows, copies * block.cols + last.cols};
     return graph.constant(called, shape,

@@ -49,7 +49,8 @@ std::string rows_of(const Matrix& m) {
 
 class Module {
  public:
-  Module(const Graph& graph, bool parameters) : graph_(graph), parameters_(parameters) {}
+  // SDKs take constants as parameters, and torch's own products.
+  Module(const Graph& graph, bool for_sdk) : graph_(graph), for_sdk_(for_sdk) {}
 
   std::string text() const {
     std::vector<std::string> taken;
@@ -81,7 +82,7 @@ class Module {
       const Constant& constant = graph_.constants()[static_cast<std::size_t>(value.constant)];
       if (constant.scalar) continue;
       const std::string values = expression(constant, value.shape);
-      text += parameters_
+      text += for_sdk_
                   ? fmt::format("        self.{} = torch.nn.Parameter({}, requires_grad=False)\n",
                                 value.name, values)
                   : fmt::format("        self.register_buffer(\"{}\", {}, persistent=False)\n",
@@ -151,7 +152,7 @@ class Module {
     const std::string y = node.inputs.size() > 1 ? name(node.inputs[1]) : "";
     const Value& out = graph_[node.output];
     switch (node.op) {
-      case Op::MatMul: return fmt::format("torch.matmul({}, {})", x, y);
+      case Op::MatMul: return fmt::format("{}matmul({}, {})", for_sdk_ ? "torch." : "", x, y);
       case Op::Add: return fmt::format("{} + {}", x, y);
       case Op::Sub: return fmt::format("{} - {}", x, y);
       case Op::Mul: return fmt::format("{} * {}", x, y);
@@ -201,7 +202,7 @@ class Module {
   }
 
   const Graph& graph_;
-  bool parameters_;
+  bool for_sdk_;
 };
 
 bool has(const Graph& graph, auto&& test) {
@@ -234,6 +235,25 @@ def check(
             f"[{SPEC}] the shape of {name} must {axes} {shape}, got {given}; "
             "export the codec for that shape"
         )
+)_";
+
+// torch.is_autocast_enabled() of old releases, which SDKs come with, is of CUDA alone.
+constexpr const char* kRefuseAutocast =
+    R"_(    if torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled():
+        raise ValueError(
+            f"[{SPEC}] products must be of f32, and torch.autocast makes them less; leave it for "
+            "this module"
+        )
+)_";
+
+constexpr const char* kMatmul = R"_(
+@torch.fx.wrap
+def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A product of f32, also under torch.autocast, which would round it to f16 or bf16."""
+    if a.is_meta or not torch.is_autocast_enabled(a.device.type):
+        return torch.matmul(a, b)
+    with torch.autocast(a.device.type, enabled=False):
+        return torch.matmul(a, b)
 
 )_";
 
@@ -264,12 +284,22 @@ def report(name: str, outputs) -> None:
 constexpr const char* kToBytes = R"_(
 def to_bytes(codes: torch.Tensor, headers: torch.Tensor) -> bytes:
     """The library's packed bytes: the codes, then each group's scale and minimum as bf16."""
-    halves = (headers.cpu().contiguous().view(torch.int32) >> 16).to(torch.int16)
+    check("codes", codes, (CODES,), torch.uint8)
+    check("headers", headers, (GROUPS, 2), torch.float32)
+    bits = headers.cpu().contiguous().view(torch.int32)
+    if (bits & 0xFFFF).any():
+        raise ValueError(f"[{SPEC}] headers must be exact in bf16, as those of Pack are")
+    halves = (bits >> 16).to(torch.int16)
     return codes.cpu().numpy().tobytes() + halves.numpy().tobytes()
 
 
 def from_bytes(packed: bytes) -> tuple[torch.Tensor, torch.Tensor]:
     """Codes and headers of what the library packed."""
+    if len(packed) != CODES + 4 * GROUPS:
+        raise ValueError(
+            f"[{SPEC}] packed must have {CODES + 4 * GROUPS} bytes, got {len(packed)}; "
+            "export the codec for the shape that was packed"
+        )
     both = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
     headers = both[CODES:].clone().view(torch.bfloat16).to(torch.float32)
     return both[:CODES], headers.reshape(-1, 2)
@@ -305,13 +335,14 @@ std::string torch_file(const Export& codec, Target target) {
   for (const auto* graph : {&codec.pack, &codec.unpack}) {
     if (graph->has_value()) graphs.push_back(&**graph);
   }
-  bool diagonal = false, table = false, nan = false, quantized = false;
+  bool diagonal = false, table = false, nan = false, quantized = false, products = false;
   for (const Graph* graph : graphs) {
     diagonal |=
         has(*graph, [](const Constant& c) { return c.copies > 0 || !c.last.values.empty(); });
     table |= has(*graph, [](const Constant& c) { return !c.python.empty(); });
     nan |= has(*graph, [](const Constant& c) { return c.scalar && !std::isfinite(c.floats[0]); });
     quantized |= graph->inputs().size() + graph->outputs().size() == 3;
+    products |= count(*graph).products > 0;
   }
   std::string text = opening(codec, target);
   if (table || nan) text += "import math\n\n";
@@ -320,18 +351,22 @@ std::string torch_file(const Export& codec, Target target) {
                       tuple_of(codec.shape), torch_type(codec.dtype));
   if (quantized) {
     const Graph& graph = *graphs.front();
-    const Id codes = graph.inputs().size() == 2 ? graph.inputs()[0] : graph.outputs()[0];
-    text +=
-        fmt::format("CODES = {}  # values, a byte each; headers follow\n", graph[codes].shape[0]);
+    const auto& both = graph.inputs().size() == 2 ? graph.inputs() : graph.outputs();
+    text += fmt::format("CODES = {}  # values, a byte each; headers follow\nGROUPS = {}\n",
+                        graph[both[0]].shape[0], graph[both[1]].shape[0]);
   }
   text += "\n";
+  const bool sdk = target != Target::Torch;
   text += kCheck;
+  if (products && sdk) text += kRefuseAutocast;
+  text += "\n";
+  if (products && !sdk) text += kMatmul;
   if (diagonal) text += kBlockDiagonal;
   if (table) text += kStepTable;
   if (quantized) text += kToBytes;
   std::vector<std::string> modules;
   for (const Graph* graph : graphs) {
-    text += "\n" + Module(*graph, target != Target::Torch).text() + "\n";
+    text += "\n" + Module(*graph, sdk).text() + "\n";
     modules.push_back(fmt::format("\"{0}\": {0}", graph->name()));
   }
   return text + fmt::format("\nMODULES = {{{}}}\n\n", fmt::join(modules, ", ")) + kExample +

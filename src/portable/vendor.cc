@@ -9,10 +9,11 @@ struct Sdk {
   std::string_view note, imports, calls;
 };
 
-constexpr Sdk kTorch = {
-    .note = "Needs torch alone, on a CPU or a GPU; compiles with torch.compile(fullgraph=True).",
-    .imports = "import torch\n",
-    .calls = R"_(
+constexpr Sdk kTorch = {.note =
+                            "Needs torch 2.4 or later alone, on a CPU or a GPU; compiles with "
+                            "torch.compile(fullgraph=True).",
+                        .imports = "import torch\n",
+                        .calls = R"_(
 if __name__ == "__main__":
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for name, module in MODULES.items():

@@ -5,51 +5,23 @@
 #include "container/dataset_fixture.h"
 #include "container/resume.h"
 #include "container/sharded.h"
+#include "every_place_fixture.h"
 #include "faults.h"
 #include "tuckfold/container.h"
 
 namespace tuckfold {
 namespace {
 
+using ref::at_every_place;
 using ref::Batch;
 using ref::code_thrown;
+using ref::Fault;
 using ref::holds;
+using ref::kFaults;
 using ref::numbers_to;
 using ref::read_file;
 using ref::TempFolder;
 using ref::write_small;
-
-struct Fault {
-  const char* call;
-  int error;
-  bool forever;
-};
-constexpr Fault kFaults[] = {
-    {"open", EACCES, false},   {"open", EMFILE, true},  {"pwrite", ENOSPC, true},
-    {"pwrite", ENOSPC, false}, {"pwrite", EIO, false},  {"ftruncate", EIO, false},
-    {"fsync", EIO, false},     {"fsync", ENOSPC, true}, {"rename", EACCES, false},
-    {"fstat", EIO, false},     {"mmap", ENOMEM, false}, {"flock", EIO, false},
-};
-
-// Runs `work` with the call failing at its first, second … place until there are no more; after
-// each run `check` receives whether it threw.
-void at_every_place(auto&& work, auto&& check) {
-  int failures = 0;
-  for (const Fault& fault : kFaults) {
-    for (int nth = 1;; ++nth) {
-      SCOPED_TRACE(std::string(fault.call) + " " + std::to_string(nth));
-      tuckfold_fault(fault.call, nth, fault.error, fault.forever ? 1 : 0);
-      const Errc code = code_thrown(work);
-      const bool reached = tuckfold_fault_calls() >= nth;
-      tuckfold_fault(nullptr, 0, 0, 0);
-      ASSERT_EQ(code, reached ? Errc::Io : Errc::Internal);  // Internal: nothing was thrown
-      check(reached);
-      if (testing::Test::HasFatalFailure() || !reached) break;
-      ++failures;
-    }
-  }
-  EXPECT_GT(failures, 10);
-}
 
 TEST(Faults, NewFilesAreWholeOrNotThereAndResumeGoesOn) {
   const TempFolder folder;

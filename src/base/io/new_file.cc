@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "base/fail.h"
 #include "base/io/retry.h"
@@ -136,9 +138,54 @@ const std::string& NewFile::name_meanwhile() {
   return name_meanwhile_;
 }
 
+void NewFile::flush() {
+  if (!to_.stream && retry([&] { return ::fsync(file_); }) != 0) refuse("flush");
+}
+
+// Another name for what has the path now; empty where nothing has.
+std::string NewFile::keep_old() const {
+  struct stat old {};
+  if (to_.stream || replace_ == Replace::No || ::lstat(to_.path.c_str(), &old) != 0) return "";
+  std::string name = unused_name_beside(to_.path);
+  if (::link(to_.path.c_str(), name.c_str()) == 0) return name;
+  std::error_code failed;  // not every file system has links
+  std::filesystem::copy_file(to_.path, name, failed);
+  if (failed) {
+    ::unlink(name.c_str());
+    errno = failed.value();
+    refuse("keep a copy of");
+  }
+  return name;
+}
+
+void finish_all(std::list<NewFile>& files) {
+  for (NewFile& file : files) file.flush();
+  std::vector<std::string> old;
+  try {
+    for (NewFile& file : files) {
+      old.push_back(file.keep_old());
+      file.finish();
+    }
+  } catch (...) {
+    auto kept = old.begin();
+    for (const NewFile& file : files) {
+      if (kept == old.end()) break;
+      if (!kept->empty()) {
+        // Where both are one file both names stay.
+        if (std::rename(kept->c_str(), file.to_.path.c_str()) == 0) ::unlink(kept->c_str());
+      } else if (file.named_) {
+        ::unlink(file.to_.path.c_str());
+      }
+      ++kept;
+    }
+    throw;
+  }
+  for (const std::string& name : old) ::unlink(name.c_str());
+}
+
 void NewFile::finish(bool sync) {
   if (!to_.stream) {
-    if (sync && retry([&] { return ::fsync(file_); }) != 0) refuse("flush");
+    if (sync) flush();
     const int reason = rename_file(name_meanwhile(), to_.path, replace_ == Replace::Yes);
     if (reason == EEXIST) {
       invalid("[{}] '{}' exists since a moment; add --force to replace it, or name another file",
@@ -147,6 +194,7 @@ void NewFile::finish(bool sync) {
     errno = reason;
     if (reason != 0) refuse("rename a file to");
     name_meanwhile_.clear();
+    named_ = true;
     if (sync) sync_folder_of(verb_, to_.path);
   }
   if (::close(std::exchange(file_, -1)) != 0 && errno != EINTR) refuse("close");

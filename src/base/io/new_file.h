@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <string>
 #include <string_view>
 
@@ -39,8 +40,11 @@ class NewFile {
   void finish(bool sync = true);
 
  private:
+  friend void finish_all(std::list<NewFile>& files);
   [[noreturn]] void refuse(std::string_view doing) const;
   void open_beside();
+  void flush();
+  std::string keep_old() const;
 
   std::string verb_;
   Destination to_;
@@ -48,7 +52,12 @@ class NewFile {
   int file_ = -1;
   std::string name_meanwhile_;  // empty: it has none
   std::uint64_t size_ = 0;
+  bool named_ = false;
 };
+
+// Gives all of them their names, or none: where one fails, what had the others' names has them again.
+// A program that is killed between two names leaves one file new and one old.
+void finish_all(std::list<NewFile>& files);
 
 // An unused name beside the path, for a file that will be renamed to the path.
 std::string unused_name_beside(const std::string& path);

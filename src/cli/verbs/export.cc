@@ -1,6 +1,4 @@
 // tuckfold export: a codec as a file for PyTorch, ONNX or an accelerator's SDK, in plain operators.
-#include <unistd.h>
-
 #include <filesystem>
 #include <list>
 #include <memory>
@@ -60,7 +58,7 @@ std::optional<DeviceInfo> device_for(const Options& options) {
     return device;
   }
   if (!sdk) return std::nullopt;
-  for (const std::string& name : device_names()) {
+  for (const std::string& name : device_names("export")) {
     DeviceInfo device = find_device("export", name);
     if (device.target == options.target) return device;
   }
@@ -99,18 +97,7 @@ void write(const std::vector<File>& files, NewFile::Replace replace) {
   for (const File& file : files) {
     outputs.emplace_back("export", file.path, replace).write(std::as_bytes(std::span(file.bytes)));
   }
-  std::vector<std::string> finished;
-  auto file = files.begin();
-  try {
-    for (NewFile& output : outputs) {
-      output.finish();
-      if (!output.is_stream()) finished.push_back(file->path);
-      ++file;
-    }
-  } catch (const Error&) {
-    for (const std::string& path : finished) ::unlink(path.c_str());
-    throw;
-  }
+  finish_all(outputs);
 }
 
 // Eq. 5 or 7 for all planes, where the codec is of whole blocks; else nothing.

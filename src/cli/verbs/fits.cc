@@ -31,7 +31,7 @@ struct Options {
 void run(const Options& options) {
   const PortableCodec codec("fits", options.codec);
   if (options.device.empty()) {
-    invalid("[fits] give a device: --device {}", fmt::join(device_names(), ", "));
+    invalid("[fits] give a device: --device {}", fmt::join(device_names("fits"), ", "));
   }
   const DeviceInfo device = find_device("fits", options.device);
   const Fit fit = fits(device, codec.spec, codec.dtype, codec.shape, codec.direction);

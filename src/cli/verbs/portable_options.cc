@@ -33,9 +33,15 @@ Shape parse_shape(const char* verb, const std::string& text) {
   return shape;
 }
 
-std::vector<fs::path> device_folders() {
+// A folder of the user's own is asked first.
+std::vector<fs::path> device_folders(const char* verb) {
   std::vector<fs::path> folders;
   if (const char* own = std::getenv("TUCKFOLD_DEVICES"); own != nullptr && *own != '\0') {
+    std::error_code missing;
+    if (!fs::is_directory(own, missing)) {
+      fail(Errc::Io, "[{}] TUCKFOLD_DEVICES must name a folder with device files, got '{}'", verb,
+           own);
+    }
     folders.emplace_back(own);
   }
   std::error_code unreadable;
@@ -85,9 +91,9 @@ std::string PortableCodec::text() const {
   return fmt::format("{} of {} {}", spec.print(), to_string(dtype), to_string(shape));
 }
 
-std::vector<std::string> device_names() {
+std::vector<std::string> device_names(const char* verb) {
   std::set<std::string> names;
-  for (const fs::path& folder : device_folders()) {
+  for (const fs::path& folder : device_folders(verb)) {
     std::error_code unreadable;
     for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
       if (entry.path().extension() == ".json") names.insert(entry.path().stem());
@@ -98,12 +104,12 @@ std::vector<std::string> device_names() {
 
 DeviceInfo find_device(const char* verb, const std::string& name) {
   if (name.ends_with(".json") || name.find('/') != name.npos) return read_device(name);
-  for (const fs::path& folder : device_folders()) {
+  for (const fs::path& folder : device_folders(verb)) {
     const fs::path path = folder / (name + ".json");
     std::error_code unreadable;
     if (fs::exists(path, unreadable)) return read_device(path.string());
   }
-  const std::vector<std::string> names = device_names();
+  const std::vector<std::string> names = device_names(verb);
   if (names.empty()) {
     fail(Errc::Io, "[{}] no device files were found; set TUCKFOLD_DEVICES to their folder", verb);
   }

@@ -30,7 +30,7 @@ struct PortableCodec {
 // A device by its name, or by the path of its file. Names are looked up in the folder that
 // $TUCKFOLD_DEVICES names, then in those that were installed.
 DeviceInfo find_device(const char* verb, const std::string& name);
-std::vector<std::string> device_names();
+std::vector<std::string> device_names(const char* verb);
 
 // The word itself if it is one of these; else throws InvalidArgument with the nearest one.
 std::string known_word(const char* verb, std::string_view kind, const std::string& word,

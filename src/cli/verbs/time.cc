@@ -106,7 +106,7 @@ void print_object(const DeviceInfo& device, const PortableCodec& codec,
 void run(const Options& options) {
   const PortableCodec codec("time", options.codec);
   if (options.device.empty()) {
-    invalid("[time] give a device: --device {}", fmt::join(device_names(), ", "));
+    invalid("[time] give a device: --device {}", fmt::join(device_names("time"), ", "));
   }
   const DeviceInfo device = find_device("time", options.device);
   const Fit fit = fits(device, codec.spec, codec.dtype, codec.shape, codec.direction);

@@ -12,3 +12,11 @@ TUCKFOLD_DEVICES=mine "$TUCKFOLD" fits "dct_chop(keep=4)" --shape 8,128,128 --de
 sed -i 's/"value": 64/"value": "small"/' mine/toy.json
 "$TUCKFOLD" fits "dct_chop(keep=4)" --shape 8,64,64 --device mine/toy.json || echo "exit $?"
 "$TUCKFOLD" fits "dct_chop(keep=4)" --shape 8,64,64 --device mine/none.json || echo "exit $?"
+# The file's name is the device's, and the folder must be there.
+cp mine/toy.json mine/chip.json
+sed -i 's/"value": "small"/"value": 64/' mine/chip.json
+"$TUCKFOLD" fits "dct_chop(keep=4)" --shape 8,64,64 --device mine/chip.json || echo "exit $?"
+for verb in fits time; do
+  TUCKFOLD_DEVICES=/nope "$TUCKFOLD" $verb "dct_chop(keep=4)" --shape 8,64,64 --device sn30 || echo "exit $?"
+done
+TUCKFOLD_DEVICES=/nope "$TUCKFOLD" export codec "dct_chop(keep=4)" --shape 8,64,64 --target samba -o a.py || echo "exit $?"

@@ -1,5 +1,9 @@
 """Packing in data-loader workers and threads."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from calls import on_four_threads, releases_gil
@@ -35,6 +39,42 @@ def test_workers_pack_what_the_parent_packs(method: str) -> None:
         for i in range(4):
             assert torch.equal(packed[i], expected[number * 4 + i][0])
             assert torch.equal(coefs[i], expected[number * 4 + i][1])
+
+
+# numpy's OpenBLAS ends its threads before a fork, and may wait for them for good; one thread is none.
+FORKS = """
+import importlib.util, subprocess, threading
+import numpy as np, torch, tuckfold
+import tuckfold.torch as tft
+if importlib.util.find_spec("onnxruntime"):
+    import onnxruntime
+
+x, stop = np.random.default_rng(0).random((4, 3, 128, 128), dtype=np.float32), threading.Event()
+
+def pack() -> None:
+    while not stop.is_set():
+        tuckfold.pack(x, "dct_chop(keep=4)")
+        tft.pack(torch.from_numpy(x), "dct_chop(keep=4)")
+
+tuckfold.set_num_threads(4)
+threads = [threading.Thread(target=pack) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for number in range(40):  # a function before exec makes subprocess fork, which calls handlers
+    function = (lambda: None) if number % 2 else None
+    subprocess.run(["true"], check=True, preexec_fn=function, timeout=60)
+stop.set()
+for thread in threads:
+    thread.join()
+print("done")
+"""
+
+
+def test_programs_start_while_threads_pack() -> None:
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", FORKS], env=env, capture_output=True, text=True,
+                          timeout=240, check=False)  # fmt: skip
+    assert done.stdout == "done\n" and "Traceback" not in done.stderr, done.stderr
 
 
 def test_threads_pack_at_the_same_time() -> None:

@@ -61,6 +61,11 @@ def test_headers_are_those_of_the_library(kind: type, tmp_path: Path) -> None:
     rows += [np.full(32, v) for v in (0.0, -0.0, 1.0, -3.5, 255.0, 256.0, -257.0)]
     rows += [np.linspace(a, b, 32) for a, b in ((0, 255), (-128, 127), (-1, 0), (1, 1 + 2**-20))]
     rows += [2.0**e * np.linspace(1, 2, 32) for e in range(-60, 60)]
+    # Below 2^-126 bf16 has fewer bits the smaller a number is.
+    rows += [2.0**e * rng.normal(size=32) for e in range(-160, -100) for _ in range(10)]
+    rows += [sign * 2.0**e * np.linspace(1, 2, 32) for e in range(-160, -100) for sign in (-1, 1)]
+    rows += [np.full(32, sign * k * 2.0**-149) for k in (1, 2**15, 2**16, 2**16 + 1, 3 * 2**15, 2**23 - 1)
+             for sign in (-1, 1)]  # fmt: skip
     x = np.array(rows, np.float32)
     ours = kind(spec, x.shape, tmp_path)
     assert (joined(*ours("Pack", x)) == pack(x, spec)).all()
@@ -87,6 +92,25 @@ def test_a_group_with_a_nan_unpacks_to_nan(kind: type, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [Torch, Onnx])
+def test_huge_groups_are_the_librarys_or_nan(kind: type, tmp_path: Path) -> None:
+    spec, rng = "block_quant(bits=8, group=32)", np.random.default_rng(2)
+    rows = []
+    for exponent in np.arange(105, 128, 0.25):
+        most = min(2.0**exponent, 3.4028e38)
+        rows += [np.linspace(0, most, 32), np.linspace(-most, most / 8, 32), np.full(32, -most),
+                 rng.uniform(-most / 2, most / 2, 32)]  # fmt: skip
+    x = np.array(rows, np.float32)
+    ours, packed = kind(spec, x.shape, tmp_path), pack(x, spec)
+    want = unpack(packed, spec, "f32", x.shape)
+    (back,) = ours("Unpack", *ours("Pack", x))
+    known = np.isfinite(back).all(1)
+    assert (back[known] == want[known]).all() and np.isnan(back[~known]).all()
+    assert known[np.abs(x).max(1) < 2.0**111].all() and not known.all()
+    (back,) = ours("Unpack", *split(packed, x.size))
+    assert (back == want).all()
+
+
+@pytest.mark.parametrize("kind", [Torch, Onnx])
 def test_subnormal_values_stay_within_a_step(kind: type, tmp_path: Path) -> None:
     """bf16 has fewer bits there than eight; the smallest scale is 2^-120, far above."""
     spec, x = "block_quant(bits=8, group=16)", np.linspace(1e-40, 3e-39, 64, dtype=np.float32)
@@ -103,6 +127,26 @@ def test_bytes_of_the_torch_file_are_the_librarys(tmp_path: Path) -> None:
     assert packed == pack(x, spec).tobytes()
     back = ours.Unpack()(*ours.from_bytes(packed)).numpy()
     assert (back == unpack(np.frombuffer(packed, np.uint8), spec, "f32", shape)).all()
+
+
+def test_bytes_of_another_tensor_are_refused(tmp_path: Path) -> None:
+    spec, shape = "block_quant(bits=8, group=32)", (4, 50)
+    file = Torch(spec, shape, tmp_path).module
+    packed = pack(images(shape), spec).tobytes()
+    assert len(packed) == file.CODES + 4 * file.GROUPS == 200 + 4 * 7
+    for wrong in b"", packed[:-1], packed + b"\0", packed + packed:
+        with pytest.raises(ValueError, match=f"must have 228 bytes, got {len(wrong)}"):
+            file.from_bytes(wrong)
+    codes, headers = file.from_bytes(packed)
+    assert file.to_bytes(codes, headers) == packed
+    with pytest.raises(ValueError, match="the shape of codes must be"):
+        file.to_bytes(codes[:-1], headers)
+    with pytest.raises(ValueError, match="the shape of headers must be"):
+        file.to_bytes(codes, headers[:-1])
+    with pytest.raises(ValueError, match="headers must be torch.float32"):
+        file.to_bytes(codes, headers.to(torch.bfloat16))
+    with pytest.raises(ValueError, match="exact in bf16"):
+        file.to_bytes(codes, headers + 1e-6)
 
 
 @pytest.mark.parametrize(

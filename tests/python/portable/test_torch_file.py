@@ -156,6 +156,59 @@ def test_files_with_reshapes_take_one_shape(spec: str, tmp_path: Path) -> None:
                 module()(**{**inputs, name: value.movedim(0, -1).reshape(-1, 2, 1)})
 
 
+@pytest.mark.parametrize("spec", [*SPECS, "dct_chop(keep=4, coef=bf16)", "block_quant(bits=8)"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_changes_nothing(tmp_path: Path, spec: str, dtype: torch.dtype) -> None:
+    """It would round the products to that dtype, and give outputs of it."""
+    export(spec, SHAPE, "torch", tmp_path / "autocast.py")
+    file = load(tmp_path / "autocast.py")
+    for module in file.MODULES.values():
+        inputs, plain = file.example(module), module()
+        torch.compiler.reset()
+        compiled = torch.compile(plain, fullgraph=True, backend=BACKEND)
+        with torch.no_grad():
+            want = plain(**inputs)
+            with torch.autocast("cpu", dtype=dtype):
+                assert torch.matmul(torch.ones(2, 2), torch.ones(2, 2)).dtype == dtype
+                outputs = plain(**inputs), compiled(**inputs)
+        for ours in outputs:
+            assert_all_equal(want, ours)
+
+
+def assert_all_equal(want, ours) -> None:
+    pairs = zip(want, ours, strict=True) if isinstance(want, tuple) else [(want, ours)]
+    for a, b in pairs:
+        assert a.dtype == b.dtype and torch.equal(a, b)
+
+
+@pytest.mark.parametrize("target", ["poptorch", "groq", "samba", "cerebras"])
+def test_files_for_sdks_refuse_autocast(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stubs"))
+    export("dct_chop(keep=4)", SHAPE, target, tmp_path / "refused.py")
+    file = load(tmp_path / "refused.py")
+    for module in file.MODULES.values():
+        inputs = file.example(module)
+        module()(**inputs)
+        with (
+            torch.autocast("cpu", dtype=torch.bfloat16),
+            pytest.raises(ValueError, match="leave it for this module"),
+        ):
+            module()(**inputs)
+
+
+def test_files_run_on_the_meta_device_and_export(tmp_path: Path) -> None:
+    export("dct_chop(keep=4)", SHAPE, "torch", tmp_path / "meta.py")
+    file = load(tmp_path / "meta.py")
+    assert file.Pack().to("meta")(torch.empty(SHAPE, device="meta")).shape == (2, 3, 16, 24)
+    x = torch.from_numpy(images(SHAPE))
+    program = torch.export.export(file.Pack(), (x,))
+    calls = {str(n.target) for n in program.graph.nodes if n.op == "call_function"}
+    assert calls == {"aten.matmul.default"}
+    assert torch.equal(program.module()(x), file.Pack()(x))
+
+
 @pytest.mark.parametrize("spec", ["dct_chop(keep=4)", "block_quant(bits=8)"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_another_dtype_is_refused(tmp_path: Path, spec: str, dtype: torch.dtype) -> None:

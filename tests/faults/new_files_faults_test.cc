@@ -1,0 +1,66 @@
+// Files that get their names together where the system refuses: all are new, or all as before.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <list>
+
+#include "base/io/new_file.h"
+#include "every_place_fixture.h"
+
+namespace tuckfold {
+namespace {
+
+using ref::read_file;
+
+void write_three(const ref::TempFolder& folder) {
+  std::list<NewFile> files;
+  for (const char* name : {"a", "b", "c"}) {
+    const std::string text = std::string("new ") + name;
+    files.emplace_back("test", folder / name).write(std::as_bytes(std::span(text)));
+  }
+  finish_all(files);
+}
+
+TEST(Faults, FilesThatAreFinishedTogetherAreAllNewOrAllOld) {
+  for (const std::string existing : {"", "a", "b", "c", "ab", "abc"}) {
+    SCOPED_TRACE(existing);
+    const ref::TempFolder folder;
+    const auto begin_again = [&] {
+      for (const char* name : {"a", "b", "c"}) std::filesystem::remove(folder / name);
+      for (const char name : existing) std::ofstream(folder / std::string(1, name)) << "old";
+    };
+    begin_again();
+    ref::at_every_place(
+        [&] { write_three(folder); },
+        [&](bool failed) {
+          for (const std::string name : {"a", "b", "c"}) {
+            const bool there = !failed || existing.find(name) != existing.npos;
+            ASSERT_EQ(std::filesystem::exists(folder / name), there) << name;
+            if (there) {
+              ASSERT_EQ(read_file(folder / name), failed ? "old" : "new " + name);
+            }
+          }
+          for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+            ASSERT_EQ(entry.path().filename().string().size(), 1u) << entry.path();
+          }
+          begin_again();
+        });
+  }
+}
+
+// What cannot be put back is kept beside.
+TEST(Faults, NothingIsLostWhereNamesCannotBeGivenBack) {
+  const ref::TempFolder folder;
+  for (const char* name : {"a", "b", "c"}) std::ofstream(folder / name) << "old " << name;
+  tuckfold_fault("rename", 2, EIO, 1);
+  EXPECT_THROW(write_three(folder), Error);
+  tuckfold_fault(nullptr, 0, 0, 0);
+  int found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    found += read_file(entry.path().string()) == "old a";
+  }
+  EXPECT_EQ(found, 1);
+}
+
+}  // namespace
+}  // namespace tuckfold
