@@ -17,8 +17,10 @@ using planner::kAllKinds;
 using planner::Kinds;
 
 std::string bytes_text(std::int64_t bytes) {
-  if (bytes >= std::int64_t{1} << 30) return fmt::format("{:.2f} GiB", std::ldexp(bytes, -30));
-  if (bytes >= 1 << 20) return fmt::format("{:.1f} MiB", std::ldexp(bytes, -20));
+  if (bytes >= std::int64_t{1} << 30)
+    return fmt::format("{:.2f} GiB", std::ldexp(static_cast<double>(bytes), -30));
+  if (bytes >= 1 << 20)
+    return fmt::format("{:.1f} MiB", std::ldexp(static_cast<double>(bytes), -20));
   return fmt::format("{} bytes", bytes);
 }
 

@@ -30,6 +30,7 @@ StoreProblem random_step(int layers, std::uint32_t seed) {
     const int forward = layer;
     const int backward = 2 * layers - 1 - layer;
     const auto bytes = static_cast<std::int64_t>(std::exp(uniform(4, 10)));
+    const auto size = static_cast<double>(bytes);
     const double sensitivity = std::exp(uniform(-6, 0));
     StoreItem item;
     item.name = "layer" + std::to_string(layer);
@@ -38,27 +39,27 @@ StoreProblem random_step(int layers, std::uint32_t seed) {
       item.choices.push_back({.kind = StoreKind::Exact,
                               .how = "1 bit",
                               .spans = {{forward, backward, bytes / 32 + 1}},
-                              .seconds = bytes * 1e-8});
+                              .seconds = size * 1e-8});
     }
     if (uniform(0, 1) < 0.4) {
       item.choices.push_back({.kind = StoreKind::Recompute,
                               .how = "recompute",
                               .spans = {{backward, backward, 2 * bytes}},
-                              .seconds = bytes * uniform(1e-8, 1e-7)});
+                              .seconds = size * uniform(1e-8, 1e-7)});
     }
     for (const int bits : {8, 4, 3, 2}) {
       const std::int64_t stored = bytes * bits / 32 + 4;
       item.choices.push_back({.kind = StoreKind::Codec,
                               .how = "block_quant(bits=" + std::to_string(bits) + ")",
                               .spans = {{forward, backward, stored}, {backward, backward, bytes}},
-                              .seconds = (bytes + stored) * 1e-8,
+                              .seconds = (size + static_cast<double>(stored)) * 1e-8,
                               .noise = sensitivity * std::ldexp(1, -2 * bits)});
     }
     item.choices.push_back({.kind = StoreKind::Offload,
                             .how = "offload",
                             .spans = {{forward, std::min(forward + 2, backward), bytes},
                                       {std::max(forward, backward - 2), backward, bytes}},
-                            .seconds = bytes * 2e-7});
+                            .seconds = size * 2e-7});
     problem.items.push_back(std::move(item));
   }
   return problem;
@@ -102,7 +103,8 @@ TEST(StorePlan, FewCombinationsGiveTheBest) {
     const std::int64_t most = sums_ref(problem, std::vector<int>(4, 0)).peak;
     const std::int64_t least = least_peak_ref(problem, 1e9, 1e9);
     for (const double share : {0.0, 0.1, 0.3, 0.6, 0.9}) {
-      const std::int64_t budget = least + static_cast<std::int64_t>((most - least) * share);
+      const std::int64_t budget =
+          least + static_cast<std::int64_t>(static_cast<double>(most - least) * share);
       const StorePlan plan = plan_within(problem, budget);
       ASSERT_TRUE(plan.fits) << seed << " " << share << " " << plan.why;
       expect_consistent(problem, plan);
@@ -124,7 +126,7 @@ TEST(StorePlan, ManyTensorsAreNearTheBound) {
     const planner::FlatProblem flat(problem);
     const std::int64_t most = sums_ref(problem, std::vector<int>(150, 0)).peak;
     for (const double share : {0.2, 0.4, 0.8}) {
-      const auto budget = static_cast<std::int64_t>(most * share);
+      const auto budget = static_cast<std::int64_t>(static_cast<double>(most) * share);
       const StorePlan plan = plan_within(problem, budget);
       ASSERT_TRUE(plan.fits) << plan.why;
       expect_consistent(problem, plan);
@@ -141,8 +143,7 @@ TEST(StorePlan, BoundsHoldForEveryCombination) {
   for (std::uint32_t seed = 0; seed < 30; ++seed) {
     const StoreProblem problem = random_step(4, seed);
     const planner::FlatProblem flat(problem);
-    const auto budget =
-        static_cast<std::int64_t>(0.5 * sums_ref(problem, std::vector<int>(4, 0)).peak);
+    const auto budget = sums_ref(problem, std::vector<int>(4, 0)).peak / 2;
     const planner::Attempt run = planner::attempt(flat, planner::kAllKinds, budget);
     const std::vector<double> bounds = planner::lower_bounds(flat, run.prices, budget);
     for (unsigned kinds = 1; kinds <= planner::kAllKinds; ++kinds) {
@@ -161,7 +162,7 @@ TEST(StorePlan, NeverWorseThanWithFewerKinds) {
     const StoreProblem problem = random_step(4 + static_cast<int>(seed) * 3, seed);
     const std::int64_t most = sums_ref(problem, std::vector<int>(problem.items.size(), 0)).peak;
     for (const double share : {0.25, 0.4, 0.7}) {
-      const auto budget = static_cast<std::int64_t>(most * share);
+      const auto budget = static_cast<std::int64_t>(static_cast<double>(most) * share);
       const StorePlan plan = plan_within(problem, budget);
       for (unsigned kinds = 1; kinds < 31; ++kinds) {
         const StoreProblem fewer = only(problem, kinds);
