@@ -22,7 +22,7 @@ from demo import DemoError
 from demo.training import Trained
 
 # Training images, test images and a batch; the second set is for --quick.
-SIZES = ((12_000, 5_000, 128), (384, 250, 64))
+SIZES = ((8_000, 5_000, 128), (384, 250, 64))
 STEADY_STEP = 2  # from this one on a wrapped model has compared what it recomputes
 
 
