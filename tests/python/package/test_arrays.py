@@ -345,3 +345,26 @@ def test_packed_knows_itself() -> None:
         frame[at] ^= 1
     with pytest.raises(tuckfold.CorruptDataError):
         tuckfold.Packed.from_bytes(frame[:-1])
+
+
+def test_small_calls_are_cheap() -> None:
+    """CPU time of calls with 12 KB, the best of many: 6 µs where this was written, 10 with a layer more."""
+    array = np.random.default_rng(0).random((3, 32, 32), dtype=np.float32)
+    out = np.empty_like(array)
+    packed = tuckfold.pack(array, "raw")
+
+    def cost(call) -> float:
+        best = float("inf")
+        for _ in range(60):
+            start = time.thread_time()
+            for _ in range(100):
+                call()
+            best = min(best, (time.thread_time() - start) / 100)
+        return best
+
+    tuckfold.set_num_threads(1)
+    try:
+        assert cost(lambda: tuckfold.pack(array, "raw")) < 16e-6
+        assert cost(lambda: tuckfold.unpack(packed, "raw", out=out)) < 16e-6
+    finally:
+        tuckfold.set_num_threads(0)
