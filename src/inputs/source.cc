@@ -152,7 +152,9 @@ std::string which_arrays(std::span<const SourceInput> inputs, const std::string&
   std::vector<InputArray> arrays;
   try {
     if (input == inputs.end()) return "";
-    arrays = list_file(*input, format_for({&*input, 1}, options), options);
+    const SourceFormat& format = format_for({&*input, 1}, options);
+    if (format.list == nullptr) return "";  // its arrays are always the same
+    arrays = format.list(*input, options);
   } catch (const Error&) {  // the first error says more than this one
     return "; name the arrays to take with --select";
   }

@@ -175,7 +175,7 @@ def test_inputs_lists_arrays(tool):
     assert "tuckfold info" in tool.run("inputs", "d.tuck", exit=2).stderr
     done = tool.run("inputs", "a.npz", "none.npz", exit=5)
     assert "a.npz: npz" in done.stdout and "none.npz" in done.stderr
-    with open(tool.folder / "a.npz", "rb") as file:
+    with (tool.folder / "a.npz").open("rb") as file:
         assert "6x3x8x8" in tool.run("inputs", "-", stdin=file).stdout
     tool.run("inputs", exit=2)
 
@@ -213,7 +213,7 @@ def test_verbs_that_try_codecs_take_every_input(several, verb):
     several.run(verb, "v.bin", "--dtype", "f32", "--shape", "16x16", *more)
     (several.folder / "b.npy.gz").write_bytes(gzip.compress(npy(IMAGES)))
     several.run(verb, "b.npy.gz", *more)
-    with open(several.folder / "one.npz", "rb") as file:
+    with (several.folder / "one.npz").open("rb") as file:
         several.run(verb, "-", *more, stdin=file)
     several.run(verb, "none.npz", *more, exit=5)
     assert several.run(verb, "--select", "nothing", "a.npz", *more, exit=2).stderr.count("image")
@@ -326,7 +326,7 @@ NAMES = ["a\nb.npy", "a\tb.npy", "-dash.npy", "quote'\".npy", "caf\udce9.npy", "
 def test_odd_names(tool, name):
     path = "./" + name
     np.save(tool.folder / "plain.npy", IMAGES)
-    os.rename(tool.folder / "plain.npy", tool.folder / name)
+    (tool.folder / "plain.npy").rename(tool.folder / name)
     tool.run("pack", path, "-o", "d.tuck")
     assert np.array_equal(tool.unpacked("d.tuck"), IMAGES)
     # Bytes that are no UTF-8 become U+FFFD in JSON, which must stay JSON.
@@ -336,7 +336,7 @@ def test_odd_names(tool, name):
         assert json.loads(out)[0]["file"] == "./" + shown
     tool.run("diff", "d.tuck", path)
     (tool.folder / "d").mkdir()
-    os.rename(tool.folder / name, tool.folder / "d" / name)
+    (tool.folder / name).rename(tool.folder / "d" / name)
     if "\udce9" not in name:  # a name of an array must be UTF-8
         tool.run("pack", "d", "-o", "e.tuck")
         array = json.loads(tool.run("info", "e.tuck", "--json").stdout)[0]["arrays"][0]
