@@ -25,17 +25,24 @@ _MaskedArray = np.ma.MaskedArray
 _DLPACK_HOST = (1, 3)  # CPU, and memory of the CPU that CUDA has pinned
 
 
+def _kind(value: Any) -> str:
+    """What a value is called in an error, whatever it holds."""
+    return value.__name__ if isinstance(value, type) else type(value).__name__
+
+
 def dtype_name(what: str, dtype: Any) -> str:
     """Our name of a dtype: of "f32", "float32", numpy.float32, ml_dtypes.bfloat16 …"""
     if isinstance(dtype, str) and dtype in lib.DTYPES:
         return dtype
     try:
         found = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError):
         found = None
+    if found is None and not isinstance(dtype, str):
+        raise TypeError(f"[{what}] dtype must be a name or a dtype of numpy, got {_kind(dtype)}")
     name = "bf16" if str(found) == "bfloat16" else _NAMES.get(found)
     if name is None:
-        shown = found if found is not None else repr(dtype)
+        shown = repr(dtype)[:40] if found is None else str(found)[:40]
         raise ValueError(f"[{what}] dtype must be one of {', '.join(lib.DTYPES)}, got {shown}")
     return name
 

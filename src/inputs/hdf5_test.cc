@@ -104,7 +104,6 @@ TEST(SourceHdf5, AttributesAreKeptAsFarAsTheyAreShort) {
     Writer writer(path);
     writer.add<int>("t", H5T_STD_I32LE, H5T_NATIVE_INT, {2}, {1, 2});
     describe(writer.file(), "title", "W\xc3\xa4rme \"x\"");
-    describe(writer.file(), "history", std::string(70000, 'x'));  // too long
     const hid_t data = ::H5Dopen2(writer.file(), "t", H5P_DEFAULT);
     describe(data, "units", "K");
     describe(data, "latin1", "caf\xe9");  // no UTF-8
@@ -119,7 +118,24 @@ TEST(SourceHdf5, AttributesAreKeptAsFarAsTheyAreShort) {
   EXPECT_EQ(source->about().json(true),
             R"_({"attributes": {"title": "Wärme \"x\""}, "array_attributes": {"x": )_"
             R"_({"_FillValue": 1e+20, "levels": [-1, 2], "missing": "nan", "units": "K"}}, )_"
-            R"_("attributes_left_out": 3})_");
+            R"_("attributes_left_out": 2})_");
+}
+
+TEST(SourceHdf5, AttributesHaveABound) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5";
+  {
+    Writer writer(path);
+    writer.add<int>("t", H5T_STD_I32LE, H5T_NATIVE_INT, {2}, {1, 2});
+    for (const char* name : {"a", "b", "c", "d"}) {
+      describe(writer.file(), name, std::string(30000, 'x'));
+    }
+    describe(writer.file(), "e", "short");
+  }
+  const SourceAbout about = open_paths({path})->about();
+  EXPECT_EQ(about.attributes_left_out, 2);
+  EXPECT_LT(about.json(true).size(), 70000u);
+  EXPECT_NE(about.json(true).find(R"("e": "short")"), std::string::npos);
 }
 
 TEST(SourceHdf5, EveryDatasetIsListed) {

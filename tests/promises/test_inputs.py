@@ -216,6 +216,10 @@ def test_verbs_that_try_codecs_take_every_input(several, verb):
     with (several.folder / "one.npz").open("rb") as file:
         several.run(verb, "-", *more, stdin=file)
     several.run(verb, "none.npz", *more, exit=5)
+    several.run("pack", "one.npz", "-o", "one.tuck", "-f")
+    several.run("pack", "one.npz", "-o", "shards.tuck", "--shards", "2", "-f")
+    for file in ("one.tuck", "shards.tuck"):
+        assert f"{file}:image" in several.run(verb, file, *more).stdout
     assert several.run(verb, "--select", "nothing", "a.npz", *more, exit=2).stderr.count("image")
 
 

@@ -73,7 +73,8 @@ void InputOptions::add_format_to(Command& verb) {
   verb.add_option("--shape", shape, "Of raw inputs: the shape of one sample, as 3x32x32")
       .type_name("SHAPE");
   verb.add_flag("--allow-external", allow_external,
-                "Let HDF5 files lead to others (external storage and links, virtual datasets)");
+                "Let HDF5 files lead to others (external storage and links, virtual datasets); "
+                "libhdf5 is not made for hostile files");
 }
 
 std::map<std::string, std::string, std::less<>> InputOptions::renames(const char* verb) const {

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/fail.h"
+#include "cli/dataset/samples.h"
 #include "cli/terminal/stdio.h"
 
 namespace tuckfold::cli {
@@ -26,26 +27,26 @@ bool is_plain_npy(const char* verb, const InputOptions& inputs) {
   return head == "\x93NUMPY";
 }
 
-std::string describe(const Source& source) {
+std::string describe(const Samples& samples) {
   std::string text;
-  for (const SourceArray& array : source.arrays()) {
+  for (const SourceArray& array : samples.arrays()) {
     text += fmt::format("{}{} ({} {}x{})", text.empty() ? "" : ", ", array.name,
-                        to_string(array.dtype), source.samples(), to_string(array.sample));
+                        to_string(array.dtype), samples.samples(), to_string(array.sample));
   }
   return text;
 }
 
 // Numbers of the arrays to take.
-std::vector<std::size_t> pick(const char* verb, const InputOptions& inputs, const Source& source,
+std::vector<std::size_t> pick(const char* verb, const InputOptions& inputs, const Samples& samples,
                               Take take) {
   std::vector<std::size_t> picked;
-  const bool few = source.arrays().size() == 1 || (!inputs.arrays.empty() && take == Take::Each);
-  for (std::size_t a = 0; a < source.arrays().size(); ++a) {
-    if (few || source.arrays()[a].sample.rank() >= 2) picked.push_back(a);
+  const bool few = samples.arrays().size() == 1 || (!inputs.arrays.empty() && take == Take::Each);
+  for (std::size_t a = 0; a < samples.arrays().size(); ++a) {
+    if (few || samples.arrays()[a].sample.rank() >= 2) picked.push_back(a);
   }
   if (picked.empty() || (take == Take::One && picked.size() > 1)) {
     invalid("[{}] '{}' has the arrays {}; name {} with --select", verb, inputs.files.front(),
-            describe(source), take == Take::One ? "one" : "those to take");
+            describe(samples), take == Take::One ? "one" : "those to take");
   }
   return picked;
 }
@@ -64,22 +65,21 @@ void widen(DType from, const std::byte* values, std::int64_t elems, float* out) 
   });
 }
 
-Array load(const InputOptions& inputs, const Source& source, std::size_t number, ReadAs read_as,
-           int threads) {
-  const SourceArray& info = source.arrays()[number];
-  const bool alone = source.arrays().size() == 1;
-  Shape shape{source.samples()};
+Array load(const Samples& samples, std::size_t number, ReadAs read_as, int threads) {
+  const SourceArray& info = samples.arrays()[number];
+  const bool alone = samples.arrays().size() == 1;
+  Shape shape{samples.samples()};
   for (const std::int64_t axis : info.sample) shape.push_back(axis);
-  const std::string& file = inputs.files.front();
+  const std::string& file = samples.name();
   Array array{.name = alone ? file : fmt::format("{}:{}", file, info.name),
               .stored = std::string(to_string(info.dtype)),
-              .stored_bytes = static_cast<std::size_t>(source.samples()) * info.sample_bytes(),
+              .stored_bytes = static_cast<std::size_t>(samples.samples()) * info.sample_bytes(),
               .dtype = dtype_read(info.dtype, read_as),
               .shape = shape,
               .values = {}};
   need_values(array);
   HugeBuffer values(array.stored_bytes);
-  read_samples(source, number, 0, source.samples(), values.data(), threads);
+  samples.read(number, 0, samples.samples(), values.data(), threads);
   if (array.dtype == info.dtype) {
     array.values = std::move(values);
     return array;
@@ -98,9 +98,9 @@ std::vector<Array> load_arrays(const char* verb, const InputOptions& inputs, Rea
     arrays.push_back(load_array(inputs.files.front(), read_as));
     return arrays;
   }
-  const std::unique_ptr<Source> source = inputs.open(verb);
-  for (const std::size_t number : pick(verb, inputs, *source, take)) {
-    arrays.push_back(load(inputs, *source, number, read_as, threads));
+  const Samples samples(verb, inputs);
+  for (const std::size_t number : pick(verb, inputs, samples, take)) {
+    arrays.push_back(load(samples, number, read_as, threads));
   }
   return arrays;
 }

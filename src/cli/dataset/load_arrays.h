@@ -1,4 +1,4 @@
-// Whole arrays of any input, for verbs that try codecs on them.
+// Whole arrays of any input, .tuck files too, for verbs that try codecs on them.
 //
 //   for (const Array& array : load_arrays("bench", inputs, ReadAs::Default, Take::Each, threads)) …
 #pragma once
