@@ -1,4 +1,4 @@
-// What inputs say of their samples, as JSON of bounded size.
+// What inputs say about their samples, as JSON of bounded size.
 #include "base/fail.h"
 #include "base/json.h"
 #include "base/text_scan.h"

@@ -177,7 +177,7 @@ TEST(SourceCifarPickle, WhatMakesNoSenseIsCorruptData) {
         std::string("\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\xff.", 12),
         std::string("\x80\x02"
                     "cnumpy\nnd"),
-        // Texts for latin1 that are none, and one that is encoded more often than it stands there.
+        // Texts that are not latin1, and one text that is encoded many times.
         batch(text("data") + encoded("\xc4\x80")), batch(text("data") + encoded("\xff")),
         batch(text("data") + encoded("\xc2")),
         batch(encoded(std::string(3000, 'x')) + "q\x40" + "N" + again(9)),

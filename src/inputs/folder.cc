@@ -1,5 +1,5 @@
-// A folder's files as inputs. Nothing of it is dropped silently: files of two formats, or of training and
-// of test, are refused by name until the caller says which.
+// A folder's files as inputs. Files of two formats, or of training and of test, are refused by name
+// until the caller chooses.
 #include "inputs/folder.h"
 
 #include <algorithm>
@@ -102,7 +102,7 @@ class Expander {
     } else if (wants_images() && has_images(path)) {
       add_images(path);
     } else if (options_.format == "images") {
-      out_.inputs.push_back(std::move(input));  // whose reader says what is missing
+      out_.inputs.push_back(std::move(input));  // its reader reports what is missing
     } else {
       add_files(path);
     }

@@ -1,5 +1,5 @@
-// Inputs as they are given become files to read: a folder of images stays one input, any other stands
-// for the files in it.
+// Expands inputs to the files to read: a folder of images stays one input, any other is replaced by
+// the files in it.
 #pragma once
 
 #include <filesystem>
@@ -15,15 +15,14 @@ namespace tuckfold {
 struct Expanded {
   std::vector<SourceInput> inputs;
   bool side_by_side = false;         // a folder of .npy files: each is an array
-  std::vector<std::string> classes;  // names that lie beside CIFAR's batches
+  std::vector<std::string> classes;  // from the file of names in a folder of CIFAR
 };
 
 // Opens every input. Throws InvalidArgument for a folder that has no files that can be read, files of
 // several formats, or several splits of which options name none.
 Expanded open_inputs(std::span<const std::filesystem::path> paths, const SourceOptions& options);
 
-// What stands in a folder, hidden entries left out, sorted by name. Throws Io where it cannot be
-// listed.
+// The entries of a folder except hidden ones, sorted by name. Throws Io if it cannot be listed.
 struct FolderEntries {
   std::vector<std::string> files, folders;  // names
 };

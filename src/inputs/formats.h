@@ -32,7 +32,7 @@ struct SourceFormat {
   std::string_view name;
   std::string_view summary;
   std::string_view extensions;  // ".idx .gz": asked where no row knows the contents
-  // Whether the contents speak for this format; never throws, and reads little.
+  // Whether the contents indicate this format; never throws, and reads little.
   bool (*looks_like)(const SourceInput&);
   std::unique_ptr<Source> (*open)(std::span<const SourceInput>, const SourceOptions&);
   // Every array of one file, whatever its type and length; null where open() has the same.
@@ -49,7 +49,7 @@ bool wanted(const SourceOptions& options, std::string_view name);
 // bytes may be values, so only a file called .gz is inflated. A folder is opened as it is.
 SourceInput open_input(const std::filesystem::path& path, bool is_raw);
 
-// The format that the contents or the extension speak for, or null.
+// The format that the contents or the extension indicate, or null.
 const SourceFormat* find_format(const SourceInput& input);
 
 // Throws Unsupported, with the name of the format, for files of well-known formats that are not read.

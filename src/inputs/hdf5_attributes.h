@@ -9,8 +9,8 @@
 
 namespace tuckfold::hdf5 {
 
-// Gathers text and numbers, one or up to kMostValues. Other types, longer ones, and whatever passes
-// kMostBytes of JSON in all are counted and left out. What netCDF keeps for itself is not counted.
+// Gathers texts and numbers, up to kMostValues each. Other types, longer attributes, and those beyond
+// kMostBytes of JSON in total are counted and left out. Internal attributes of netCDF are not counted.
 class Attributes {
  public:
   static constexpr std::size_t kMostValues = 256;

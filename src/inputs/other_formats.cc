@@ -1,5 +1,5 @@
-// Formats that people have and that are not read: they are refused by name, since "damaged" would send
-// their owners to copy a good file again.
+// Well-known formats that are not read. They are refused by name: "damaged" would make users copy a
+// good file again.
 #include <array>
 
 #include "inputs/formats.h"
@@ -10,7 +10,7 @@ namespace {
 using namespace std::string_view_literals;
 
 struct Other {
-  std::size_t at;  // where the magic stands
+  std::size_t at;  // offset of the magic
   std::string_view magic, name, remedy;
 };
 

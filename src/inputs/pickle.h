@@ -45,7 +45,7 @@ class Pickle {
   // The text of a node, empty for other kinds.
   static std::string_view text(const Node& node);
 
-  // What some texts lie in, beside the bytes that were given: it must be kept for as long as they.
+  // The buffers of texts that are not part of the given bytes. Keep them as long as the texts are used.
   const std::vector<std::shared_ptr<const Bytes>>& made() const noexcept { return made_; }
 
  private:

@@ -145,7 +145,7 @@ std::vector<InputArray> list_file(const SourceInput& input, const SourceFormat& 
 }
 
 // "; name those to take with --select: 'image' (u8 60x8x8), 'label' (i64 60)", the largest first, or
-// nothing where there is no choice.
+// empty if there is no choice.
 std::string which_arrays(std::span<const SourceInput> inputs, const std::string& path,
                          const SourceOptions& options) {
   const auto input = std::ranges::find(inputs, path, &SourceInput::path);

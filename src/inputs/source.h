@@ -38,7 +38,7 @@ struct SourceArray {
   friend bool operator==(const SourceArray&, const SourceArray&) = default;
 };
 
-// What inputs say of their samples beside the values.
+// What inputs say about their samples, in addition to the values.
 struct SourceAbout {
   std::vector<std::string> classes;  // names of the labels 0, 1, …
   std::vector<std::string> files;    // of each sample, below the folder that was given
@@ -47,9 +47,8 @@ struct SourceAbout {
   std::map<std::string, std::string, std::less<>> array_attributes;
   std::int64_t attributes_left_out = 0;  // too long, or of types that JSON lacks
 
-  // A JSON object, "{}" where there is nothing to say. Lists of more than kMostNames names or
-  // kMostBytes bytes are left out, and their lengths given instead. What is no UTF-8 in a name
-  // becomes U+FFFD.
+  // A JSON object, "{}" if all is empty. Lists of more than kMostNames names or kMostBytes bytes are
+  // left out, and their lengths are given instead. Bytes of a name that are not UTF-8 become U+FFFD.
   std::string json(bool with_files) const;
   static constexpr std::size_t kMostNames = 65536;
   static constexpr std::size_t kMostBytes = std::size_t{1} << 20;

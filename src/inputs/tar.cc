@@ -36,7 +36,7 @@ struct MemberName {
   std::string stem, extension;  // without an extension: hidden, or no sample's
 };
 MemberName parts_of(const std::string& name) {
-  const std::size_t folder = name.rfind('/') + 1;  // 0 where there is none
+  const std::size_t folder = name.rfind('/') + 1;  // 0 if there is none
   const std::size_t dot = name.find('.', folder);
   if (dot == folder || dot == name.npos) return {.stem = name, .extension = ""};
   std::string extension = name.substr(dot + 1);

@@ -22,7 +22,7 @@ std::optional<tuckfold::Json> parse_object(std::string_view text) {
   return std::nullopt;
 }
 
-// An object as it stands, one member replaced, added, or left out where its new text is empty.
+// An object unchanged but for one member, which is replaced or added, or removed if its new text is empty.
 std::string with_member(const tuckfold::Json& object, std::string_view key, std::string_view text) {
   std::vector<std::string> members;
   for (std::size_t i = 0; i < object.keys.size(); ++i) {

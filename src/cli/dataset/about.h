@@ -1,4 +1,4 @@
-// What inputs say of their samples, as the member "source" of a file's metadata.
+// What inputs say about their samples, as the member "source" of a file's metadata.
 #pragma once
 
 #include <string>

@@ -129,7 +129,7 @@ void need_values(const Array& array) {
   }
 }
 
-// Whole numbers of up to 16 bits, and bools, are values of f32 too.
+// Integers of up to 16 bits, and bools, are exact in f32.
 DType dtype_read(DType stored, ReadAs read_as) {
   const bool narrow = is_whole(stored) && size_bytes(stored) <= 2;
   const bool keep = read_as == ReadAs::Stored || (read_as == ReadAs::Default && !narrow);

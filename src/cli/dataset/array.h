@@ -54,7 +54,7 @@ DType dtype_read(DType stored, ReadAs read_as);
 
 // All of a .npy file; load_arrays() reads other inputs.
 Array load_array(const std::string& path, ReadAs read_as);
-// Throws InvalidArgument where there is nothing to measure.
+// Throws InvalidArgument if there are no values to measure.
 void need_values(const Array& array);
 
 // `text` is "100x3x256x256" or "100x3x256x256:f16": picture-like planes, the same on every run.

@@ -25,7 +25,7 @@ std::vector<SourceArray> arrays_of(const FileReader& file) {
 bool is_tuck(const std::string& path) {
   if (path.ends_with(".tuck")) return true;
   std::error_code unreadable;
-  // Opening a pipe that nobody writes to would wait forever.
+  // Opening a pipe without a writer would block.
   if (!std::filesystem::is_regular_file(path, unreadable)) return false;
   std::string head(4096, '\0');
   std::ifstream file(path, std::ios::binary);
