@@ -89,10 +89,7 @@ bool has_images(const fs::path& folder) {
 class Expander {
  public:
   Expander(const SourceOptions& options, Expanded& out)
-      : options_(options),
-        is_raw_(options.format == "raw" ||
-                (options.format.empty() && (options.dtype || options.sample))),
-        out_(out) {}
+      : options_(options), is_raw_(is_raw(options)), out_(out) {}
 
   void add(const fs::path& path) {
     SourceInput input = open_input(path, is_raw_);

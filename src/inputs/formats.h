@@ -49,6 +49,9 @@ bool wanted(const SourceOptions& options, std::string_view name);
 // bytes may be values, so only a file called .gz is inflated. A folder is opened as it is.
 SourceInput open_input(const std::filesystem::path& path, bool is_raw);
 
+// Whether options say that files are bare values.
+bool is_raw(const SourceOptions& options);
+
 // The format that the contents or the extension indicate, or null.
 const SourceFormat* find_format(const SourceInput& input);
 

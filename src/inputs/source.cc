@@ -49,11 +49,6 @@ const SourceFormat& format_of(const SourceInput& input) {
           input.path, names_of_formats());
 }
 
-bool is_raw(const SourceOptions& options) {
-  return options.format == kRawSource.name ||
-         (options.format.empty() && (options.dtype || options.sample));
-}
-
 const SourceFormat& format_for(std::span<const SourceInput> inputs, const SourceOptions& options) {
   if (!options.format.empty()) {
     for (const SourceFormat* format : kFormats) {
@@ -163,8 +158,9 @@ std::string which_arrays(std::span<const SourceInput> inputs, const std::string&
   constexpr std::size_t kMost = 12;
   std::string text;
   for (const InputArray& array : std::span(arrays).first(std::min(kMost, arrays.size()))) {
-    text += fmt::format("{}{} ({} {})", text.empty() ? "" : ", ", tuckfold::quoted(array.name),
-                        array.dtype, to_string(array.shape));
+    text += fmt::format(
+        "{}{} ({} {})", text.empty() ? "" : ", ", tuckfold::quoted(array.name), array.dtype,
+        array.refused.empty() || array.shape.rank() > 0 ? to_string(array.shape) : "?");
   }
   if (arrays.size() > kMost) {
     text += fmt::format(" and {} more, which 'tuckfold inputs' lists", arrays.size() - kMost);
@@ -194,6 +190,11 @@ const std::byte* Source::fetch(std::size_t array, std::int64_t first, std::int64
   if (const std::byte* found = find_samples(array, first, count)) return found;
   read_samples(array, first, count, room);
   return room;
+}
+
+bool is_raw(const SourceOptions& options) {
+  return options.format == kRawSource.name ||
+         (options.format.empty() && (options.dtype || options.sample));
 }
 
 bool wanted(const SourceOptions& options, std::string_view name) {

@@ -20,10 +20,6 @@ QUANT_EXTREMES = "src/codec/dct_quant/dct_quant_extremes_test.cc::DctQuant"
 BLOCK_QUANT = "src/codec/block_quant/block_quant_test.cc::BlockQuant"
 
 PROMISES = [
-    ("README.md", "every value within an absolute or relative bound", BOUND),
-    ("README.md", "`bits`, `mask`, `bytes_of` | exact", EXACT),
-    ("README.md", "`pool_index` | exact",
-     "src/codec/exact/pool_index_test.cc::PoolIndex.IndicesBecomePlacesInTheirWindowsAndComeBack"),
     ("README.md", "without --codec nothing is lost", LOSSLESS),
     ("docs/activations.md", "every gradient keeps every bit", GRADIENTS),
     ("docs/activations.md", "every bit must be equal",
@@ -142,14 +138,16 @@ PROMISES = [
      "tests/python/package/test_activations_page.py::test_a_recipe_that_packs_everything_would_not_keep_them"),
     ("docs/tasks/cpp.md", "is the whole program",
      "tests/python/package/test_docs.py::test_cpp_on_its_page_is_that_of_the_example"),
-    ("docs/tasks/cuda.md", "that takes all values never does", "- needs a GPU: tests/python/package/test_gpu_streams.py"),
-    ("docs/tasks/cuda.md", "Exact codecs may find a value", CHECKED),
+    ("docs/tasks/cuda.md", "that takes all values never synchronizes", "- needs a GPU: tests/python/package/test_gpu_streams.py"),
+    ("docs/tasks/cuda.md", "Exact codecs may refuse a value", CHECKED),
     ("pack --help", "nothing is lost", LOSSLESS),
     ("pack --help", "appears under its name when it is whole", "tests/promises/test_kills.py::test_replacing"),
     ("repair --help", "Save what is whole", REPAIR),
     ("repair --help", "the last whole state of a file",
      "tests/formats/test_decode.py::test_an_appended_file_and_what_a_stopped_append_leaves"),
     ("convert --help", "nothing is lost a second time", TWICE),
+    ("choose --help", "so the bound holds for the whole array",
+     "tests/promises/test_bounds.py::test_the_bound_holds_outside_of_the_trial_part"),
     ("choose --help", "0 asks for exact codecs", "tests/cli/cases/choose_exact.sh"),
     ("--help", "Save what is whole", REPAIR),
 ]  # fmt: skip

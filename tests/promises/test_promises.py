@@ -28,14 +28,11 @@ def test_every_promise_of_the_help_has_a_row():
     assert not missing, "add to promises.py, each with its test:\n" + "\n".join(missing)
 
 
-def test_every_row_has_its_sentence_and_its_test():
-    found = words.in_documents()
-    if PROGRAM.exists():
-        found |= words.in_help()
-    for page, text, test in PROMISES:
-        if page in found:
-            assert any(text in sentence for sentence in found[page]), f"{page} lacks '{text}'"
-        assert test.startswith("- ") or words.has_test(test), f"there is no test {test}"
+def test_every_row_has_a_test_that_exists():
+    missing = [
+        test for *_, test in PROMISES if not test.startswith("- ") and not words.has_test(test)
+    ]
+    assert not missing
 
 
 def test_the_walk_would_see_a_new_promise():

@@ -26,6 +26,11 @@ bool fit_together(const std::vector<InputArray>& arrays) {
   });
 }
 
+// The shape of an array that cannot be read may be unknown.
+std::string shape_text(const InputArray& array) {
+  return array.shape.rank() == 0 && !array.refused.empty() ? "?" : to_string(array.shape);
+}
+
 FoundInFile look_at(const Options& options, const std::string& file) {
   if (file != "-" && is_tuck(file)) {
     invalid("[inputs] '{}' is a .tuck file or a manifest; see 'tuckfold info {}'", file, file);
@@ -35,7 +40,7 @@ FoundInFile look_at(const Options& options, const std::string& file) {
   Json arrays = Json::array();
   Table table({"<array", "<dtype", "<shape", "bytes", "<"});
   for (const InputArray& array : listing.arrays) {
-    table.add({array.name, array.dtype, to_string(array.shape), size_text(array.bytes),
+    table.add({array.name, array.dtype, shape_text(array), size_text(array.bytes),
                array.refused.empty() ? "" : "not read: " + array.refused});
     arrays.push_back({{"name", array.name},
                       {"dtype", array.dtype},

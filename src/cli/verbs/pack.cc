@@ -37,6 +37,10 @@ stopped leaves OUT.tuck.partial; the same command with --resume goes on with it,
 or options have changed. --append adds samples to a file, which stays readable meanwhile, with the
 codecs that it has. Every verb takes the file that lists shards as it takes a file with samples.
 
+A folder is read as the files in it: images, CIFAR's batches, IDX files, .npy files as one array each, or
+others of one format. 'tuckfold inputs' lists the arrays of an input. Metadata get a member "source" with
+names of classes and samples and attributes of HDF5 files.
+
 HDF5 files are read by libhdf5, which is not made for hostile files: open only those that you trust.
 
 - is standard input or output; either is kept in a file of the temporary folder (TMPDIR), and what is
