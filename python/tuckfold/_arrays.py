@@ -14,12 +14,20 @@ from tuckfold import _library as lib
 
 # f32 is <f4 for numpy, whose codes have bytes in place of bits. It has no bf16.
 _NUMPY = {
-    name: "?" if name == "bool" else f"<{name[0]}{lib.DTYPE_BYTES[name]}"
+    name: np.dtype("?" if name == "bool" else f"<{name[0]}{lib.DTYPE_BYTES[name]}")
     for name in lib.DTYPES
     if name != "bf16"
 }
-_NAMES = {np.dtype(code): name for name, code in _NUMPY.items()}
+_NAMES = {dtype: name for name, dtype in _NUMPY.items()}
+_U8 = np.dtype("u1")
+_NUMBERS = {name: number for number, name in enumerate(lib.DTYPES)}  # of the C API
+_MaskedArray = np.ma.MaskedArray
 _DLPACK_HOST = (1, 3)  # CPU, and memory of the CPU that CUDA has pinned
+
+
+def _kind(value: Any) -> str:
+    """What a value is called in an error, whatever it holds."""
+    return value.__name__ if isinstance(value, type) else type(value).__name__
 
 
 def dtype_name(what: str, dtype: Any) -> str:
@@ -28,11 +36,13 @@ def dtype_name(what: str, dtype: Any) -> str:
         return dtype
     try:
         found = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError):
         found = None
+    if found is None and not isinstance(dtype, str):
+        raise TypeError(f"[{what}] dtype must be a name or a dtype of numpy, got {_kind(dtype)}")
     name = "bf16" if str(found) == "bfloat16" else _NAMES.get(found)
     if name is None:
-        shown = found if found is not None else repr(dtype)
+        shown = repr(dtype)[:40] if found is None else str(found)[:40]
         raise ValueError(f"[{what}] dtype must be one of {', '.join(lib.DTYPES)}, got {shown}")
     return name
 
@@ -49,9 +59,16 @@ def empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.empty(shape, bfloat16)
 
 
+def room(size: int) -> np.ndarray:
+    """Bytes to pack to."""
+    return np.empty(size, _U8)
+
+
 def array_of(what: str, source: Any) -> np.ndarray:
     """A numpy view of the source's own memory; what cannot be viewed is refused, never copied."""
-    if isinstance(source, np.ma.MaskedArray):
+    if type(source) is np.ndarray:
+        return source
+    if isinstance(source, _MaskedArray):
         raise TypeError(
             f"[{what}] a masked array would lose its mask; pack its .filled() and its .mask apart"
         )
@@ -87,18 +104,20 @@ def bytes_of(what: str, source: Any) -> np.ndarray:
     array = array_of(what, source)
     if not array.flags.c_contiguous:
         raise ValueError(f"[{what}] packed bytes must be contiguous; copy them first")
-    return array.reshape(-1).view(np.uint8)
+    if array.ndim == 1 and array.dtype == _U8:
+        return array
+    return array.reshape(-1).view(_U8)
 
 
 def tensor_of(what: str, array: np.ndarray, dtype: str, shape: ctypes.Array) -> lib.Tensor:
     """A tensor of the C API in the array's memory, which must outlive it."""
-    flags, width = array.flags, lib.DTYPE_BYTES[dtype]
-    if array.dtype.itemsize != width:
+    width = lib.DTYPE_BYTES[dtype]
+    if array.itemsize != width:
         raise ValueError(
             f"[{what}] {dtype} has {width} bytes a value, but the array is of {array.dtype}"
         )
     strides = None
-    if not flags.c_contiguous:
+    if not array.flags.c_contiguous:
         if any(step % width for step in array.strides):
             raise ValueError(
                 f"[{what}] strides must be whole elements of {width} bytes, got {array.strides} "
@@ -109,14 +128,14 @@ def tensor_of(what: str, array: np.ndarray, dtype: str, shape: ctypes.Array) -> 
             ctypes.POINTER(ctypes.c_int64),
         )
     return lib.Tensor(
-        array.__array_interface__["data"][0], lib.DTYPES.index(dtype), array.ndim, shape, strides
+        array.__array_interface__["data"][0], _NUMBERS[dtype], array.ndim, shape, strides
     )
 
 
 def stored_dtype(what: str, array: np.ndarray, dtype: Any) -> str:
     """The dtype of an array; a given one may only say that 16 bits are those of bf16."""
     if dtype is None:
-        return dtype_name(what, array.dtype)
+        return _NAMES.get(array.dtype) or dtype_name(what, array.dtype)
     name = dtype_name(what, dtype)
     if name == "bf16" and array.dtype in (np.uint16, np.int16):
         return name

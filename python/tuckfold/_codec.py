@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+_arrays: Any = None  # the module, once an array has arrived
+
+
+def _import_arrays() -> Any:
+    global _arrays
+    from tuckfold import _arrays as module
+
+    _arrays = module
+    return module
+
+
 @dataclass(frozen=True)
 class Layout:
     """What packing a tensor of some dtype and shape takes."""
@@ -32,7 +43,7 @@ class Layout:
 class Plan:
     """A plan of the C API and what calls need of it. Whoever uses the handle holds this object."""
 
-    __slots__ = ("handle", "layout", "shape", "shape_pointer")
+    __slots__ = ("handle", "layout", "max_bytes", "shape", "shape_pointer")
 
     def __init__(self, spec: str, dtype: str, shape: tuple[int, ...]) -> None:
         self.shape = lib.axes(shape)
@@ -55,6 +66,7 @@ class Plan:
             dtype=lib.DTYPES[fit.dtype],
             shape=tuple(fit.shape[: fit.rank]),
         )
+        self.max_bytes = fit.max_bytes
 
     def __del__(self, release: Any = lib.plan_release) -> None:  # the module may be gone by then
         if getattr(self, "handle", None):
@@ -145,14 +157,13 @@ def pack(array: Any, spec: str | CodecSpec, *, dtype: Any = None, seed: int = 0)
     >>> tuckfold.pack(labels, "bits(width=2)").nbytes, labels.nbytes
     (264, 8192)
     """
-    from tuckfold import _arrays
-
-    view = _arrays.array_of("pack", array)
-    name = _arrays.stored_dtype("pack", view, dtype)
+    arrays = _arrays or _import_arrays()
+    view = arrays.array_of("pack", array)
+    name = arrays.stored_dtype("pack", view, dtype)
     plan = plan_of(text_of(spec), name, view.shape)
-    tensor = _arrays.tensor_of("pack", view, name, plan.shape_pointer)
-    room = plan.layout.max_bytes
-    out = _arrays.empty((room,), "u8")
+    tensor = arrays.tensor_of("pack", view, name, plan.shape_pointer)
+    room = plan.max_bytes
+    out = arrays.room(room)
     written = ctypes.c_size_t()
     lib.check(
         lib.pack(
@@ -199,17 +210,16 @@ def unpack(
     >>> out[:, 0].tolist()
     [0.0, 1.0, 2.0, 3.0]
     """
-    from tuckfold import _arrays
-
+    arrays = _arrays or _import_arrays()
     text = text_of(spec)
-    data = _arrays.bytes_of("unpack", packed)
+    data = arrays.bytes_of("unpack", packed)
     if out is None:
         if shape is None:
             raise ValueError("[unpack] needs the shape of the array, or out= to fill")
         lengths = _lengths("unpack", shape)
         if dtype is None:
             check_dtype_is_known(text)
-        name = _arrays.dtype_name("unpack", "f32" if dtype is None else dtype)
+        name = arrays.dtype_name("unpack", "f32" if dtype is None else dtype)
         plan = plan_of(text, name, lengths)
         # Bytes that cannot fit must not cost the memory of a shape that somebody made up.
         fit = plan.layout
@@ -218,17 +228,17 @@ def unpack(
                 f"[unpack] {text} of {name} {lengths} packs to {'' if fit.fixed else 'at most '}"
                 f"{fit.max_bytes} bytes, got {data.nbytes}"
             )
-        view = result = _arrays.empty(lengths, name)
+        view = result = arrays.empty(lengths, name)
     else:
         result = out
-        view = _arrays.array_of("unpack", out)
-        name = _arrays.stored_dtype("unpack", view, dtype)
+        view = arrays.array_of("unpack", out)
+        name = arrays.stored_dtype("unpack", view, dtype)
         if not view.flags.writeable:
             raise ValueError("[unpack] out must be writeable")
         if shape is not None and _lengths("unpack", shape) != view.shape:
             raise ValueError(f"[unpack] out has shape {view.shape}, not {tuple(shape)}")
         plan = plan_of(text, name, view.shape)
-    tensor = _arrays.tensor_of("unpack", view, name, plan.shape_pointer)
+    tensor = arrays.tensor_of("unpack", view, name, plan.shape_pointer)
     lib.check(
         lib.unpack(
             plan.handle,

@@ -44,6 +44,7 @@ int run(int argc, char** argv) {
   add_unpack(app);
   add_slice(app);
   add_cat(app);
+  add_inputs(app);
   add_info(app);
   add_verify(app);
   add_repair(app);

@@ -1,6 +1,5 @@
 // CIFAR's binary files: records of a label, in CIFAR-100 two, and 3 x 32 x 32 bytes.
 #include <algorithm>
-#include <filesystem>
 
 #include "base/fail.h"
 #include "inputs/join.h"
@@ -43,7 +42,7 @@ bool fits(const Kind& kind, std::span<const std::byte> bytes) {
 
 // No bytes identify the format; size, labels and extension together do.
 bool looks_like(const SourceInput& input) {
-  return std::filesystem::path(input.path).extension() == ".bin" &&
+  return input.extension() == ".bin" &&
          std::ranges::any_of(kKinds, [&](const Kind& kind) { return fits(kind, input.bytes()); });
 }
 

@@ -31,6 +31,8 @@ class Batch {
          "[cifar_pickle] '{}' is no batch of CIFAR's: {}; save it with numpy.savez", path_, rule);
   }
 
+  const std::vector<std::shared_ptr<const Bytes>>& made() const { return pickle_.made(); }
+
   const Node* find(std::string_view key) const { return pickle_.find(pickle_.root(), key); }
 
   // The bytes of an array of n x 3072 bytes.
@@ -121,6 +123,7 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions&)
   const std::span<const std::byte> pixels = batch.pixels();
   SlabBuilder builder("cifar_pickle", input.path);
   builder.keep(input.file);
+  for (const std::shared_ptr<const Bytes>& made : batch.made()) builder.keep(made);
   builder.add("image", pixels.data(), DType::U8,
               {static_cast<std::int64_t>(pixels.size()) / kPixels, 3, 32, 32});
   struct Label {

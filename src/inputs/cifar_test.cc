@@ -94,6 +94,17 @@ std::string batch(const std::string& entries) {
          entries + "u.";
 }
 
+// How Python 3 writes bytes in protocol 2, and the same text encoded again so many times.
+std::string encoded(const std::string& latin1) {
+  return "c_codecs\nencode\nq\x41X" + little(latin1.size(), 4) + latin1 + "q\x42X" + little(6, 4) +
+         "latin1q\x43\x86R";
+}
+std::string again(int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += "h\x41h\x42h\x43\x86RN";
+  return out;
+}
+
 std::string good() {
   return batch(text("labels") + list({4, 2}) + text("data") + array(2, image(1) + image(2)) +
                text("filenames") + "](" + text("a.png") + text("b.png") + "e");
@@ -114,7 +125,7 @@ TEST(SourceCifarPickle, LaterProtocolsOfTodaysNumpyAreRead) {
   const std::filesystem::path corpus =
       std::filesystem::path(TUCKFOLD_SOURCE_DIR) / "fuzz/corpus/cifar_pickle";
   const auto three = open_paths({corpus / "protocol3"});
-  for (const char* name : {"protocol3", "protocol4", "protocol5"}) {
+  for (const char* name : {"protocol2_python3", "protocol3", "protocol4", "protocol5"}) {
     const auto source = open_paths({corpus / name});
     EXPECT_EQ(read_all<std::uint8_t>(*source, 1), (std::vector<std::uint8_t>{3, 4})) << name;
     EXPECT_EQ(read_all<std::uint8_t>(*source, 0), read_all<std::uint8_t>(*three, 0)) << name;
@@ -156,24 +167,20 @@ TEST(SourceCifarPickle, WhatMakesNoSenseIsCorruptData) {
   const TempFolder folder;
   const SourceOptions format{.format = "cifar_pickle"};
   for (const std::string& content :
-       {std::string(),
-        std::string("\x80\x02"),
-        std::string("\x80\x02."),
-        std::string("\x80\x02u."),
-        std::string("\x80\x02}(K\x01u."),
-        std::string("\x80\x02](u."),
-        std::string("\x80\x02h\x07."),
-        std::string("\x80\x02(\x85."),
-        std::string("\x80\x02K\x01)R."),
-        std::string("\x80\x02}Nb."),
-        std::string("\x80\x02T\xff\xff\xff\xff.", 8),
-        std::string("\x80\x04\x93."),
-        std::string("\x80\x04}}\x93."),
-        std::string("\x80\x04\x94."),
+       {std::string(), std::string("\x80\x02"), std::string("\x80\x02."), std::string("\x80\x02u."),
+        std::string("\x80\x02}(K\x01u."), std::string("\x80\x02](u."),
+        std::string("\x80\x02h\x07."), std::string("\x80\x02(\x85."),
+        std::string("\x80\x02K\x01)R."), std::string("\x80\x02}Nb."),
+        std::string("\x80\x02T\xff\xff\xff\xff.", 8), std::string("\x80\x04\x93."),
+        std::string("\x80\x04}}\x93."), std::string("\x80\x04\x94."),
         std::string("\x80\x04\x95\xff\0\0\0\0\0\0\0}.", 13),
         std::string("\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\xff.", 12),
         std::string("\x80\x02"
                     "cnumpy\nnd"),
+        // Texts that are not latin1, and one text that is encoded many times.
+        batch(text("data") + encoded("\xc4\x80")), batch(text("data") + encoded("\xff")),
+        batch(text("data") + encoded("\xc2")),
+        batch(encoded(std::string(3000, 'x')) + "q\x40" + "N" + again(9)),
         batch(text("data") + array(3, image(1) + image(2))),
         batch(text("data") + array(1, "short")),
         batch(text("labels") + list({10}) + text("data") + array(1, image(1)))}) {
@@ -191,7 +198,7 @@ TEST(SourceCifarPickle, DamagedBatchesNeverCrash) {
   expect_survives_damage(kCifarPickleSource, good());
   const std::filesystem::path corpus =
       std::filesystem::path(TUCKFOLD_SOURCE_DIR) / "fuzz/corpus/cifar_pickle";
-  for (const char* name : {"protocol4", "protocol5"}) {
+  for (const char* name : {"protocol2_python3", "protocol4", "protocol5"}) {
     std::ifstream file(corpus / name, std::ios::binary);
     expect_survives_damage(kCifarPickleSource, {std::istreambuf_iterator<char>(file), {}});
   }

@@ -10,6 +10,7 @@
 
 #include "base/fail.h"
 #include "base/text_scan.h"
+#include "inputs/hdf5_attributes.h"
 #include "inputs/hdf5_session.h"
 #include "inputs/join.h"
 #include "inputs/slab.h"
@@ -17,7 +18,7 @@
 namespace tuckfold {
 namespace {
 
-using hdf5::complaint, hdf5::Handle, hdf5::Session;
+using hdf5::Attributes, hdf5::complaint, hdf5::Handle, hdf5::Session;
 
 // An enumeration of FALSE and TRUE, 0 and 1 in a byte: how h5py stores bools.
 bool is_bool(hid_t type) {
@@ -126,18 +127,19 @@ class Hdf5Source final : public Source {
 
 [[noreturn]] void refuse_external(const std::string& path, const std::string& name,
                                   std::string_view what) {
-  fail(
-      Errc::Unsupported,
-      "[hdf5] '{}': '{}' is {}, so that other files would be read; name the arrays to take, or add "
-      "--allow-external where you trust the file",
-      path, name, what);
+  fail_over_arrays(Errc::Unsupported, path,
+                   "[hdf5] '{}': '{}' is {}, so that other files would be read; add "
+                   "--allow-external where you trust the file",
+                   path, name, what);
 }
 
-// Lists every dataset of a file by its path, each once, in the order of names.
+// Lists every dataset of a file by its path, each once, in the order of names. Links to other files
+// are errors, are listed without being followed, or are followed.
+enum class External : unsigned char { Refuse, Name, Follow };
+
 class Listing {
  public:
-  Listing(const std::string& path, bool allow_external)
-      : path_(path), allow_external_(allow_external) {}
+  Listing(const std::string& path, External external) : path_(path), external_(external) {}
 
   std::vector<std::string> of(hid_t file) {
     walk(file, "", 0);
@@ -154,8 +156,8 @@ class Listing {
 
   void walk(hid_t group, const std::string& prefix, int depth) {
     if (depth > kMostDeep) {
-      fail(Errc::Unsupported, "[hdf5] '{}': groups nest at most {} deep; name the arrays to take",
-           path_, kMostDeep);
+      fail_over_arrays(Errc::Unsupported, path_, "[hdf5] '{}': groups nest at most {} deep", path_,
+                       kMostDeep);
     }
     std::vector<Link> links;
     const auto note = [](hid_t, const char* name, const H5L_info_t* info, void* out) -> herr_t {
@@ -166,10 +168,14 @@ class Listing {
     for (const Link& link : links) {
       const std::string name = prefix + link.name;
       if (link.type == H5L_TYPE_SOFT) continue;  // to what has a name already
-      if (link.type != H5L_TYPE_HARD && !allow_external_) {
+      if (link.type != H5L_TYPE_HARD && external_ == External::Refuse) {
         refuse_external(path_, name, "a link to another file");
       }
-      visit(group, link.name, name, depth);
+      if (link.type != H5L_TYPE_HARD && external_ == External::Name) {
+        names_.push_back(name);
+      } else {
+        visit(group, link.name, name, depth);
+      }
     }
   }
 
@@ -184,7 +190,7 @@ class Listing {
   }
 
   const std::string& path_;
-  bool allow_external_;
+  External external_;
   std::set<std::pair<unsigned long, haddr_t>> seen_;
   std::vector<std::string> names_;
 };
@@ -204,7 +210,9 @@ Handle open_dataset(hid_t file, const std::string& path, const std::string& name
   }
   Handle data(::H5Dopen2(file, name.c_str(), access.get()), ::H5Dclose);
   if (external) refuse_external(path, name, "reached by a link to another file");
-  if (!data) invalid("[hdf5] '{}' has no dataset '{}'", path, name);
+  if (!data) {
+    fail_over_arrays(Errc::InvalidArgument, path, "[hdf5] '{}' has no dataset '{}'", path, name);
+  }
   if (allow_external) return data;
   const Handle how(::H5Dget_create_plist(data.get()), ::H5Pclose);
   if (::H5Pget_external_count(how.get()) != 0) {
@@ -223,39 +231,56 @@ bool looks_like(const SourceInput& input) {
   return false;
 }
 
+Shape shape_of(const Handle& space) {
+  const int rank = space ? ::H5Sget_simple_extent_ndims(space.get()) : -1;
+  std::vector<hsize_t> axes(static_cast<std::size_t>(std::clamp(rank, 0, H5S_MAX_RANK)));
+  if (rank > 0) ::H5Sget_simple_extent_dims(space.get(), axes.data(), nullptr);
+  Shape shape;
+  for (const hsize_t axis : axes) shape.push_back(static_cast<std::int64_t>(axis));
+  return shape;
+}
+
+Handle open_file(const SourceInput& input) {
+  if (input.inflated) {
+    fail(Errc::Unsupported, "[hdf5] '{}' is a gzipped HDF5 file; decompress it with 'gzip -d'",
+         input.path);
+  }
+  Handle file(::H5Fopen(input.path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), ::H5Fclose);
+  if (!file) {
+    fail(Errc::CorruptData, "[hdf5] '{}' cannot be opened: {}; copy it again", input.path,
+         complaint());
+  }
+  return file;
+}
+
 std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& options) {
   const Session session;  // first, so that it outlives every handle
   const std::string& path = input.path;
   std::vector<SourceArray> arrays;
   std::vector<Dataset> datasets;
   std::int64_t samples = 0;
-  Handle file(::H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), ::H5Fclose);
-  if (!file)
-    fail(Errc::CorruptData, "[hdf5] '{}' cannot be opened: {}; copy it again", path, complaint());
-  const std::vector<std::string> names = options.arrays.empty()
-                                             ? Listing(path, options.allow_external).of(file.get())
-                                             : options.arrays;
+  Handle file = open_file(input);
+  Attributes attributes;
+  const External external = options.allow_external ? External::Follow : External::Refuse;
+  const std::vector<std::string> names =
+      options.arrays.empty() ? Listing(path, external).of(file.get()) : options.arrays;
   for (const std::string& name : names) {
     Dataset dataset{.data = open_dataset(file.get(), path, name, options.allow_external)};
     const Handle type(::H5Dget_type(dataset.data.get()), ::H5Tclose);
     const Handle space(::H5Dget_space(dataset.data.get()), ::H5Sclose);
     const std::optional<DType> dtype = type ? dtype_by(type.get()) : std::nullopt;
     if (!dtype) {
-      fail(Errc::Unsupported,
-           "[hdf5] '{}': dataset '{}' holds no numbers that can be read; name the arrays to take",
-           path, name);
+      fail_over_arrays(Errc::Unsupported, path,
+                       "[hdf5] '{}': dataset '{}' holds no numbers that can be read", path, name);
     }
-    const int rank = space ? ::H5Sget_simple_extent_ndims(space.get()) : -1;
-    std::vector<hsize_t> axes(static_cast<std::size_t>(std::clamp(rank, 0, H5S_MAX_RANK)));
-    if (rank > 0) ::H5Sget_simple_extent_dims(space.get(), axes.data(), nullptr);
-    Shape shape;
-    for (const hsize_t axis : axes) shape.push_back(static_cast<std::int64_t>(axis));
+    const Shape shape = shape_of(space);
     const Shape sample = sample_of(shape, "hdf5", path, name);
     if (datasets.empty()) samples = shape[0];
     if (shape[0] != samples) {
-      invalid(
+      fail_over_arrays(
+          Errc::InvalidArgument, path,
           "[hdf5] '{}': arrays of a dataset have one number of samples, but '{}' has {} and '{}' "
-          "has {}; name the arrays to take",
+          "has {}",
           path, arrays[0].name, samples, name, shape[0]);
     }
     try {
@@ -265,12 +290,42 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
            to_string(shape));
     }
     dataset.memory = memory_type(type.get(), *dtype);
+    attributes.add(name, dataset.data.get());
     arrays.push_back({name, *dtype, sample});
     datasets.push_back(std::move(dataset));
   }
   if (arrays.empty()) invalid("[hdf5] '{}' has no datasets", path);
-  return std::make_unique<Hdf5Source>(path, std::move(arrays), samples, std::move(file),
-                                      std::move(datasets));
+  attributes.add_file(file.get());
+  auto source = std::make_unique<Hdf5Source>(path, std::move(arrays), samples, std::move(file),
+                                             std::move(datasets));
+  source->set_about(std::move(attributes).take());
+  return source;
+}
+
+std::vector<InputArray> list(const SourceInput& input, const SourceOptions& options) {
+  const Session session;
+  const Handle file = open_file(input);
+  std::vector<InputArray> arrays;
+  const External external = options.allow_external ? External::Follow : External::Name;
+  for (const std::string& name : Listing(input.path, external).of(file.get())) {
+    InputArray array{.name = name, .dtype = "?", .shape = {}};
+    try {
+      const Handle data = open_dataset(file.get(), input.path, name, options.allow_external);
+      const Handle type(::H5Dget_type(data.get()), ::H5Tclose);
+      array.shape = shape_of(Handle(::H5Dget_space(data.get()), ::H5Sclose));
+      if (const std::optional<DType> dtype = type ? dtype_by(type.get()) : std::nullopt) {
+        array.dtype = to_string(*dtype);
+        array.bytes = static_cast<std::uint64_t>(array.shape.elems()) * size_bytes(*dtype);
+      } else {
+        array.refused = "no numbers that can be read";
+      }
+    } catch (const Error& error) {
+      array.refused = error.code() == Errc::Unsupported ? "in another file; --allow-external"
+                                                        : "it cannot be opened";
+    }
+    arrays.push_back(std::move(array));
+  }
+  return arrays;
 }
 
 }  // namespace
@@ -280,6 +335,7 @@ const SourceFormat kHdf5Source = {
     .summary = "datasets with one leading axis, all of them or those that are named",
     .extensions = ".h5 .hdf5 .hdf .nc",
     .looks_like = looks_like,
-    .open = open_each<open_one>};
+    .open = open_each<open_one>,
+    .list = list};
 
 }  // namespace tuckfold

@@ -1,6 +1,8 @@
 // HDF5 files: written here by libhdf5, where there is one.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "inputs/hdf5_writer.h"
 #include "inputs/source_fixture.h"
 
@@ -72,6 +74,91 @@ TEST(SourceHdf5, DatasetsAreArrays) {
     EXPECT_EQ(source->arrays()[2].dtype, DType::I8);
     EXPECT_EQ(read_all<std::int8_t>(*source, 2)[0], -1);
   }
+}
+
+// An attribute of one text or of numbers.
+void describe(hid_t object, const char* name, const std::string& text) {
+  const hid_t type = ::H5Tcopy(H5T_C_S1);
+  ::H5Tset_size(type, text.size() + 1);
+  const hid_t space = ::H5Screate(H5S_SCALAR);
+  const hid_t attribute = ::H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+  EXPECT_GE(::H5Awrite(attribute, type, text.c_str()), 0);
+  ::H5Aclose(attribute);
+  ::H5Sclose(space);
+  ::H5Tclose(type);
+}
+template <class T>
+void describe(hid_t object, const char* name, hid_t type, const std::vector<T>& values) {
+  const hsize_t count = values.size();
+  const hid_t space = ::H5Screate_simple(1, &count, nullptr);
+  const hid_t attribute = ::H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+  EXPECT_GE(::H5Awrite(attribute, type, values.data()), 0);
+  ::H5Aclose(attribute);
+  ::H5Sclose(space);
+}
+
+TEST(SourceHdf5, AttributesAreKeptAsFarAsTheyAreShort) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5";
+  {
+    Writer writer(path);
+    writer.add<int>("t", H5T_STD_I32LE, H5T_NATIVE_INT, {2}, {1, 2});
+    describe(writer.file(), "title", "W\xc3\xa4rme \"x\"");
+    const hid_t data = ::H5Dopen2(writer.file(), "t", H5P_DEFAULT);
+    describe(data, "units", "K");
+    describe(data, "latin1", "caf\xe9");  // no UTF-8
+    describe(data, "DIMENSION_LABELS", "x");
+    describe(data, "_FillValue", H5T_NATIVE_FLOAT, std::vector<float>{1e20f});
+    describe(data, "levels", H5T_NATIVE_SHORT, std::vector<short>{-1, 2});
+    describe(data, "missing", H5T_NATIVE_DOUBLE, std::vector<double>{NAN});
+    describe(data, "many", H5T_NATIVE_INT, std::vector<int>(300));  // too many
+    ::H5Dclose(data);
+  }
+  const auto source = open_paths({path}, {.rename = {{"t", "x"}}});
+  EXPECT_EQ(source->about().json(true),
+            R"_({"attributes": {"title": "Wärme \"x\""}, "array_attributes": {"x": )_"
+            R"_({"_FillValue": 1e+20, "levels": [-1, 2], "missing": "nan", "units": "K"}}, )_"
+            R"_("attributes_left_out": 2})_");
+}
+
+TEST(SourceHdf5, AttributesHaveABound) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5";
+  {
+    Writer writer(path);
+    writer.add<int>("t", H5T_STD_I32LE, H5T_NATIVE_INT, {2}, {1, 2});
+    for (const char* name : {"a", "b", "c", "d"}) {
+      describe(writer.file(), name, std::string(30000, 'x'));
+    }
+    describe(writer.file(), "e", "short");
+  }
+  const SourceAbout about = open_paths({path})->about();
+  EXPECT_EQ(about.attributes_left_out, 2);
+  EXPECT_LT(about.json(true).size(), 70000u);
+  EXPECT_NE(about.json(true).find(R"("e": "short")"), std::string::npos);
+}
+
+TEST(SourceHdf5, EveryDatasetIsListed) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5";
+  {
+    Writer writer(path);
+    writer.add<int>("group/x", H5T_STD_I32LE, H5T_NATIVE_INT, {2}, {1, 2});
+    writer.add<int>("y", H5T_STD_I32LE, H5T_NATIVE_INT, {3}, {1, 2, 3});
+    ::H5Lcreate_external("other.h5", "/q", writer.file(), "away", H5P_DEFAULT, H5P_DEFAULT);
+  }
+  const InputListing listing = list_input(path, {});
+  EXPECT_EQ(listing.format, "hdf5");
+  ASSERT_EQ(listing.arrays.size(), 3u);
+  EXPECT_EQ(listing.arrays[0].name, "away");
+  EXPECT_FALSE(listing.arrays[0].refused.empty());
+  EXPECT_EQ(listing.arrays[1].name, "group/x");
+  EXPECT_EQ(listing.arrays[1].bytes, 8u);
+  EXPECT_EQ(listing.arrays[2].shape, Shape({3}));
+  const Error error = error_of({path}, {.arrays = {"group/x", "y"}});
+  EXPECT_NE(std::string(error.what()).find("--select: 'y' (i32 3), 'group/x' (i32 2)"),
+            std::string::npos)
+      << error.what();
 }
 
 TEST(SourceHdf5, U64KeepsEveryValue) {

@@ -166,7 +166,7 @@ std::unique_ptr<Source> open(std::span<const SourceInput> inputs, const SourceOp
 const SourceFormat kIdxSource = {
     .name = "idx",
     .summary = "MNIST's files, also gzipped; NAME-images and NAME-labels become image and label",
-    .extensions = ".idx .gz",
+    .extensions = ".idx",
     .looks_like = looks_like,
     .open = open};
 

@@ -34,12 +34,13 @@ const ImageFormat* image_format(std::span<const std::byte> bytes) {
   return nullptr;
 }
 
-bool is_image_name(std::string_view path) {
+bool is_image_name(std::string_view path, OtherImages others) {
   constexpr std::array kRead = {".png", ".jpg", ".jpeg", ".tif", ".tiff"};
   constexpr std::array kOther = {".webp", ".bmp", ".gif", ".jp2", ".heic", ".avif", ".ppm", ".pgm"};
   const std::string extension = lower_extension(path);
   // Passing over it would silently drop a sample.
   if (std::ranges::count(kOther, extension) > 0) {
+    if (others == OtherImages::Count) return true;
     fail(Errc::Unsupported, "[images] '{}' cannot be read; convert it to PNG", path);
   }
   return std::ranges::count(kRead, extension) > 0;

@@ -34,9 +34,10 @@ extern const ImageFormat kPngImage, kJpegImage, kTiffImage;
 // By the first bytes; null where they are none of an image's.
 const ImageFormat* image_format(std::span<const std::byte> bytes);
 
-// Whether a file's name says that it holds an image that can be read here. Throws Unsupported for
-// images that cannot.
-bool is_image_name(std::string_view path);
+// Whether a file's name says that it holds an image. Images of formats that are not read count, or are
+// Unsupported.
+enum class OtherImages : unsigned char { Refuse, Count };
+bool is_image_name(std::string_view path, OtherImages others = OtherImages::Refuse);
 
 ImageInfo look_at_image(std::span<const std::byte> bytes, std::string_view path);
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/fail.h"
+#include "inputs/folder.h"
 #include "inputs/formats.h"
 #include "inputs/image.h"
 
@@ -50,78 +51,76 @@ bool looks_like(const SourceInput& input) {
   return !input.file || image_format(input.bytes()) != nullptr;
 }
 
-// Whatever the system says while it lists a folder is an Error, as all else is.
-template <class Body>
-void listing(const fs::path& folder, Body&& body) {
-  try {
-    body();
-  } catch (const fs::filesystem_error& error) {
-    fail(Errc::Io, "[images] cannot list '{}': {}", folder.string(), error.code().message());
-  }
-}
-
-bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
-
 // The images below a folder, sorted by path.
 void gather(const fs::path& folder, std::int64_t label, std::vector<Picture>& pictures) {
   const auto begin = static_cast<std::ptrdiff_t>(pictures.size());
-  listing(folder, [&] {
-    for (fs::recursive_directory_iterator at(folder); at != fs::end(at); ++at) {
-      const std::string path = at->path().string();
-      if (is_hidden(at->path())) {
-        at.disable_recursion_pending();  // editors keep copies in hidden folders
-      } else if (at->is_regular_file() && is_image_name(path)) {
-        pictures.push_back({.path = path, .file = nullptr, .label = label});
-      }
-    }
+  walk_files(folder, [&](const std::string& path) {
+    if (is_image_name(path)) pictures.push_back({.path = path, .file = nullptr, .label = label});
+    return true;
   });
   std::ranges::sort(pictures.begin() + begin, pictures.end(), {}, &Picture::path);
 }
 
-std::vector<std::string> folders_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  listing(folder, [&] {
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      if (entry.is_directory() && !is_hidden(entry.path())) {
-        names.push_back(entry.path().filename().string());
-      }
-    }
-  });
-  std::ranges::sort(names);
-  return names;
+struct Gathered {
+  std::vector<Picture> pictures;
+  std::vector<std::string> classes;  // folders that hold images, and those beside them
+};
+
+// The images of one folder: in folders, which are classes, or loose. Both together would drop one half,
+// or call it by no class.
+Gathered gather(const fs::path& folder) {
+  const FolderEntries entries = entries_of(folder);
+  Gathered all{.pictures = {}, .classes = entries.folders};
+  for (std::size_t i = 0; i < entries.folders.size(); ++i) {
+    gather(folder / entries.folders[i], static_cast<std::int64_t>(i), all.pictures);
+  }
+  std::vector<Picture> loose;
+  for (const std::string& name : entries.files) {
+    if (is_image_name(name)) loose.push_back({.path = (folder / name).string(), .file = nullptr});
+  }
+  if (!loose.empty() && !all.pictures.empty()) {
+    invalid(
+        "[images] folder '{}' has {} images of no class, such as '{}', beside those in folders, "
+        "such "
+        "as '{}'; move them to a folder of their class, or name the folders to pack",
+        folder.string(), loose.size(), loose.front().path, all.pictures.front().path);
+  }
+  if (all.pictures.empty()) return {.pictures = std::move(loose), .classes = {}};
+  return all;
 }
 
 // Every image of the inputs. Classes are the same in all folders, or there are none.
-std::vector<Picture> gather(std::span<const SourceInput> inputs) {
-  std::vector<Picture> pictures;
-  std::vector<std::string> classes;
+Gathered gather(std::span<const SourceInput> inputs, std::vector<std::string>& names) {
+  Gathered all;
   for (const SourceInput& input : inputs) {
-    const std::vector<std::string> found =
-        input.file ? std::vector<std::string>() : folders_in(input.path);
-    if (&input == &inputs.front()) classes = found;
-    if (found != classes) {
-      invalid("[images] '{}' and '{}' must have the same classes, got {} and {} folders",
-              inputs.front().path, input.path, classes.size(), found.size());
-    }
-    const std::size_t before = pictures.size();
+    Gathered found;
     if (input.file) {
-      pictures.push_back({.path = input.path, .file = input.file});
-    } else if (classes.empty()) {
-      gather(input.path, -1, pictures);
+      found.pictures.push_back({.path = input.path, .file = input.file});
     } else {
-      for (std::size_t i = 0; i < classes.size(); ++i) {
-        gather(fs::path(input.path) / classes[i], static_cast<std::int64_t>(i), pictures);
-      }
+      found = gather(input.path);
     }
-    if (pictures.size() == before) {
+    if (&input == &inputs.front()) all.classes = found.classes;
+    if (found.classes != all.classes) {
+      invalid("[images] '{}' and '{}' must have the same classes, got {} and {} folders",
+              inputs.front().path, input.path, all.classes.size(), found.classes.size());
+    }
+    if (found.pictures.empty()) {
       invalid("[images] folder '{}' has no PNG, JPEG or TIFF images", input.path);
     }
+    const fs::path base = input.file ? fs::path(input.path).parent_path() : fs::path(input.path);
+    for (Picture& picture : found.pictures) {
+      names.push_back(fs::path(picture.path).lexically_relative(base).string());
+      if (names.back().empty()) names.back() = picture.path;
+      all.pictures.push_back(std::move(picture));
+    }
   }
-  return pictures;
+  return all;
 }
 
 std::unique_ptr<Source> open(std::span<const SourceInput> inputs, const SourceOptions&) {
-  std::vector<Picture> pictures = gather(inputs);
+  SourceAbout about;
+  auto [pictures, classes] = gather(inputs, about.files);
+  about.classes = std::move(classes);
   const Picture& first = pictures.front();
   const ImageInfo info = look_at_image(first.bytes()->span(), first.path);
   for (const Picture& picture : pictures) {
@@ -136,7 +135,9 @@ std::unique_ptr<Source> open(std::span<const SourceInput> inputs, const SourceOp
   }
   std::vector<SourceArray> arrays = {{"image", info.dtype, info.shape()}};
   if (first.label >= 0) arrays.push_back({"label", DType::I64, {}});
-  return std::make_unique<ImagesSource>(std::move(arrays), info, std::move(pictures));
+  auto source = std::make_unique<ImagesSource>(std::move(arrays), info, std::move(pictures));
+  source->set_about(std::move(about));
+  return source;
 }
 
 }  // namespace

@@ -59,6 +59,30 @@ TEST(SourceImages, FilesAndFlatFoldersHaveNoLabels) {
   EXPECT_EQ(error_of({folder.path() / "empty"}).code(), Errc::InvalidArgument);
 }
 
+TEST(SourceImages, LooseOnesBesideClassesAreRefused) {
+  NEED(grey(1));
+  const TempFolder folder;
+  folder.write("d/a.png", grey(1));
+  std::filesystem::create_directories(folder.path() / "d/empty");
+  EXPECT_EQ(open_paths({folder.path() / "d"})->arrays().size(), 1u);
+  folder.write("d/cat/b.png", grey(1));
+  const Error error = error_of({folder.path() / "d"});
+  EXPECT_EQ(error.code(), Errc::InvalidArgument);
+  EXPECT_NE(std::string(error.what()).find("d/a.png"), std::string::npos) << error.what();
+}
+
+TEST(SourceImages, ClassesAndFilesAreNamed) {
+  NEED(grey(1));
+  const TempFolder folder;
+  folder.write("d/cat/x/b.png", grey(1));
+  folder.write("d/d\"og\xff/a.png", grey(1));
+  const auto source = open_paths({folder.path() / "d"});
+  EXPECT_EQ(source->about().json(true),
+            "{\"classes\": [\"cat\", \"d\\\"og\xef\xbf\xbd\"], \"files\": [\"cat/x/b.png\", "
+            "\"d\\\"og\xef\xbf\xbd/a.png\"]}");
+  EXPECT_EQ(source->about().json(false), "{\"classes\": [\"cat\", \"d\\\"og\xef\xbf\xbd\"]}");
+}
+
 TEST(SourceImages, TheFirstThatDiffersIsNamed) {
   NEED(grey(1));
   const TempFolder folder;

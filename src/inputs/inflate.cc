@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <new>
+#include <vector>
 
 #include "base/fail.h"
 
@@ -87,6 +88,21 @@ std::shared_ptr<const Bytes> inflate_all(std::span<const std::byte> in, Deflated
          got, size, got == size ? ", and then it does not end" : "");
   }
   return out;
+}
+
+std::shared_ptr<const Bytes> inflate_gzip(std::span<const std::byte> in, std::string_view verb,
+                                          std::string_view path) {
+  Inflater counter(in, Deflated::Gzip);
+  std::vector<std::byte> room(std::size_t{1} << 18);
+  std::size_t size = 0;
+  for (std::size_t got = room.size(); got == room.size(); size += got) got = counter.fill(room);
+  if (!counter.ended_well()) {
+    fail(Errc::CorruptData,
+         "[{}] '{}' is a gzip file that is truncated or damaged after {} inflated bytes; copy it "
+         "again",
+         verb, path, size);
+  }
+  return inflate_all(in, Deflated::Gzip, size, verb, path);
 }
 
 std::size_t inflate_front(std::span<const std::byte> in, Deflated kind, std::span<std::byte> out) {

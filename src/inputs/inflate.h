@@ -1,4 +1,4 @@
-// Inflates deflated data. The size must be known before: no file alone decides it.
+// Inflates deflated data. The size is known before anything is allocated.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,10 @@ std::size_t most_inflated(std::size_t deflated);
 std::shared_ptr<const Bytes> inflate_all(std::span<const std::byte> in, Deflated kind,
                                          std::size_t size, std::string_view verb,
                                          std::string_view path);
+
+// The same for a gzip file of unknown size: it is inflated twice, first to count the bytes.
+std::shared_ptr<const Bytes> inflate_gzip(std::span<const std::byte> in, std::string_view verb,
+                                          std::string_view path);
 
 // The first bytes of the inflated data: as many as fit in `out`, or fewer. Does not throw for bad
 // bytes.

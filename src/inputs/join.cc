@@ -2,6 +2,7 @@
 #include "inputs/join.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/fail.h"
 
@@ -88,6 +89,41 @@ class PickedArrays final : public Source {
   std::vector<From> from_;
 };
 
+// What the first says, with the names of all samples.
+SourceAbout about_all(const std::vector<NamedSource>& parts) {
+  SourceAbout about = parts.front().source->about();
+  about.files.clear();
+  for (const auto& [path, source] : parts) {
+    const std::vector<std::string>& files = source->about().files;
+    if (std::ssize(files) != source->samples()) return about;
+    about.files.insert(about.files.end(), files.begin(), files.end());
+  }
+  return about;
+}
+
+// What any says, the first before others.
+SourceAbout about_any(const std::vector<NamedSource>& parts) {
+  SourceAbout about;
+  for (const auto& [path, source] : parts) {
+    const SourceAbout& more = source->about();
+    if (about.classes.empty()) about.classes = more.classes;
+    if (about.files.empty()) about.files = more.files;
+    if (about.attributes.empty()) about.attributes = more.attributes;
+    about.array_attributes.insert(more.array_attributes.begin(), more.array_attributes.end());
+    about.attributes_left_out += more.attributes_left_out;
+  }
+  return about;
+}
+
+std::unique_ptr<Source> picked(std::vector<NamedSource> parts, std::vector<SourceArray> arrays,
+                               std::vector<PickedArrays::From> from) {
+  SourceAbout about = about_any(parts);
+  auto source =
+      std::make_unique<PickedArrays>(std::move(parts), std::move(arrays), std::move(from));
+  source->set_about(std::move(about));
+  return source;
+}
+
 }  // namespace
 
 std::unique_ptr<Source> join_samples(std::vector<NamedSource> parts) {
@@ -108,7 +144,11 @@ std::unique_ptr<Source> join_samples(std::vector<NamedSource> parts) {
     ends.push_back(end);
   }
   std::vector<SourceArray> arrays(first->arrays().begin(), first->arrays().end());
-  return std::make_unique<Concatenated>(std::move(parts), std::move(arrays), std::move(ends));
+  SourceAbout about = about_all(parts);
+  auto joined =
+      std::make_unique<Concatenated>(std::move(parts), std::move(arrays), std::move(ends));
+  joined->set_about(std::move(about));
+  return joined;
 }
 
 std::unique_ptr<Source> join_arrays(std::vector<NamedSource> parts) {
@@ -134,7 +174,7 @@ std::unique_ptr<Source> join_arrays(std::vector<NamedSource> parts) {
       from.push_back({part, i});
     }
   }
-  return std::make_unique<PickedArrays>(std::move(parts), std::move(arrays), std::move(from));
+  return picked(std::move(parts), std::move(arrays), std::move(from));
 }
 
 std::unique_ptr<Source> pick_arrays(std::unique_ptr<Source> source,
@@ -153,7 +193,7 @@ std::unique_ptr<Source> pick_arrays(std::unique_ptr<Source> source,
   }
   std::vector<NamedSource> parts;
   parts.push_back({"", std::move(source)});
-  return std::make_unique<PickedArrays>(std::move(parts), std::move(arrays), std::move(from));
+  return picked(std::move(parts), std::move(arrays), std::move(from));
 }
 
 }  // namespace tuckfold

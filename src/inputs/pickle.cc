@@ -13,7 +13,7 @@ constexpr std::size_t kMostNodes = 1 << 20;
 class PickleMachine {
  public:
   PickleMachine(std::span<const std::byte> bytes, std::string_view path, Pickle& out)
-      : rest_(bytes), size_(bytes.size()), path_(path), nodes_(out.nodes_) {}
+      : rest_(bytes), size_(bytes.size()), path_(path), out_(out), nodes_(out.nodes_) {}
 
   Pickle::Value run() {
     for (;;) {
@@ -98,6 +98,33 @@ class PickleMachine {
       corrupt("a name is no text");
     }
     push({.kind = Kind::Name, .items = {module, name}});
+  }
+
+  // Protocol 2 has no bytes: Python 3 writes _codecs.encode(text, "latin1"), a character for each byte.
+  void push_encoded(Value arguments) {
+    const std::vector<Value>& given = nodes_[arguments].items;
+    if (given.size() != 2 || nodes_[given[0]].kind != Kind::Text ||
+        Pickle::text(nodes_[given[1]]) != "latin1") {
+      unsupported("an encoding other than latin1");
+    }
+    const std::span<const std::byte> text = nodes_[given[0]].bytes;
+    // Each text is encoded once; one that is recalled and encoded again would fill memory.
+    made_bytes_ += text.size();
+    if (made_bytes_ > size_) corrupt("it encodes more text than it has");
+    const std::shared_ptr<Bytes> bytes = Bytes::scratch(text.size(), "pickle");
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const auto first = static_cast<unsigned>(text[i]);
+      unsigned value = first;
+      if (first >= 0x80) {
+        const unsigned second = i + 1 < text.size() ? static_cast<unsigned>(text[++i]) : 0;
+        if ((first & 0xfe) != 0xc2 || (second & 0xc0) != 0x80) corrupt("a text is no latin1");
+        value = (first & 0x03) << 6 | (second & 0x3f);
+      }
+      bytes->scratch_data()[count++] = static_cast<std::byte>(value);
+    }
+    out_.made_.push_back(bytes);
+    push_text(bytes->span().first(count));
   }
 
   // Appends to the list or dict on top.
@@ -189,6 +216,7 @@ class PickleMachine {
         if (nodes_[called].kind != Kind::Name || nodes_[arguments].kind != Kind::Tuple) {
           corrupt("what is called is no name");
         }
+        if (out_.is_name(nodes_[called], "_codecs", "encode")) return push_encoded(arguments);
         return push({.kind = Kind::Call, .items = {called, arguments}});
       }
       case 'b': {  // BUILD
@@ -213,7 +241,9 @@ class PickleMachine {
   std::span<const std::byte> rest_;
   std::size_t size_;
   std::string_view path_;
+  Pickle& out_;
   std::vector<Node>& nodes_;
+  std::size_t made_bytes_ = 0;
   std::vector<Value> stack_;
   std::vector<std::size_t> marks_;  // heights of the stack
   std::unordered_map<std::uint64_t, Value> memo_;

@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "base/io/bytes.h"
 
 namespace tuckfold {
 
@@ -42,9 +45,13 @@ class Pickle {
   // The text of a node, empty for other kinds.
   static std::string_view text(const Node& node);
 
+  // The buffers of texts that are not part of the given bytes. Keep them as long as the texts are used.
+  const std::vector<std::shared_ptr<const Bytes>>& made() const noexcept { return made_; }
+
  private:
   friend class PickleMachine;
   std::vector<Node> nodes_;
+  std::vector<std::shared_ptr<const Bytes>> made_;
   Value root_ = 0;
 };
 

@@ -1,4 +1,5 @@
 // safetensors files: a length, a JSON object of types, shapes and places, then the tensors.
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -92,9 +93,9 @@ DType dtype_of(const Tensor& tensor, std::string_view name, std::string_view pat
   for (const TypeRow& type : kTypes) {
     if (type.name == tensor.dtype) return type.dtype;
   }
-  fail(Errc::Unsupported,
-       "[safetensors] '{}': tensor {} is of {}, which is not read; name the arrays to take", path,
-       tuckfold::quoted(name), tuckfold::quoted(tensor.dtype));
+  fail_over_arrays(Errc::Unsupported, path,
+                   "[safetensors] '{}': tensor {} is of {}, which is not read", path,
+                   tuckfold::quoted(name), tuckfold::quoted(tensor.dtype));
 }
 
 void add(SlabBuilder& builder, const std::string& name, const Tensor& tensor,
@@ -140,6 +141,26 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
   return builder.finish();
 }
 
+std::vector<InputArray> list(const SourceInput& input, const SourceOptions&) {
+  std::vector<InputArray> arrays;
+  const std::optional<std::uint64_t> length = header_length(input.bytes());
+  if (!length) return arrays;
+  const Json header = parse_header(input.text().substr(8, *length), input.path);
+  for (std::size_t i = 0; i < header.keys.size(); ++i) {
+    const std::string& name = header.keys[i];
+    if (name == "__metadata__") continue;
+    const Tensor tensor = parse_tensor(header.items[i], name, input.path);
+    const auto type = std::ranges::find(kTypes, tensor.dtype, &TypeRow::name);
+    const bool known = type != kTypes.end();
+    arrays.push_back({.name = name,
+                      .dtype = known ? std::string(to_string(type->dtype)) : tensor.dtype,
+                      .shape = tensor.shape,
+                      .bytes = tensor.end - std::min(tensor.begin, tensor.end),
+                      .refused = known ? "" : "a type that is not read"});
+  }
+  return arrays;
+}
+
 }  // namespace
 
 const SourceFormat kSafetensorsSource = {
@@ -147,6 +168,7 @@ const SourceFormat kSafetensorsSource = {
     .summary = "named tensors; the leading axis counts samples",
     .extensions = ".safetensors",
     .looks_like = looks_like,
-    .open = open_each<open_one>};
+    .open = open_each<open_one>,
+    .list = list};
 
 }  // namespace tuckfold

@@ -9,6 +9,7 @@
 
 #include "base/fail.h"
 #include "base/strided.h"
+#include "inputs/formats.h"
 #include "inputs/image.h"
 
 namespace tuckfold {
@@ -182,10 +183,9 @@ void normalize_bools(std::byte* bytes, std::int64_t count) {
 Shape sample_of(const Shape& shape, std::string_view verb, std::string_view path,
                 std::string_view name) {
   if (shape.rank() == 0) {
-    invalid(
-        "[{}] '{}': the leading axis counts samples, and array '{}' is a scalar; name the arrays "
-        "to take",
-        verb, path, name);
+    fail_over_arrays(Errc::InvalidArgument, path,
+                     "[{}] '{}': the leading axis counts samples, and array '{}' is a scalar", verb,
+                     path, name);
   }
   return Shape(std::span(shape.begin() + 1, shape.end()));
 }
@@ -237,15 +237,17 @@ void SlabBuilder::add_npy(std::string name, std::span<const std::byte> bytes,
 
 std::unique_ptr<Source> SlabBuilder::finish() {
   if (arrays_.empty()) {
-    invalid("[{}] '{}' holds none of the arrays that are asked for", verb_, path_);
+    fail_over_arrays(Errc::InvalidArgument, path_,
+                     "[{}] '{}' holds none of the arrays that are asked for", verb_, path_);
   }
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const std::string& name = arrays_[i].name;
     if (samples_[i] != samples_[0]) {
-      invalid(
+      fail_over_arrays(
+          Errc::InvalidArgument, path_,
           "[{}] '{}': arrays of a dataset have one number of samples, but '{}' has {} and '{}' has "
-          "{}; name the arrays to take",
+          "{}",
           verb_, path_, arrays_[0].name, samples_[0], name, samples_[i]);
     }
     if (!names.insert(name).second) {

@@ -38,6 +38,22 @@ struct SourceArray {
   friend bool operator==(const SourceArray&, const SourceArray&) = default;
 };
 
+// What inputs say about their samples, in addition to the values.
+struct SourceAbout {
+  std::vector<std::string> classes;  // names of the labels 0, 1, …
+  std::vector<std::string> files;    // of each sample, below the folder that was given
+  // JSON objects: of the file, and of arrays by name.
+  std::string attributes;
+  std::map<std::string, std::string, std::less<>> array_attributes;
+  std::int64_t attributes_left_out = 0;  // too long, or of types that JSON lacks
+
+  // A JSON object, "{}" if all is empty. Lists of more than kMostNames names or kMostBytes bytes are
+  // left out, and their lengths are given instead. Bytes of a name that are not UTF-8 become U+FFFD.
+  std::string json(bool with_files) const;
+  static constexpr std::size_t kMostNames = 65536;
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+};
+
 class Source {
  public:
   virtual ~Source() = default;
@@ -66,7 +82,10 @@ class Source {
   // that read samples far apart.
   virtual void drop_pages() const noexcept {}
 
-  void rename(std::size_t array, std::string name) { arrays_[array].name = std::move(name); }
+  const SourceAbout& about() const noexcept { return about_; }
+  void set_about(SourceAbout about) { about_ = std::move(about); }
+
+  void rename(std::size_t array, std::string name);
 
  protected:
   Source(std::vector<SourceArray> arrays, std::int64_t samples)
@@ -91,6 +110,7 @@ class Source {
 
   std::vector<SourceArray> arrays_;
   std::int64_t samples_;
+  SourceAbout about_;
 };
 
 struct SourceOptions {
@@ -103,13 +123,29 @@ struct SourceOptions {
   bool side_by_side = false;
   // HDF5 files may lead to others: external storage, external links, virtual datasets.
   bool allow_external = false;
+  std::string split;  // "train": of folders that have several
 };
 
-// Inputs of one kind are one dataset, with samples in the order of the inputs. Throws
-// InvalidArgument if inputs do not fit each other; CorruptData, Unsupported or Io if one cannot be
-// read.
+// Inputs of one kind are one dataset, with samples in the order of the inputs. A folder stands for
+// the files in it. Throws InvalidArgument if inputs do not fit each other; CorruptData, Unsupported
+// or Io if one cannot be read.
 std::unique_ptr<Source> open_source(std::span<const std::filesystem::path> inputs,
                                     const SourceOptions& options);
+
+// An array of an input, whether or not it can be read together with the others, or at all.
+struct InputArray {
+  std::string name;
+  std::string dtype;  // of ours, or as the file has it
+  Shape shape;        // the leading axis counts samples
+  std::uint64_t bytes = 0;
+  std::string refused;  // why it cannot be read; empty: it can
+};
+struct InputListing {
+  std::string_view format;
+  std::vector<InputArray> arrays;
+};
+// The arrays of one input, a file or a folder.
+InputListing list_input(const std::filesystem::path& input, const SourceOptions& options);
 
 // For a help text: the names that SourceOptions::format takes, and what each reads.
 struct SourceFormatInfo {

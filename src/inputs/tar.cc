@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <optional>
 
 #include "base/fail.h"
 #include "base/text_scan.h"
@@ -31,6 +32,61 @@ struct Column {
   std::vector<std::int64_t> numbers;
 };
 
+struct MemberName {
+  std::string stem, extension;  // without an extension: hidden, or no sample's
+};
+MemberName parts_of(const std::string& name) {
+  const std::size_t folder = name.rfind('/') + 1;  // 0 if there is none
+  const std::size_t dot = name.find('.', folder);
+  if (dot == folder || dot == name.npos) return {.stem = name, .extension = ""};
+  std::string extension = name.substr(dot + 1);
+  for (char& letter : extension) {
+    letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  }
+  return {.stem = name.substr(0, dot), .extension = std::move(extension)};
+}
+
+std::string array_of(const std::string& extension) {
+  return extension.ends_with(".npy") ? extension.substr(0, extension.size() - 4) : extension;
+}
+
+// How a member becomes a sample, or nothing.
+std::optional<Way> way_of(std::string_view extension) {
+  if (extension == "npy" || extension.ends_with(".npy")) return Way::Npy;
+  const std::string_view last = extension.substr(extension.rfind('.') + 1);
+  for (const std::string_view number : {"cls", "cls2", "txt", "index", "id", "count"}) {
+    if (last == number) return Way::Number;
+  }
+  if (is_image_name(fmt::format(".{}", last), OtherImages::Refuse)) return Way::Image;
+  return std::nullopt;
+}
+
+// The array that a member begins, without samples so far.
+InputArray look_at(const TarMember& member, const std::string& extension) {
+  InputArray array{.name = array_of(extension), .dtype = "?", .shape = {0}};
+  try {
+    const std::optional<Way> way = way_of(extension);
+    Shape sample;
+    if (!way) {
+      array.refused = "no .npy, number or image";
+    } else if (*way == Way::Npy) {
+      const NpyHeader header = parse_npy_header(member.bytes, member.name);
+      array.dtype = to_string(header.dtype);
+      sample = header.shape;
+    } else if (*way == Way::Image) {
+      const ImageInfo info = look_at_image(member.bytes, member.name);
+      array.dtype = to_string(info.dtype);
+      sample = info.shape();
+    } else {
+      array.dtype = "i64";
+    }
+    for (const std::int64_t axis : sample) array.shape.push_back(axis);
+  } catch (const Error&) {
+    array.refused = "a type that is not read";
+  }
+  return array;
+}
+
 class Archive {
  public:
   Archive(const SourceInput& input, const SourceOptions& options)
@@ -53,33 +109,29 @@ class Archive {
         builder.add(column.name, std::move(column.slabs), column.sample);
       }
     }
-    return builder.finish();
+    std::unique_ptr<Source> source = builder.finish();
+    source->set_about({.files = std::move(stems_)});
+    return source;
   }
 
  private:
   void add(const TarMember& member) {
-    const std::size_t folder = member.name.rfind('/') + 1;  // 0 where there is none
-    const std::size_t dot = member.name.find('.', folder);
-    if (dot == folder || dot == member.name.npos) return;  // hidden, or no sample's
-    std::string extension = member.name.substr(dot + 1);
-    for (char& letter : extension) {
-      letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-    }
-    const std::string name =
-        extension.ends_with(".npy") ? extension.substr(0, extension.size() - 4) : extension;
+    const auto [stem, extension] = parts_of(member.name);
+    if (extension.empty()) return;
+    const std::string name = array_of(extension);
     if (!wanted(options_, name)) return;
-    const std::string stem = member.name.substr(0, dot);
     if (stem != stem_) close_sample();
     stem_ = stem;
 
     auto found = columns_.find(extension);
     if (found == columns_.end()) {
       if (samples_ > 0) {
-        invalid("[tar] '{}': sample {} has a .{}, which the first has not; name the arrays to take",
-                input_.path, tuckfold::quoted(stem), extension);
+        fail_over_arrays(Errc::InvalidArgument, input_.path,
+                         "[tar] '{}': sample {} has a .{}, which the first has not", input_.path,
+                         tuckfold::quoted(stem), extension);
       }
-      found =
-          columns_.emplace(extension, Column{.name = name, .way = way_of(extension, member)}).first;
+      found = columns_.emplace(extension, Column{.name = name, .way = way_for(extension, member)})
+                  .first;
     }
     Column& column = found->second;
     if (count(column) != samples_) {
@@ -101,25 +153,23 @@ class Archive {
   void close_sample() {
     if (stem_.empty()) return;
     ++samples_;
+    stems_.push_back(stem_);
     for (const auto& [extension, column] : columns_) {
       if (count(column) != samples_) {
-        invalid("[tar] '{}': sample {} has no .{}, which others have; name the arrays to take",
-                input_.path, tuckfold::quoted(stem_), extension);
+        fail_over_arrays(Errc::InvalidArgument, input_.path,
+                         "[tar] '{}': sample {} has no .{}, which others have", input_.path,
+                         tuckfold::quoted(stem_), extension);
       }
     }
   }
 
-  Way way_of(std::string_view extension, const TarMember& member) const {
-    if (extension == "npy" || extension.ends_with(".npy")) return Way::Npy;
-    const std::string_view last = extension.substr(extension.rfind('.') + 1);
-    for (const std::string_view number : {"cls", "cls2", "txt", "index", "id", "count"}) {
-      if (last == number) return Way::Number;
-    }
-    if (is_image_name(member.name)) return Way::Image;
-    fail(Errc::Unsupported,
-         "[tar] '{}': member {} is neither .npy, a number in .cls or .txt, nor an image; name the "
-         "arrays to take",
-         input_.path, tuckfold::quoted(member.name));
+  Way way_for(std::string_view extension, const TarMember& member) const {
+    if (is_image_name(member.name)) return Way::Image;  // throws with its name if it is not read
+    if (const std::optional<Way> way = way_of(extension)) return *way;
+    fail_over_arrays(
+        Errc::Unsupported, input_.path,
+        "[tar] '{}': member {} is neither .npy, a number in .cls or .txt, nor an image",
+        input_.path, tuckfold::quoted(member.name));
   }
 
   void check(Column& column, const TarMember& member, DType dtype, const Shape& sample) const {
@@ -161,9 +211,9 @@ class Archive {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     if (error != std::errc{} || stop != end) {
-      fail(Errc::Unsupported,
-           "[tar] '{}': {} must be a whole number, got {}; name the arrays to take", input_.path,
-           tuckfold::quoted(member.name), tuckfold::quoted(text));
+      fail_over_arrays(Errc::Unsupported, input_.path,
+                       "[tar] '{}': {} must be a whole number, got {}", input_.path,
+                       tuckfold::quoted(member.name), tuckfold::quoted(text));
     }
     column.numbers.push_back(value);
   }
@@ -183,10 +233,27 @@ class Archive {
   std::map<std::string, Column> columns_;  // by extension
   std::string stem_;                       // of the sample that members are added to
   std::size_t samples_ = 0;                // complete ones
+  std::vector<std::string> stems_;         // of those
 };
 
 std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& options) {
   return Archive(input, options).open();
+}
+
+// One array for each extension, with the type and shape of its first member.
+std::vector<InputArray> list(const SourceInput& input, const SourceOptions&) {
+  std::vector<InputArray> arrays;
+  std::map<std::string, std::size_t> numbers;  // of arrays, by extension
+  for (const TarMember& member : list_tar(input.bytes(), input.path)) {
+    const std::string extension = parts_of(member.name).extension;
+    if (extension.empty()) continue;
+    const auto [found, is_new] = numbers.emplace(extension, arrays.size());
+    if (is_new) arrays.push_back(look_at(member, extension));
+    InputArray& array = arrays[found->second];
+    array.shape[0] += 1;
+    array.bytes += member.bytes.size();
+  }
+  return arrays;
 }
 
 }  // namespace
@@ -196,6 +263,7 @@ const SourceFormat kTarSource = {
     .summary = "WebDataset's archives: members of one stem are a sample, extensions are arrays",
     .extensions = ".tar",
     .looks_like = looks_like,
-    .open = open_each<open_one>};
+    .open = open_each<open_one>,
+    .list = list};
 
 }  // namespace tuckfold

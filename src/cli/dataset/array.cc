@@ -23,13 +23,6 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-void need_values(const Array& array) {
-  if (array.shape.elems() == 0) {
-    invalid("[array] '{}' has no values (shape {}); nothing can be measured", array.name,
-            to_string(array.shape));
-  }
-}
-
 Shape parse_shape(std::string_view text, std::string_view whole) {
   Shape shape;
   for (const char* at = text.data();; ++at) {
@@ -94,13 +87,6 @@ void fill_plane(std::uint64_t plane, std::int64_t rows, std::int64_t cols, float
   }
 }
 
-// Integers of up to 16 bits, and bools, are exact in f32.
-DType dtype_read(DType stored, ReadAs read_as) {
-  const bool narrow = is_whole(stored) && size_bytes(stored) <= 2;
-  const bool keep = read_as == ReadAs::Stored || (read_as == ReadAs::Default && !narrow);
-  return keep ? stored : DType::F32;
-}
-
 template <class T>
 void put_whole(const std::vector<float>& plane, std::int64_t index, const HugeBuffer& values) {
   T* to = reinterpret_cast<T*>(values.data()) + index * static_cast<std::int64_t>(plane.size());
@@ -134,6 +120,24 @@ HugeBuffer& HugeBuffer::operator=(HugeBuffer&& other) noexcept {
 
 HugeBuffer::~HugeBuffer() {
   if (map_ != nullptr) ::munmap(map_, map_bytes_);
+}
+
+void need_values(const Array& array) {
+  if (array.shape.elems() == 0) {
+    invalid("[array] '{}' has no values (shape {}); nothing can be measured", array.name,
+            to_string(array.shape));
+  }
+}
+
+// Integers of up to 16 bits, and bools, are exact in f32.
+DType dtype_read(DType stored, ReadAs read_as) {
+  const bool narrow = is_whole(stored) && size_bytes(stored) <= 2;
+  const bool keep = read_as == ReadAs::Stored || (read_as == ReadAs::Default && !narrow);
+  return keep ? stored : DType::F32;
+}
+
+ReadAs parse_read_as(std::string_view word) {
+  return word == "f32" ? ReadAs::F32 : word == "stored" ? ReadAs::Stored : ReadAs::Default;
 }
 
 Array load_array(const std::string& path, ReadAs read_as) {

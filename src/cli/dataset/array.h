@@ -49,7 +49,13 @@ struct Array {
 // Default reads whole numbers of up to 16 bits as f32, values unchanged, and keeps other types.
 enum class ReadAs { Default, F32, Stored };
 
+ReadAs parse_read_as(std::string_view word);  // "f32", "stored" or nothing
+DType dtype_read(DType stored, ReadAs read_as);
+
+// All of a .npy file; load_arrays() reads other inputs.
 Array load_array(const std::string& path, ReadAs read_as);
+// Throws InvalidArgument if there are no values to measure.
+void need_values(const Array& array);
 
 // `text` is "100x3x256x256" or "100x3x256x256:f16": picture-like planes, the same on every run.
 Array make_array(std::string_view text, ReadAs read_as);

@@ -39,8 +39,10 @@ void add_select(Command& verb, std::vector<std::string>& names, const char* text
 }
 
 void InputOptions::add_to(Command& verb, const char* select) {
-  verb.add_option("INPUT", files,
-                  "Files with samples, - for standard input; several of one kind are one dataset")
+  verb.add_option(
+          "INPUT", files,
+          "Files or folders with samples, - for standard input; several of one kind are one "
+          "dataset")
       .type_name("");
   add_options_to(verb, select);
 }
@@ -53,19 +55,26 @@ void InputOptions::add_names_to(Command& verb, const char* select) {
 }
 
 void InputOptions::add_options_to(Command& verb, const char* select) {
+  add_format_to(verb);
+  add_names_to(verb, select);
+}
+
+void InputOptions::add_format_to(Command& verb) {
   std::string known;
   for (const SourceFormatInfo& row : list_source_formats()) {
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
   verb.add_option("--format", format, "How to read them, else by their contents: " + known)
       .type_name("NAME");
-  add_names_to(verb, select);
+  verb.add_option("--split", split, "Of folders with several: train, test or validation")
+      .type_name("NAME");
   verb.add_flag("--side-by-side", side_by_side, "Each input is an array, named as its file");
   verb.add_option("--dtype", dtype, "Of raw inputs: " + dtype_names()).type_name("T");
   verb.add_option("--shape", shape, "Of raw inputs: the shape of one sample, as 3x32x32")
       .type_name("SHAPE");
   verb.add_flag("--allow-external", allow_external,
-                "Let HDF5 files lead to others (external storage and links, virtual datasets)");
+                "Let HDF5 files lead to others (external storage and links, virtual datasets); "
+                "libhdf5 is not made for hostile files");
 }
 
 std::map<std::string, std::string, std::less<>> InputOptions::renames(const char* verb) const {
@@ -83,15 +92,21 @@ std::map<std::string, std::string, std::less<>> InputOptions::renames(const char
   return names;
 }
 
-std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
-  if (files.empty()) invalid("[{}] nothing to read; name a file or folder with samples", verb);
+SourceOptions InputOptions::source_options(const char* verb) const {
   SourceOptions options{.format = format,
                         .arrays = arrays,
                         .rename = renames(verb),
                         .side_by_side = side_by_side,
-                        .allow_external = allow_external};
+                        .allow_external = allow_external,
+                        .split = split};
   if (!dtype.empty()) options.dtype = parse_dtype(dtype);
   if (!shape.empty()) options.sample = parse_shape(verb, shape);
+  return options;
+}
+
+std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
+  if (files.empty()) invalid("[{}] nothing to read; name a file or folder with samples", verb);
+  const SourceOptions options = source_options(verb);
   if (const auto times = std::count(files.begin(), files.end(), "-"); times > 1) {
     invalid("[{}] - is standard input, which can be read once, and was given {} times", verb,
             times);

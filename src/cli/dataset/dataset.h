@@ -25,17 +25,21 @@ void add_select(Command& verb, std::vector<std::string>& names, const char* text
 // Inputs of pack, diff and convert, as they are given.
 struct InputOptions {
   std::vector<std::string> files;
-  std::string format, dtype, shape;
+  std::string format, dtype, shape, split;
   std::vector<std::string> arrays, rename;
   bool side_by_side = false, allow_external = false, strict = false;
 
   void add_to(Command& verb, const char* select = kSelectText);
   // The options without the files, where a verb names these in its own way.
   void add_options_to(Command& verb, const char* select = kSelectText);
+  // --format and what else says how files are read, without --select and --rename.
+  void add_format_to(Command& verb);
   // --select and --rename alone.
   void add_names_to(Command& verb, const char* select = kSelectText);
   // Throws InvalidArgument for a pair of --rename that is none.
   std::map<std::string, std::string, std::less<>> renames(const char* verb) const;
+  // For the readers of inputs, without the files.
+  SourceOptions source_options(const char* verb) const;
   std::unique_ptr<Source> open(const char* verb, bool quiet = false) const;
 };
 

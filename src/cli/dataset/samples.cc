@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "base/fail.h"
@@ -23,6 +24,9 @@ std::vector<SourceArray> arrays_of(const FileReader& file) {
 
 bool is_tuck(const std::string& path) {
   if (path.ends_with(".tuck")) return true;
+  std::error_code unreadable;
+  // Opening a pipe without a writer would block.
+  if (!std::filesystem::is_regular_file(path, unreadable)) return false;
   std::string head(4096, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(head.data(), std::ssize(head));

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "cli/bench/peer.h"
 #include "cli/bench/report.h"
+#include "cli/dataset/load_arrays.h"
 #include "cli/terminal/status_line.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
@@ -31,7 +32,8 @@ Examples:
   tuckfold bench images.npy --peer zfp@4 --peer sz3=/opt/lib/libSZ3c.so@1e-3)_";
 
 struct Options {
-  std::vector<std::string> files, synthetic, codecs, peers;
+  InputOptions inputs;
+  std::vector<std::string> synthetic, codecs, peers;
   std::string read_as;
   int threads = 0;
   double min_time = 0.5;
@@ -112,18 +114,23 @@ class Bench {
 };
 
 void run(Options& options) {
-  take_files(options.codecs, options.files);
-  if (options.files.empty() && options.synthetic.empty()) {
-    invalid("[bench] nothing to pack; name a .npy file or give --synthetic 100x3x256x256");
+  take_files(options.codecs, options.inputs.files);
+  if (options.inputs.files.empty() && options.synthetic.empty()) {
+    invalid("[bench] nothing to pack; name a file or give --synthetic 100x3x256x256");
   }
   if (options.codecs.empty() && options.peers.empty()) {
     invalid("[bench] nothing to pack with; give --codec \"dct_chop(keep=4)\" or --peer zfp");
   }
-  const ReadAs read_as = options.read_as == "f32"      ? ReadAs::F32
-                         : options.read_as == "stored" ? ReadAs::Stored
-                                                       : ReadAs::Default;
+  const ReadAs read_as = parse_read_as(options.read_as);
   Bench bench(options);
-  for (const std::string& path : options.files) bench.run(load_array(path, read_as));
+  for (const std::string& file : options.inputs.files) {
+    InputOptions one = options.inputs;
+    one.files = {file};
+    for (const Array& array :
+         load_arrays("bench", one, read_as, Take::Each, thread_count(options.threads))) {
+      bench.run(array);
+    }
+  }
   for (const std::string& text : options.synthetic) bench.run(make_array(text, read_as));
   bench.finish();
 }
@@ -133,8 +140,11 @@ void run(Options& options) {
 void add_bench(Command& app) {
   const auto options = std::make_shared<Options>();
   Command verb = app.add_subcommand("bench", "Measure speed beside a copy, ratio and error");
-  verb.add_option("FILE", options->files, "Arrays to pack, .npy, or - for standard input")
+  verb.add_option("FILE", options->inputs.files,
+                  "Inputs as pack takes them, each on its own; - for standard input")
       .type_name("");
+  options->inputs.add_options_to(
+      verb, "Only these arrays; default: those whose samples have two axes or more");
   verb.add_option("--codec", options->codecs, "Codecs to measure; see 'tuckfold codecs'")
       .type_name("SPEC");
   verb.add_option("--peer", options->peers, "Other compressors: zfp, sz3, szx")

@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "cli/choose/choose_search.h"
 #include "cli/choose/trial_part.h"
+#include "cli/dataset/load_arrays.h"
 #include "cli/terminal/status_line.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
@@ -35,7 +36,8 @@ Examples:
   tuckfold choose field.npy --max-error 1e-3 --fastest --json)_";
 
 struct Options {
-  std::string file, read_as;
+  InputOptions inputs;
+  std::string read_as;
   std::optional<double> psnr, ratio, max_error;
   bool fastest = false, smallest = false, json = false;
   int threads = 0;
@@ -125,15 +127,16 @@ void print_object(const Array& array, const Array& part, const Target& target, c
 }
 
 void run(const Options& options) {
-  if (options.file.empty()) invalid("[choose] nothing to pack; name a .npy file");
+  if (options.inputs.files.empty()) invalid("[choose] nothing to pack; name a file");
   if (options.fastest && options.smallest) {
     invalid("[choose] --fastest and --smallest exclude each other; drop one");
   }
   const Target target = target_of(options);
   static_cast<void>(cpu_target());  // a bad TUCKFOLD_CPU fails here, not on a thread of the pool
-  const Array array = load_array(options.file, options.read_as == "f32"      ? ReadAs::F32
-                                               : options.read_as == "stored" ? ReadAs::Stored
-                                                                             : ReadAs::Default);
+  const Array array =
+      std::move(load_arrays("choose", options.inputs, parse_read_as(options.read_as), Take::One,
+                            thread_count(options.threads))
+                    .front());
   const Array part = trial_part_of(array, options.trial_values);
   StatusLine progress;
   const ChooseOptions how{.prefer = options.fastest ? Prefer::Fastest : Prefer::Smallest,
@@ -149,8 +152,7 @@ void run(const Options& options) {
 void add_choose(Command& app) {
   const auto options = std::make_shared<Options>();
   Command verb = app.add_subcommand("choose", "Find the codec for a quality, ratio or error");
-  verb.add_option("FILE", options->file, "Array to pack, .npy, or - for standard input")
-      .type_name("");
+  options->inputs.add_to(verb, kSelectOne);
   verb.add_option("--target-psnr", options->psnr, "PSNR to reach").type_name("DB");
   verb.add_option("--target-ratio", options->ratio, "How many times smaller to become")
       .type_name("R");

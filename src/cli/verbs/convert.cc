@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "cli/bench/report.h"
 #include "cli/choose/target_option.h"
+#include "cli/dataset/about.h"
 #include "cli/dataset/array_out.h"
 #include "cli/dataset/codec_option.h"
 #include "cli/dataset/samples.h"
@@ -83,7 +84,8 @@ void warn(const Samples& samples, std::span<const RewrittenArray> arrays) {
                array.info.name, array.lossy_before->print());
   }
   for (const FileReader& file : samples.files()) {
-    if (file.metadata() == samples.files().front().metadata()) continue;
+    if (without_files(file.metadata()) == without_files(samples.files().front().metadata()))
+      continue;
     fmt::print(stderr, "tuckfold: warning: files differ in metadata; that of the first is kept\n");
     break;
   }
@@ -103,8 +105,10 @@ Json to_json(const RewrittenArray& array, const CodecSpec& before) {
 std::uint64_t write_planned(const Options& options, const Samples& samples,
                             std::span<const Rewrite> planned) {
   ProgressBar bar("converting", bytes_of(samples), options.quiet);
+  const bool same_samples = samples.files().size() == 1 && options.shards == 0;
+  const std::string& metadata = samples.files().front().metadata();
   const RewriteOptions how{.threads = thread_count(options.threads),
-                           .metadata = samples.files().front().metadata(),
+                           .metadata = same_samples ? metadata : without_files(metadata),
                            .seed = options.seed,
                            .progress = [&](std::uint64_t bytes) { bar.add(bytes); }};
   const ReplacedShards replaced(options.out);

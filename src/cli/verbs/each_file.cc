@@ -16,7 +16,7 @@ void add_tuck_files(Command& verb, std::vector<std::string>& files) {
 
 void look_at_each(const char* verb, const std::vector<std::string>& files, bool json,
                   const std::function<FoundInFile(const std::string&)>& look) {
-  if (files.empty()) invalid("[{}] name a .tuck file", verb);
+  if (files.empty()) invalid("[{}] name a file", verb);
   if (std::count(files.begin(), files.end(), "-") > 1) {
     invalid("[{}] - is standard input, which can be read once", verb);
   }

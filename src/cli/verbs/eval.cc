@@ -7,7 +7,7 @@
 #include "base/io/new_file.h"
 #include "base/parallel.h"
 #include "cli/bench/report.h"
-#include "cli/dataset/dataset.h"
+#include "cli/dataset/load_arrays.h"
 #include "cli/pictures/picture.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
@@ -25,7 +25,8 @@ Examples:
   tuckfold eval images.npy --codec "dct_chop(keep=2)" "dct_chop(keep=6)" --png out.png --index 7)_";
 
 struct Options {
-  std::vector<std::string> files, codecs;
+  InputOptions inputs;
+  std::vector<std::string> codecs;
   std::string png;
   std::int64_t index = 0;
   int threads = 0;
@@ -33,19 +34,18 @@ struct Options {
 };
 
 void run(Options& options) {
-  take_files(options.codecs, options.files);
-  if (options.files.size() != 1) {
-    invalid("[eval] give one .npy file, got {}; bench takes several", options.files.size());
-  }
+  take_files(options.codecs, options.inputs.files);
+  if (options.inputs.files.empty()) invalid("[eval] nothing to pack; name a file");
   if (options.codecs.empty()) {
     invalid("[eval] nothing to pack with; give --codec \"dct_chop(keep=4)\"");
   }
   if (!options.png.empty()) check_absent("eval", options.png, options.force);
   std::vector<CodecSpec> specs;
   for (const std::string& text : options.codecs) specs.push_back(CodecSpec::parse(text));
-  const Array array = load_array(options.files[0], ReadAs::Default);
-  const HugeBuffer out(array.bytes());
   const int threads = thread_count(options.threads);
+  const Array array =
+      std::move(load_arrays("eval", options.inputs, ReadAs::Default, Take::One, threads).front());
+  const HugeBuffer out(array.bytes());
 
   std::optional<SideBySide> picture;
   std::optional<NewFile> file;
@@ -84,8 +84,7 @@ void run(Options& options) {
 void add_eval(Command& app) {
   const auto options = std::make_shared<Options>();
   Command verb = app.add_subcommand("eval", "Measure what codecs do to an array; draw a picture");
-  verb.add_option("FILE", options->files, "Array to pack, .npy, or - for standard input")
-      .type_name("");
+  options->inputs.add_to(verb, kSelectOne);
   verb.add_option("--codec", options->codecs, "Codecs to try; see 'tuckfold codecs'")
       .type_name("SPEC");
   verb.add_option("--png", options->png, "Write original, results and errors side by side")

@@ -45,6 +45,16 @@ Json printed(const tuckfold::Json& value) {
   return members;
 }
 
+// Names of a million samples are for programs.
+std::string shortened(const std::string& metadata) {
+  constexpr std::size_t kMost = 2000;
+  if (metadata.size() <= kMost) return metadata;
+  std::size_t end = kMost;
+  while ((static_cast<unsigned char>(metadata[end]) & 0xc0) == 0x80) --end;  // whole characters
+  return fmt::format("{} … ({} bytes; --json prints all)", metadata.substr(0, end),
+                     metadata.size());
+}
+
 FoundInFile look_at(const Options& options, const std::string& file) {
   const FileReader reader = open_reader(input_path("info", file), options.strict);
   Json arrays = Json::array();
@@ -79,7 +89,8 @@ FoundInFile look_at(const Options& options, const std::string& file) {
                   size_text(reader.file_bytes()),
                   static_cast<double>(all) / static_cast<double>(reader.file_bytes()));
   text += table.print();
-  if (reader.metadata() != "{}") text += fmt::format("metadata: {}\n", reader.metadata());
+  if (reader.metadata() != "{}")
+    text += fmt::format("metadata: {}\n", shortened(reader.metadata()));
   if (options.files.size() > 1 && &file != &options.files.back()) text += '\n';
   return {.object = {{"file", file},
                      {"samples", reader.samples()},

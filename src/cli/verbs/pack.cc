@@ -12,6 +12,7 @@
 #include "base/parallel.h"
 #include "cli/bench/bench_target.h"
 #include "cli/choose/target_option.h"
+#include "cli/dataset/about.h"
 #include "cli/dataset/append.h"
 #include "cli/dataset/codec_option.h"
 #include "cli/dataset/dataset.h"
@@ -35,6 +36,10 @@ The file appears under its name when it is whole, and so does a dataset of --sha
 stopped leaves OUT.tuck.partial; the same command with --resume goes on with it, and refuses where inputs
 or options have changed. --append adds samples to a file, which stays readable meanwhile, with the
 codecs that it has. Every verb takes the file that lists shards as it takes a file with samples.
+
+A folder is read as the files in it: images, CIFAR's batches, IDX files, .npy files as one array each, or
+others of one format. 'tuckfold inputs' lists the arrays of an input. Metadata get a member "source" with
+names of classes and samples and attributes of HDF5 files.
 
 HDF5 files are read by libhdf5, which is not made for hostile files: open only those that you trust.
 
@@ -233,7 +238,10 @@ void run(const Options& options) {
   check(options);
   const int threads = thread_count(options.threads);
   const std::unique_ptr<Source> source = options.inputs.open("pack", options.quiet);
-  const std::string metadata = metadata_of(options);
+  // A file that is added to keeps what it says, and shards would each repeat the names of all samples.
+  const std::string metadata = options.append
+                                   ? metadata_of(options)
+                                   : with_about(metadata_of(options), *source, options.shards == 0);
   Bytes::remember_mapped(false);  // what is read from here on is no input
   std::optional<OutPath> out;
   if (!options.dry_run) out.emplace("pack", options.out);
@@ -263,6 +271,7 @@ void run(const Options& options) {
     arrays.push_back(chosen.back().array);
   }
   if (!file.empty()) check_append(options.out, file, arrays);
+  if (!file.empty()) check_classes(options.out, FileReader(options.out).metadata(), *source);
   if (options.dry_run) {
     const std::chrono::duration<double> searched = std::chrono::steady_clock::now() - start;
     return dry_run(options, *source, chosen, target ? searched.count() : 0, threads);

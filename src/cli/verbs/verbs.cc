@@ -1,16 +1,29 @@
 #include "cli/verbs/verbs.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "base/fail.h"
 #include "base/text_scan.h"
+#include "tuckfold/codec.h"
 
 namespace tuckfold::cli {
 
 void take_files(std::vector<std::string>& codecs, std::vector<std::string>& files) {
+  const auto is_spec = [](const std::string& text) {
+    try {
+      CodecSpec::parse(text);
+    } catch (const Error&) {
+      return false;
+    }
+    return true;
+  };
   std::vector<std::string> specs;
   for (std::string& text : codecs) {
-    (text.ends_with(".npy") ? files : specs).push_back(std::move(text));
+    std::error_code unreadable;
+    const bool is_file = text.ends_with(".npy") || text == "-" ||
+                         (std::filesystem::exists(text, unreadable) && !is_spec(text));
+    (is_file ? files : specs).push_back(std::move(text));
   }
   codecs = std::move(specs);
 }

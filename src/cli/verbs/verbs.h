@@ -15,6 +15,7 @@ void add_unpack(Command& app);
 void add_slice(Command& app);
 void add_cat(Command& app);
 void add_info(Command& app);
+void add_inputs(Command& app);
 void add_verify(Command& app);
 void add_repair(Command& app);
 void add_diff(Command& app);
@@ -36,8 +37,8 @@ void add_help(Command& app);
 // only if there is none. `arguments` begin with the verb and end with a null pointer.
 void run_external(const std::string& verb, char** arguments);
 
-// Moves words that end in .npy, which no spec does, from one list to the other: in `--codec a b
-// file.npy` the parser takes the file for a codec.
+// Moves files, which exist or end in .npy and are not specs, from one list to the other: in
+// `--codec a b file.npy` the parser takes the file for a codec.
 void take_files(std::vector<std::string>& codecs, std::vector<std::string>& files);
 
 // "unknown verb 'benhc'; did you mean 'bench'?", or else what there is.

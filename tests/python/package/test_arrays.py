@@ -245,6 +245,9 @@ REFUSED = [
     (lambda: tuckfold.pack(np.zeros(3, np.float32), "dct_chop"), ValueError, "dct_chop"),
     (lambda: tuckfold.pack(Dlpack(ARRAY, device=2), "raw"), NotImplementedError, "CPU"),
     (lambda: tuckfold.layout("raw", "f99", (3,)), ValueError, "f99"),
+    (lambda: tuckfold.layout("raw", list(range(9999)), (3,)), TypeError, "dtype must be a name.*got list$"),
+    (lambda: tuckfold.layout("raw", int.bit_count, (3,)), TypeError, "dtype must be a name"),
+    (lambda: tuckfold.layout("raw", np.dtype([("b" * 99, "f4")]), (3,)), ValueError, "dtype must be one of"),
     (lambda: tuckfold.layout("raw", "f32", (1,) * 65), ValueError, "64"),
     (lambda: tuckfold.layout("raw", "f32", (-1,)), ValueError, "-1"),
     (lambda: tuckfold.unpack(b"123", "raw"), ValueError, "shape"),
@@ -269,6 +272,9 @@ REFUSED = [
 @pytest.mark.parametrize(("call", "error", "text"), REFUSED)
 def test_a_mistake_is_an_exception_of_its_class(call, error: type, text: str) -> None:
     raises_exactly(error, text, call)
+    with pytest.raises(error) as raised:
+        call()
+    assert len(str(raised.value)) < 400  # no dump of values
 
 
 def test_strides_within_an_element_are_refused() -> None:
@@ -345,3 +351,26 @@ def test_packed_knows_itself() -> None:
         frame[at] ^= 1
     with pytest.raises(tuckfold.CorruptDataError):
         tuckfold.Packed.from_bytes(frame[:-1])
+
+
+def test_small_calls_are_cheap() -> None:
+    """CPU time of calls with 12 KB, the best of many: 6 µs where this was written, 10 with a layer more."""
+    array = np.random.default_rng(0).random((3, 32, 32), dtype=np.float32)
+    out = np.empty_like(array)
+    packed = tuckfold.pack(array, "raw")
+
+    def cost(call) -> float:
+        best = float("inf")
+        for _ in range(60):
+            start = time.thread_time()
+            for _ in range(100):
+                call()
+            best = min(best, (time.thread_time() - start) / 100)
+        return best
+
+    tuckfold.set_num_threads(1)
+    try:
+        assert cost(lambda: tuckfold.pack(array, "raw")) < 16e-6
+        assert cost(lambda: tuckfold.unpack(packed, "raw", out=out)) < 16e-6
+    finally:
+        tuckfold.set_num_threads(0)
