@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tuckfold.torch._activations._forms import as_bits
 from tuckfold.torch._activations._handle import Activations, activations, handle_of
-from tuckfold.torch._activations._plan import bytes_text, scalar_of
+from tuckfold.torch._activations._plan import Plan, bytes_text, compiled_plan, scalar_of
 from tuckfold.torch._activations._trace import Trace, untouched
 
 
@@ -146,24 +146,30 @@ def check(
     inputs = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
     of = scalar_of if loss is None else lambda output: loss(output, *target)
 
-    act = handle_of(model)
+    act = handle_of(getattr(model, "_orig_mod", model))
     if act is not None:
         with act.paused():
             plain = [_step(model, inputs, of) for _ in range(3)]
-        return _compare(act, plain, inputs, of)
+        return _compare(act, model, plain, inputs, of)
     plain = [_step(model, inputs, of) for _ in range(3)]
     with activations(model, **options) as act:
-        return _compare(act, plain, inputs, of)
+        return _compare(act, model, plain, inputs, of)
 
 
 def _compare(
-    act: Activations, plain: list[_Result], inputs: tuple[Any, ...], of: Callable[..., Any]
+    act: Activations,
+    model: nn.Module,
+    plain: list[_Result],
+    inputs: tuple[Any, ...],
+    of: Callable[..., Any],
 ) -> Check:
-    model = act.model
     for _ in range(3):  # a GPU answers later whether values may be recomputed
         wrapped = _step(model, inputs, of)
+    trace: Trace | Plan
     with act.traced(Trace(model)) as trace:
         _step(model, inputs, of)
+    if not trace.rows and act.compiled:
+        trace = compiled_plan(act.compiled)
     exact = plain[-1]
     names = [name for name, p in model.named_parameters() if p.requires_grad]
     found = [

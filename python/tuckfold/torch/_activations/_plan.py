@@ -38,7 +38,7 @@ class Plan:
         forward_ms, backward_ms: of the pass that was watched.
     """
 
-    def __init__(self, trace: Trace, forward_ms: float, backward_ms: float) -> None:
+    def __init__(self, trace: Trace | CompiledTrace, forward_ms: float, backward_ms: float) -> None:
         self.rows: list[Row] = trace.saved
         self.before, self.after, self.peak = trace.before, trace.after, trace.peak
         self.events = trace.events
@@ -86,13 +86,18 @@ class Plan:
                 f"module = {quoted(module)}",
                 f"op = {quoted(op)}",
                 f"role = {quoted(role)}",
-                f"how = {quoted(row.how)}",
+                f"how = {quoted(_form_of(row))}",
                 f"shape = {quoted('x'.join(map(str, row.shape)))}",
                 f"dtype = {quoted(row.dtype)}",
                 f"before = {row.before}",
                 f"after = {row.after}",
             ]
         Path(path).write_text("\n".join(lines) + "\n")
+
+
+def _form_of(row: Row) -> str:
+    """As plans name it: which codec, wrap is told apart from the plan."""
+    return row.how.partition(",")[0] if row.how.partition("(")[1] == "" else "codec"
 
 
 def scalar_of(outputs: Any) -> Tensor | None:
@@ -132,12 +137,37 @@ def _wait(model: torch.nn.Module) -> None:
         torch.cuda.synchronize()
 
 
+class CompiledTrace:
+    """What compiled graphs save, as a plan reads it."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.saved = rows
+        self.before, self.after = sum(r.before for r in rows), sum(r.after for r in rows)
+        self.events: list[tuple[float, str, int, str]] = []
+        live = 0
+        for row in rows:
+            live += row.after
+            self.events.append((0.0, "save", live, row.module))
+        for row in reversed(rows):  # each is whole again while it is read
+            whole = 0 if row.how == "keep" else row.before
+            self.events.append((0.0, "read", live + whole, row.module))
+            live -= row.after
+        self.peak = max((stored for _, _, stored, _ in self.events), default=0)
+
+
+def compiled_plan(graphs: dict[object, list[Row]]) -> Plan:
+    """Of the graphs that torch.compile has made."""
+    return Plan(CompiledTrace([row for rows in graphs.values() for row in rows]), 0.0, 0.0)
+
+
 def make_plan(act: Activations, arguments: Any, keywords: Any) -> Plan:
     if any(p.is_cuda for p in act.model.parameters()):
         for _ in range(_PASSES_FOR_PROOFS):
             run_once(act, arguments, keywords)
     with act.traced(Trace(act.model)) as trace:
         forward, backward = run_once(act, arguments, keywords)
+    if not trace.rows and act.compiled:
+        return compiled_plan(act.compiled)
     if not trace.rows:
         warnings.warn(
             "[plan] the model saved no tensors: no parameter requires a gradient, it is compiled, or "
