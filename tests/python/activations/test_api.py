@@ -2,7 +2,6 @@
 
 import copy
 import re
-import warnings
 from pathlib import Path
 
 import pytest
@@ -239,18 +238,3 @@ def test_report(tmp_path: Path) -> None:
     assert check.problems(tmp_path / "run.html", browser)[0] == []
     document, _ = check.browse(browser, tmp_path / "run.html", "--dump-dom")
     assert check.root_facts(document)["rows"] == str(len(plan.rows))
-
-
-def test_compile_leaves_a_wrapped_model_alone(caplog) -> None:
-    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
-    plain = copy.deepcopy(model)
-    act = tt.wrap(model, least=0)
-    x = torch.rand(4, 8)
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        assert all(map(same, gradients(compiled, x), gradients(plain, x)))
-    assert "the model is compiled" in caplog.text
-    act.remove()
-    with pytest.warns(UserWarning, match="the model is compiled"):
-        tt.wrap(torch.compile(plain, backend="aot_eager"))

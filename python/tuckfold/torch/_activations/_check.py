@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tuckfold.torch._activations._forms import as_bits
 from tuckfold.torch._activations._handle import Activations, activations, handle_of
 from tuckfold.torch._activations._peak import PASSES
-from tuckfold.torch._activations._plan import split
+from tuckfold.torch._activations._plan import Plan, compiled_plan, split
 from tuckfold.torch._activations._text import bytes_text
 from tuckfold.torch._activations._trace import Trace, untouched
 
@@ -143,24 +143,30 @@ def check(
     True
     """
     inputs, _, of = split(batch, loss)
-    act = handle_of(model)
+    act = handle_of(getattr(model, "_orig_mod", model))
     if act is not None:
         with act.paused():
             plain = [_step(model, inputs, of) for _ in range(3)]
-        return _compare(act, plain, inputs, of)
+        return _compare(act, model, plain, inputs, of)
     plain = [_step(model, inputs, of) for _ in range(3)]
     with activations(model, **options) as act:
-        return _compare(act, plain, inputs, of)
+        return _compare(act, model, plain, inputs, of)
 
 
 def _compare(
-    act: Activations, plain: list[_Result], inputs: tuple[Any, ...], of: Callable[..., Any]
+    act: Activations,
+    model: nn.Module,
+    plain: list[_Result],
+    inputs: tuple[Any, ...],
+    of: Callable[..., Any],
 ) -> Check:
-    model = act.model
     for _ in range(PASSES + 1):  # the last is like all that follow
         wrapped = _step(model, inputs, of)
+    trace: Trace | Plan
     with act.traced(Trace(model)) as trace:
         _step(model, inputs, of)
+    if not trace.rows and act.compiled:
+        trace = compiled_plan(act.compiled)
     exact = plain[-1]
     names = [name for name, p in model.named_parameters() if p.requires_grad]
     found = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,16 +16,19 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
+from tuckfold._spec import CodecSpec, text_of
 from tuckfold.torch._activations._learning import Learning, NormEnd
+from tuckfold.torch._activations._marked import Marks
 from tuckfold.torch._activations._peak import Peak, peak_of
-from tuckfold.torch._activations._plan import Plan, make_plan, split
+from tuckfold.torch._activations._plan import Plan, compiled_plan, make_plan, split
 from tuckfold.torch._activations._policy import Policy, read_plan, read_rules
 from tuckfold.torch._activations._recompute import MOST_OPERATORS
 from tuckfold.torch._activations._report import write_report
 from tuckfold.torch._activations._run import Run
 from tuckfold.torch._activations._saved import Handle, stream_of
 from tuckfold.torch._activations._steady import Steady
-from tuckfold.torch._activations._trace import Scope, Trace
+from tuckfold.torch._activations._trace import Row, Scope, Trace
+from tuckfold.torch._functions import layout
 
 _log = logging.getLogger("tuckfold.activations")
 _wrapped: weakref.WeakKeyDictionary[nn.Module, weakref.ref[Activations]] = (
@@ -37,12 +39,16 @@ _NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.modules.batchnorm._NormBase
 
 
 @torch.compiler.assume_constant_result
-def _say_compiled() -> bool:
-    """Called while a wrapped model is compiled."""
-    _log.warning(
-        "the model is compiled: inside of torch.compile nothing is stored differently; it runs as if "
-        "it were not wrapped"
-    )
+def _install() -> bool:
+    """Called while a model is compiled, by what traces it."""
+    try:
+        from tuckfold.torch._activations import _compiled  # imports torch's compiler: takes long
+    except (ImportError, AttributeError) as error:  # another torch
+        _log.warning("compiled models run as if they were not wrapped: %s", error)
+        return False
+    for ref in list(_wrapped.values()):
+        if (act := ref()) is not None:
+            _compiled.install(act)
     return True
 
 
@@ -85,12 +91,21 @@ class Activations:
     """A wrapped model's handle; :func:`wrap` and :func:`activations` make it."""
 
     def __init__(
-        self, model: nn.Module, least: tuple[int, int], recompute: int, policy: Policy
+        self,
+        model: nn.Module,
+        least: tuple[int, int],
+        recompute: int,
+        policy: Policy,
+        codec: str | None = None,
     ) -> None:
         # Weak: the model's hooks hold this handle, and a cycle would keep its memory after a del.
         self._model = weakref.ref(model)
         self.least = least  # on the CPU, on a GPU
-        self.recompute = recompute
+        self.recompute, self.codec = recompute, codec
+        marked = [model] if codec is None else list(model.modules())
+        self._marks = Marks(marked, f"{least} {recompute} {codec} {policy.rules}")
+        self.compiled: dict[object, list[Row]] = {}  # what graphs of torch.compile save
+        self.is_looked_up = False  # in torch's cache of compiled graphs
         self.trace: Trace | None = None
         self.scope: Scope | None = Scope(model) if policy.needs_names else None
         self.problems: list[str] = []
@@ -110,6 +125,8 @@ class Activations:
             if m.weight is None
         ]
         _wrapped[model] = weakref.ref(self)
+        if "torch._dynamo" in sys.modules:
+            _install()
 
     @property
     def model(self) -> nn.Module:
@@ -127,12 +144,21 @@ class Activations:
     def plan(self, *arguments: Any, **keywords: Any) -> Plan:
         """Runs the model once forward and once backward, and says what is saved, and how.
 
-        Random numbers, buffers and gradients are left as they were.
+        Random numbers, buffers and gradients are left as they were. Without arguments, or where the
+        model is compiled in place, it says what the graphs that torch.compile has made so far save.
 
         Args:
             arguments: what the model is called with.
             keywords: the same, by name.
         """
+        if not arguments and not keywords and self.compiled:
+            self._plan = compiled_plan(self.compiled)
+            return self._plan
+        if not arguments and not keywords and self.is_looked_up:
+            raise ValueError(
+                "[plan] the compiled graphs came from torch's cache, which does not say what they "
+                "save; TORCHINDUCTOR_AUTOGRAD_CACHE=0 has them divided anew"
+            )
         watch = self.scope is None
         if watch:
             self.scope = Scope(self.model)
@@ -176,6 +202,8 @@ class Activations:
         write_report(self._planned("report"), type(self.model).__name__, path)
 
     def _planned(self, what: str) -> Plan:
+        if self._plan is None and self.compiled:
+            self._plan = compiled_plan(self.compiled)
         if self._plan is None:
             raise ValueError(f"[{what}] there is no plan yet: call plan(x) with an input first")
         return self._plan
@@ -193,6 +221,9 @@ class Activations:
         model = self._model()
         if model is not None and handle_of(model) is self:
             del _wrapped[model]
+            self._marks.take()
+        if (compiled := sys.modules.get("tuckfold.torch._activations._compiled")) is not None:
+            compiled.uninstall(self)
 
     @contextmanager
     def traced(self, trace: Trace) -> Iterator[Trace]:
@@ -207,10 +238,12 @@ class Activations:
     def paused(self) -> Iterator[None]:
         """Passes inside of it are plain."""
         self._is_paused = True
+        self._marks.take()  # so that torch.compile makes graphs of its own
         try:
             yield
         finally:
             self._is_paused = False
+            self._marks.put()
 
     def norms(self) -> dict[object, nn.Module]:
         """Normalizations by the identity of their weight."""
@@ -234,9 +267,13 @@ class Activations:
         store = self._policy.of(handles)
         return "pack" if store == "auto" and not self.recompute else store
 
+    def policy_of_row(self, row: Row) -> str:
+        """The same for a value that a compiled graph saves."""
+        return self._policy.of_row(row)
+
     def _begin(self, module: nn.Module, arguments: tuple[Any, ...], keywords: Any) -> None:
         if torch.compiler.is_compiling():
-            _say_compiled()
+            _install()
             return
         stack = self._pass.stack
         frame = sys._getframe(2)
@@ -311,6 +348,14 @@ def handle_of(model: nn.Module) -> Activations | None:
     return None if ref is None else ref()
 
 
+def _checked(codec: str | CodecSpec) -> str:
+    """Its text, if it has a fixed size."""
+    spec = text_of(codec)
+    if not layout(spec, torch.float32, (1 << 20,)).fixed:
+        raise ValueError(f"[wrap] codec must have a fixed size, such as block_quant, got {spec}")
+    return spec
+
+
 def wrap(
     model: nn.Module,
     *,
@@ -318,10 +363,11 @@ def wrap(
     rules: str | Path | None = None,
     recompute: bool | int = True,
     least: int | None = None,
+    codec: str | CodecSpec | None = None,
 ) -> Activations:
     """Lets a model store what it saves for backward in less memory; gradients keep every bit.
 
-    The model is used as before. Where torch.compile takes it, it runs as if it were not wrapped.
+    The model is used as before, also under torch.compile. Wrap it before it runs compiled for the first time.
 
     Args:
         model: any module; its calls are watched, its submodules' as part of them.
@@ -329,8 +375,12 @@ def wrap(
         rules: a file of rules by module, class and operator.
         recompute: how many operators may be run again in backward to make one tensor, where that gives
             the same bits: 0 or False for none, 2 for the cheap ones, True for 4; more frees more.
+            Compiled graphs recompute unless it is 0.
         least: bytes; smaller tensors are kept. Else 64 KiB, and 1 MiB on a GPU, where the calls to store
-            a smaller one take longer than it is worth.
+            a smaller one take longer than it is worth. Compiled graphs have no such calls, so there it
+            is 64 KiB on both.
+        codec: a codec of a fixed size for what compiled graphs save and nothing exact makes smaller. Gradients then
+            differ. Passes that are not compiled store tensors exactly.
 
     Returns:
         A handle: its plan, its report, and remove().
@@ -353,6 +403,8 @@ def wrap(
         )
     if plan is not None and rules is not None:
         raise ValueError("[wrap] give a plan or rules, not both")
+    model = getattr(model, "_orig_mod", model)  # of what torch.compile returned
+    text = None if codec is None else _checked(codec)
     if handle_of(model) is not None:
         raise ValueError(
             "[wrap] the model is wrapped already; use that handle, or remove() it first"
@@ -362,13 +414,8 @@ def wrap(
         path = plan if plan is not None else rules
         policy = read_plan(plan) if plan is not None else read_rules(rules)
         policy.warn_of_strangers(model, path)
-    if hasattr(model, "_orig_mod"):
-        warnings.warn(
-            "[wrap] the model is compiled: inside of torch.compile nothing is stored differently",
-            stacklevel=2,
-        )
     most = MOST_OPERATORS if recompute is True else int(recompute)
-    return Activations(model, _LEAST if least is None else (least, least), most, policy)
+    return Activations(model, _LEAST if least is None else (least, least), most, policy, text)
 
 
 @contextmanager

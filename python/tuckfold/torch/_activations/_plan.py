@@ -30,11 +30,18 @@ class Plan:
         after: bytes that are stored instead.
         peak: the most bytes of saved tensors at any time, with what is unpacked to be read.
         step: what a training step takes at most, as far as this pass tells: without an optimizer, and
-            with the mean of the squared outputs as loss. See :meth:`Activations.peak`.
+            with the mean of the squared outputs as loss. See :meth:`Activations.peak`. None for compiled
+            graphs.
         forward_ms, backward_ms: of the pass that was watched.
     """
 
-    def __init__(self, trace: Trace, forward_ms: float, backward_ms: float, step: Peak) -> None:
+    def __init__(
+        self,
+        trace: Trace | CompiledTrace,
+        forward_ms: float,
+        backward_ms: float,
+        step: Peak | None,
+    ) -> None:
         self.rows: list[Row] = trace.saved
         self.before, self.after, self.peak = trace.before, trace.after, trace.peak
         self.events, self.step = trace.events, step
@@ -63,7 +70,8 @@ class Plan:
             f"{bytes_text(self.before)} are saved, {bytes_text(self.after)} stored: "
             f"{self.ratio:.2f} times less; at most {bytes_text(self.peak)} at any time"
         )
-        text.append(str(self.step))
+        if self.step is not None:
+            text.append(str(self.step))
         return "\n".join(text)
 
     def save(self, path: str | Path) -> None:
@@ -83,13 +91,18 @@ class Plan:
                 f"module = {quoted(module)}",
                 f"op = {quoted(op)}",
                 f"role = {quoted(role)}",
-                f"how = {quoted(row.how)}",
+                f"how = {quoted(_form_of(row))}",
                 f"shape = {quoted('x'.join(map(str, row.shape)))}",
                 f"dtype = {quoted(row.dtype)}",
                 f"before = {row.before}",
                 f"after = {row.after}",
             ]
         Path(path).write_text("\n".join(lines) + "\n")
+
+
+def _form_of(row: Row) -> str:
+    """As plans name it: which codec, wrap is told apart from the plan."""
+    return row.how.partition(",")[0] if row.how.partition("(")[1] == "" else "codec"
 
 
 def scalar_of(outputs: Any) -> Tensor | None:
@@ -147,12 +160,40 @@ def _wait(model: torch.nn.Module) -> None:
         torch.cuda.synchronize()
 
 
+class CompiledTrace:
+    """What compiled graphs save, as a plan reads it."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.saved = rows
+        self.before, self.after = sum(r.before for r in rows), sum(r.after for r in rows)
+        self.events: list[tuple[float, str, int, str]] = []
+        live = 0
+        for row in rows:
+            live += row.after
+            self.events.append((0.0, "save", live, row.module))
+        for row in reversed(rows):  # each is whole again while it is read
+            whole = 0 if row.how == "keep" else row.before
+            self.events.append((0.0, "read", live + whole, row.module))
+            live -= row.after
+        self.peak = max((stored for _, _, stored, _ in self.events), default=0)
+
+
+def compiled_plan(graphs: dict[object, list[Row]]) -> Plan:
+    """Of the graphs that torch.compile has made."""
+    return Plan(CompiledTrace([row for rows in graphs.values() for row in rows]), 0.0, 0.0, None)
+
+
 def make_plan(act: Activations, arguments: Any, keywords: Any) -> Plan:
     """Watches a pass after the first ones, which compare what may be recomputed."""
     model = act.model
     on_gpu = _is_on_gpu(model)
     for _ in range(_PASSES_FOR_PROOFS if on_gpu else 1):
         forward, backward = run_once(act, arguments, keywords)
+    if act.compiled:
+        with act.traced(Trace(model)) as trace:
+            run_once(act, arguments, keywords)
+        if not trace.rows:
+            return compiled_plan(act.compiled)
     given = torch.utils._pytree.tree_leaves((arguments, keywords))
     own = [*model.parameters(), *model.buffers()]
     with act.traced(Trace(model)) as trace:

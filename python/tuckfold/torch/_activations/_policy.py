@@ -12,12 +12,23 @@ from torch import nn
 
 from tuckfold.torch._activations import _text as text
 from tuckfold.torch._activations._saved import Handle
-from tuckfold.torch._activations._trace import operator_of
+from tuckfold.torch._activations._trace import Row, operator_of
 
 STORES = ("auto", "pack", "keep")
 _RULE = {"match": text.Pattern, "type": text.Pattern, "op": text.Pattern, "store": STORES}
 # As the forms call themselves.
-_FORMS = ("keep", "nothing", "1 bit", "2 bits", "pool index", "narrow", "u8", "mask", "recompute")
+_FORMS = (
+    "keep",
+    "nothing",
+    "1 bit",
+    "2 bits",
+    "pool index",
+    "narrow",
+    "u8",
+    "mask",
+    "recompute",
+    "codec",
+)
 _TENSOR = {"module": str, "op": str, "role": str, "how": _FORMS, "shape": str, "dtype": str} | {
     "before": int,
     "after": int,
@@ -45,12 +56,14 @@ class Rule:
     is_of_plan: bool = False
 
     def fits(self, handle: Handle) -> bool:
-        module, type_ = handle.place
+        return self.fits_names(*handle.place, operator_of(handle.op), handle.role)
+
+    def fits_names(self, module: str, type_: str, op: str, role: str) -> bool:
         return (
             fnmatchcase(module, self.match)
             and fnmatchcase(type_, self.type)
-            and fnmatchcase(operator_of(handle.op), self.op)
-            and (self.role == "*" or handle.role in ("", self.role))
+            and fnmatchcase(op, self.op)
+            and (self.role == "*" or role in ("", self.role))
         )
 
 
@@ -73,6 +86,14 @@ class Policy:
         store = "auto"
         for rule in self.rules:
             if rule.fits(handle):
+                store = rule.store
+        return store
+
+    def of_row(self, row: Row) -> str:
+        """For a value that a compiled graph saves."""
+        store = "auto"
+        for rule in self.rules:
+            if rule.fits_names(row.module, row.type, row.op, row.role):
                 store = rule.store
         return store
 

@@ -113,13 +113,14 @@ def _kinds(plan: Plan) -> str:
 
 def write_report(plan: Plan, name: str, path: str | Path) -> None:
     title = f"What {escape(name)} saves for backward"
+    step = "" if plan.step is None else f" {escape(str(plan.step)).capitalize()}."
     Path(path).write_text(
         f"<!doctype html><html lang=en><head><meta charset=utf-8><title>{title}</title>"
         f'<meta name=viewport content="width=device-width"><link rel=icon href="data:,">'
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
         f"<p>{bytes_text(plan.before)} are saved, {bytes_text(plan.after)} stored: {plan.ratio:.2f} times less. "
         f"At most {bytes_text(plan.peak)} at any time. Forward {plan.forward_ms:.1f} ms, backward "
-        f"{plan.backward_ms:.1f} ms. {escape(str(plan.step)).capitalize()}.</p>"
+        f"{plan.backward_ms:.1f} ms.{step}</p>"
         f"<h2>Bytes over the pass</h2>{_timeline(plan)}<h2>By kind</h2>{_kinds(plan)}"
         f"<h2>By module</h2>{_modules(plan)}<h2>Every tensor</h2>{_tensors(plan)}"
         f"<script>{_SCRIPT}</script></body></html>\n",

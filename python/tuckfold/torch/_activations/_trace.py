@@ -72,10 +72,11 @@ class Scope:
         return stack[-1] if stack else self._root
 
     def _enter(self, place: tuple[str, str]) -> None:
-        self._stack.append(place)
+        if not torch.compiler.is_compiling():  # graphs have names of their own
+            self._stack.append(place)
 
     def _leave(self) -> None:
-        if self._stack:
+        if not torch.compiler.is_compiling() and self._stack:
             self._stack.pop()
 
     def remove(self) -> None:

@@ -1,0 +1,251 @@
+"""How each saved value of a compiled graph is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from tuckfold.torch._activations import _split
+from tuckfold.torch._activations._chains import Chains, is_repeatable, name_of
+from tuckfold.torch._activations._packs import Packer
+from tuckfold.torch._activations._split import Split, bytes_of, value_of
+from tuckfold.torch._activations._trace import Row
+
+_aten = torch.ops.aten
+_ABOVE_ZERO = {torch.float16: 2.0**-24}  # for others the smallest normal number
+
+
+@dataclass(frozen=True)
+class Options:
+    """What wrap was asked for.
+
+    Args:
+        least: bytes; smaller values are kept.
+        recompute: whether values may be made again in backward.
+        codec: for values that nothing exact fits, or None.
+        logits: the codec for what attention scores are computed from, where codec is not enough.
+    """
+
+    least: int
+    recompute: bool
+    codec: str | None = None
+    logits: str | None = None
+
+
+class Choice:
+    """Goes through the saved values of two graphs.
+
+    Args:
+        split: the graphs, which are changed.
+        options: as above.
+        fused: whether the compiler fuses operators.
+        policy: `keep`, `pack` or `auto` for a value's row.
+        model: for the names of its modules.
+    """
+
+    def __init__(
+        self, split: Split, options: Options, fused: bool, policy: Any, model: nn.Module
+    ) -> None:
+        self.split, self.options, self.policy, self.model = split, options, policy, model
+        self._places = {str(id(module)): name for name, module in model.named_modules()}
+        self.chains = Chains(split, fused, options.least, settle=options.codec is None)
+        self.packer = Packer(split)
+
+    def run(self) -> list[Row]:
+        """Rows in the order of forward."""
+        rows: dict[fx.Node, Row] = {}
+        for base, views in self._bases():
+            if base.op == "placeholder" or _is_weight(base):
+                continue
+            rows[base] = self._row(base, len(rows))
+            if self._may_change(base, views):
+                self._exactly(base, views, rows[base])
+        if self.options.codec is not None:
+            for base, views in self._bases():
+                row = rows.get(base)
+                if row is None or row.how != "keep" or self.policy(row) == "keep":
+                    continue
+                if self._may_change(base, views):
+                    self._by_codec(base, views, row)
+        self.split.finish()
+        return list(rows.values())
+
+    def _bases(self) -> list[tuple[fx.Node, list[fx.Node]]]:
+        """What is saved now, in the order of forward, with the views of it that are saved."""
+        found: dict[fx.Node, list[fx.Node]] = {}
+        for node in self.split.saved:
+            found.setdefault(_split.base_of(node), []).append(node)
+        return sorted(found.items())
+
+    def _may_change(self, base: fx.Node, views: list[fx.Node]) -> bool:
+        return (
+            bytes_of(base) >= self.options.least
+            and value_of(base) is not None
+            and base not in self.split.returned  # it is alive anyway
+            and base not in self.split.mutated
+            and not any(n.meta.get("saved_tensor_with_no_vc_check") for n in views)
+        )
+
+    def _exactly(self, base: fx.Node, views: list[fx.Node], row: Row) -> None:
+        """Stores less of it without losing a bit, if there is a way."""
+        allowed = self.policy(row)
+        if allowed == "keep":
+            return
+        if self.options.recompute and allowed == "auto":
+            chain = self.chains.find(base)
+            if chain is not None:
+                made = self.chains.replay(base, chain)
+                row.how, row.after = "recompute", 0
+                if self.options.codec is not None and self._is_gate(base, views):
+                    made = self._gated(base, made, row)  # what it is made of will be lossy
+                self._exchange(base, views, made)
+                return
+        if value_of(base).dtype == torch.bool or self._is_gate_alone(base, views):
+            stored = self.packer.bits(base)
+            if stored is not None:
+                packed, made = stored
+                row.how, row.after = "1 bit", bytes_of(packed)
+                is_mask = value_of(base).dtype == torch.bool
+                self.chains.stored(base, made if is_mask else None)
+                if not is_mask:
+                    made = self._where(made, 0.0, 1.0, value_of(base).dtype)
+                self._exchange(base, views, made)
+
+    # ---- by a codec
+
+    def _by_codec(self, base: fx.Node, views: list[fx.Node], row: Row) -> None:
+        spec = self._codec_for(base, views)
+        stored = self.packer.codec(base, spec) if spec is not None else None
+        if stored is None:
+            return
+        packed, made = stored
+        row.how, row.after = spec, bytes_of(packed)
+        if self._is_gate(base, views):
+            made = self._gated(base, made, row)
+        self._exchange(base, views, made)
+
+    def _codec_for(self, base: fx.Node, views: list[fx.Node]) -> str | None:
+        if not value_of(base).dtype.is_floating_point or _is_statistic(base):
+            return None
+        for view in views:
+            for user in self.split.saved[view].users:
+                names = _arguments(user, self.split.saved[view])
+                # Backward recomputes scores from these and from a sum that is exact.
+                if "backward" in name_of(user) and names & {"query", "key"}:
+                    return self.options.logits
+        return self.options.codec
+
+    def _gated(self, base: fx.Node, made: fx.Node, row: Row) -> fx.Node:
+        """Values that are lossy, with a ReLU's zeros where they were and nowhere else."""
+        stored = self.packer.bits(base)
+        if stored is None:
+            return made
+        packed, mask = stored
+        row.after += bytes_of(packed)
+        row.how += ", 1 bit"
+        dtype = value_of(base).dtype
+        least = _ABOVE_ZERO.get(dtype, torch.finfo(dtype).tiny)
+        made = self.split.add(_aten.clamp_min.default, made, least)
+        return self._where(mask, 0.0, made, dtype)
+
+    def _where(self, mask: fx.Node, a: float, b: float | fx.Node, dtype: torch.dtype) -> fx.Node:
+        device = mask.meta["val"].device
+
+        def number(value: float) -> fx.Node:
+            return self.split.add(
+                _aten.full.default, [], value, dtype=dtype, device=device, pin_memory=False
+            )
+
+        other = b if isinstance(b, fx.Node) else number(b)
+        return self.split.add(_aten.where.self, mask, number(a), other)
+
+    # ---- what backward does with a value
+
+    def _is_gate(self, base: fx.Node, views: list[fx.Node]) -> bool:
+        users = [(self.split.saved[v], u) for v in views for u in self.split.saved[v].users]
+        return name_of(base) == "relu" or any(_is_gate_of(user, place) for place, user in users)
+
+    def _is_gate_alone(self, base: fx.Node, views: list[fx.Node]) -> bool:
+        """Whether backward reads no more of it than which values are above 0."""
+        users = [(self.split.saved[v], u) for v in views for u in self.split.saved[v].users]
+        return bool(users) and all(
+            _is_gate_of(user, place) or _reads_sizes_alone(user, place) for place, user in users
+        )
+
+    def _exchange(self, base: fx.Node, views: list[fx.Node], made: fx.Node) -> None:
+        """Backward looks at what was made as it looked at what was saved."""
+        copies = {base: made}
+        for view in views:
+            for node in _split.views_between(view, base):
+                if node not in copies:
+                    copies[node] = self.split.copy(node, lambda n: self._known(copies, n))
+            self.split.exchange(view, copies[view])
+
+    def _known(self, copies: dict[fx.Node, fx.Node], node: fx.Node) -> fx.Node:
+        return copies[node] if node in copies else self.split.symbols[node]
+
+    # ---- names
+
+    def _row(self, base: fx.Node, number: int) -> Row:
+        place = ""
+        for key in base.meta.get("nn_module_stack") or ():  # ids of modules, the innermost last
+            place = self._places.get(key.partition("@")[0], place)
+        value = base.meta.get("val")
+        shape = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+        dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
+        original = base.meta.get("original_aten")
+        op = getattr(getattr(original, "overloadpacket", None), "__name__", None) or name_of(base)
+        size = bytes_of(base)
+        type_ = type(self.model.get_submodule(place)).__name__
+        return Row(place, type_, shape, dtype, number, size, size, op, "result")
+
+
+def _is_weight(base: fx.Node) -> bool:
+    """Whether it is made of one input by casts and copies, as autocast makes weights."""
+    while base.op == "call_function" and is_repeatable(base) and len(base.all_input_nodes) == 1:
+        if not (
+            _split.is_view(base) or name_of(base) in ("convert_element_type", "_to_copy", "clone")
+        ):
+            return False
+        base = base.all_input_nodes[0]
+    return base.op == "placeholder"
+
+
+def _is_statistic(base: fx.Node) -> bool:
+    """Means, deviations, sums of exponentials: every value stands for many."""
+    for _ in range(6):
+        if name_of(base) == "getitem":
+            return base.args[1] > 0 or torch.Tag.reduction in getattr(
+                base.args[0].target, "tags", []
+            )
+        if torch.Tag.reduction in getattr(base.target, "tags", []):
+            return True
+        inputs = [n for n in base.all_input_nodes if bytes_of(n) >= bytes_of(base)]
+        if not is_repeatable(base) or len(inputs) != 1:
+            return False
+        base = inputs[0]
+    return False
+
+
+def _arguments(user: fx.Node, place: fx.Node) -> set[str]:
+    """The names under which an operator takes a value."""
+    schema = getattr(user.target, "_schema", None)
+    if schema is None:
+        return set()
+    return {a.name for a, given in zip(schema.arguments, user.args, strict=False) if given is place}
+
+
+def _is_gate_of(user: fx.Node, place: fx.Node) -> bool:
+    if user.target is _aten.le.Scalar:
+        return user.args[1] == 0
+    if user.target is _aten.threshold_backward.default:
+        return user.args[1] is place and user.args[0] is not place and user.args[2] == 0
+    return False
+
+
+def _reads_sizes_alone(user: fx.Node, place: fx.Node) -> bool:
+    names = {"max_pool2d_with_indices_backward", "avg_pool2d_backward"}
+    return name_of(user) in names and _arguments(user, place) == {"self"}

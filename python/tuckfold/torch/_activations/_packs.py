@@ -1,0 +1,120 @@
+"""Saved values of a compiled graph in fewer bits: masks as bits, other values by a codec.
+
+Both are packed after the last use in forward and unpacked before the first use in backward, so that
+only packed bytes are alive in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, fx
+
+from tuckfold.torch._activations import _graph_ops  # noqa: F401 (registers operators)
+from tuckfold.torch._activations._split import Split, call, is_static, value_of
+from tuckfold.torch._functions import layout, takes
+
+Add = Callable[..., fx.Node]
+_aten = torch.ops.aten
+
+
+def order_of(value: Tensor) -> list[int] | None:
+    """The axes from the largest stride to the smallest; None where there are gaps or overlaps."""
+    if not is_static(value):
+        return None
+    axes = sorted(range(value.dim()), key=lambda i: (-value.stride(i), -value.size(i)))
+    expected = 1
+    for axis in reversed(axes):
+        if value.size(axis) != 1 and value.stride(axis) != expected:
+            return None
+        expected *= value.size(axis)
+    return axes
+
+
+def _flat(add: Add, node: fx.Node, axes: list[int]) -> fx.Node:
+    """Its values in the order of its memory."""
+    if axes != sorted(axes):
+        node = add(_aten.permute.default, node, axes)
+    return add(_aten.reshape.default, node, [-1])
+
+
+def _shaped(add: Add, node: fx.Node, value: Tensor, axes: list[int]) -> fx.Node:
+    node = add(_aten.reshape.default, node, [value.size(i) for i in axes])
+    if axes != sorted(axes):
+        node = add(_aten.permute.default, node, sorted(axes, key=axes.__getitem__))
+    return node
+
+
+class Packer:
+    """Stores values of forward in another form."""
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+        self._seeds: dict[torch.device, fx.Node] = {}  # of each device
+        self._tensors = 0
+
+    def _adder(self, node: fx.Node) -> Add:
+        """Adds calls to forward, one after the other, where node is no longer read."""
+        place = self.split.after_uses(node)
+
+        def add(*arguments: object) -> fx.Node:
+            nonlocal place
+            with self.split.forward.graph.inserting_after(place):
+                place = call(self.split.forward.graph, self.split.mode, *arguments)
+            return place
+
+        return add
+
+    def bits(self, node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
+        """A bool mask, or whether other values are not above 0: what is saved, and it in backward."""
+        value = value_of(node)
+        if value is None or order_of(value) is None or value.numel() == 0:
+            return None
+        add, stride = self._adder(node), list(value.stride())
+        mask = node if value.dtype == torch.bool else add(_aten.le.Scalar, node, 0)
+        packed = add(torch.ops.tuckfold.mask_to_bits.default, mask, stride)
+        place = self.split.place(packed)
+        size = list(value.shape)
+        return packed, self.split.add(torch.ops.tuckfold.bits_to_mask.default, place, size, stride)
+
+    def codec(self, node: fx.Node, spec: str) -> tuple[fx.Node, fx.Node] | None:
+        """A value by a codec: the bytes that are saved, and it in backward."""
+        value = value_of(node)
+        if value is None or (axes := order_of(value)) is None:
+            return None
+        length = value.numel()
+        if not takes(spec, value.dtype, (length,)):
+            return None
+        fit = layout(spec, value.dtype, (length,))
+        if not fit.fixed or fit.max_bytes >= length * value.element_size():
+            return None
+        add = self._adder(node)
+        flat = _flat(add, node, axes)
+        seed = self._seed(value.device)
+        packed = add(torch.ops.tuckfold.pack_seeded.default, flat, spec, seed)
+        back = self.split.add
+        unpacked = back(
+            torch.ops.tuckfold.unpack.default, self.split.place(packed), spec, [length], value.dtype
+        )
+        return packed, _shaped(back, unpacked, value, axes)
+
+    def _seed(self, device: torch.device) -> fx.Node:
+        """A number for each tensor and step, drawn on the device from torch's generator."""
+        forward, mode = self.split.forward.graph, self.split.mode
+        if device not in self._seeds:
+            count = len(self.split.saved)  # at most one for each saved value
+            # After inductor has drawn for dropout, which is then the same as without us.
+            last = list(forward.find_nodes(op="placeholder"))[-1]
+            for node in [n for n in forward.nodes if "inductor_seeds" in str(n.target)]:
+                last.append(node)
+                last = node
+            with forward.inserting_after(last):
+                self._seeds[device] = call(
+                    forward, mode, _aten.randint.low, -(2**62), 2**62, [count],
+                    dtype=torch.int64, device=device, pin_memory=False,
+                )  # fmt: skip
+        self._tensors += 1
+        seeds, i = self._seeds[device], self._tensors - 1
+        with forward.inserting_after(seeds):
+            return call(forward, mode, _aten.slice.Tensor, seeds, 0, i, i + 1)

@@ -1,0 +1,236 @@
+"""A codec inside of compiled graphs: what is packed and what is not, seeds, gates, and errors."""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch._dynamo")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+import tuckfold.torch as tt  # noqa: E402
+from compiling import compiled, fresh, hows  # noqa: E402, F401
+from nets import NETWORKS, Block, Sequence, gradients, images, made, same, tokens  # noqa: E402
+
+FOUR = "block_quant(bits=4, group=64, round=stochastic)"
+EIGHT = "block_quant(bits=8, group=64, round=stochastic)"
+
+
+def error(got, expected) -> float:
+    difference = sum((a - b).double().square().sum() for a, b in zip(got, expected, strict=True))
+    return float((difference / sum(b.double().square().sum() for b in expected)).sqrt())
+
+
+def wrapped(model, spec: str, **options):
+    return tt.wrap(model, **({"least": 4096, "codec": spec} | options))
+
+
+def test_gradients_are_near_those_of_the_plain_model() -> None:
+    make, data = NETWORKS["resnet"]
+    model, x = made(make), data()
+    expected = gradients(compiled(copy.deepcopy(model)), x)
+    found = {}
+    for spec in (FOUR, EIGHT):
+        twin = copy.deepcopy(model)
+        act = wrapped(twin, spec)
+        found[spec] = error(gradients(compiled(twin), x), expected)
+        assert act.problems == []
+        assert {spec, f"{spec}, 1 bit"} <= hows(act)
+        assert act.plan().ratio > (4 if spec == FOUR else 2.5)
+    assert 0 < found[EIGHT] < 0.02
+    assert found[EIGHT] < found[FOUR] < 0.15
+
+
+def test_a_gate_keeps_its_zeros() -> None:
+    """The gradient of what a ReLU lets pass has zeros where it had them, and nowhere else."""
+
+    def call(m, x):
+        m.kept = m.first(x)
+        m.kept.retain_grad()
+        return m.last(F.relu(m.kept))
+
+    def build():
+        return Sequence(call, first=nn.Linear(16, 512), last=nn.Linear(512, 1))
+
+    x = torch.randn(64, 16)
+    model = made(build)
+    wrapped(model, FOUR, least=0)
+    plain = copy.deepcopy(model)
+
+    class Loss(nn.Module):
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x, extra):
+            return self.net.last(F.relu(self.net.first(x) + extra))
+
+    zeros = []
+    for net in (model, plain):
+        extra = torch.zeros(64, 512, requires_grad=True)
+        compiled(Loss(net))(x, extra).sum().backward()
+        zeros.append(extra.grad == 0)
+    assert torch.equal(*zeros)
+    assert 0.3 < zeros[0].float().mean() < 0.7
+
+
+def test_attention_gets_eight_bits_for_what_it_computes_scores_from() -> None:
+    model = made(lambda: Block(64, p=0.0))
+    x = torch.randn(2, 64, 64)
+    expected = gradients(compiled(copy.deepcopy(model)), x)
+    act = wrapped(model, "block_quant(bits=2, group=64, round=stochastic)")
+    got = gradients(compiled(model), x)
+    by_module = {row.module: row.how for row in act.plan().rows if row.op == "addmm"}
+    assert "bits=8" in by_module["qkv"] and "bits=2" in by_module["up"]
+    assert error(got, expected) < 0.7
+
+
+def test_statistics_and_whole_numbers_stay() -> None:
+    make, data = NETWORKS["resnet"]
+    model = made(make)
+    act = wrapped(model, FOUR, least=0)
+    compiled(model)(data())
+    rows = act.plan().rows
+    assert all(row.how == "keep" for row in rows if row.shape == (8,) or row.dtype == "int64")
+    assert any(row.shape == (8,) for row in rows)
+
+
+def test_seeds_change_with_every_step_and_follow_torch() -> None:
+    model = made(NETWORKS["resnet"][0])
+    wrapped(model, FOUR)
+    module = compiled(model)
+    x = images()
+    first, again, other = (gradients(module, x, seed=seed) for seed in (1, 1, 2))
+    assert all(map(same, first, again))
+    assert not all(map(same, first, other))
+    torch.manual_seed(1)
+    count = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    steps = []
+    for _ in range(3):
+        model.zero_grad()
+        module(x).square().sum().backward()
+        steps.append([p.grad.clone() for p in model.parameters()])
+    assert not all(map(same, steps[0], steps[1])) and not all(map(same, steps[1], steps[2]))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == count
+
+
+def test_nearest_rounding_repeats_itself() -> None:
+    model = made(NETWORKS["resnet"][0])
+    wrapped(model, "block_quant(bits=4, group=64)")
+    module = compiled(model)
+    assert all(map(same, gradients(module, images(), seed=1), gradients(module, images(), seed=2)))
+
+
+def test_a_plain_model_never_gets_a_lossy_graph() -> None:
+    """Also where a graph break has parts of a model compiled for themselves."""
+
+    class Broken(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = Block(32, p=0.0), Block(32, p=0.0)
+
+        def forward(self, x):
+            y = self.a(x)
+            torch._dynamo.graph_break()
+            return self.b(y)
+
+    model = made(Broken)
+    plain = copy.deepcopy(model)
+    x = torch.randn(2, 16, 32)
+    expected = gradients(plain, x)
+    act = wrapped(model, FOUR)
+    lossy = gradients(compiled(model, fullgraph=False), x)
+    assert FOUR in hows(act) and error(lossy, expected) > 1e-3
+    ours = gradients(compiled(plain, fullgraph=False), x)
+    assert error(ours, expected) < 1e-5
+    act.remove()
+    assert error(gradients(compiled(model, fullgraph=False), x), expected) < 1e-5
+
+
+def test_passes_that_are_not_compiled_stay_exact() -> None:
+    model = made(NETWORKS["gpt"][0])
+    plain = copy.deepcopy(model)
+    wrapped(model, FOUR)
+    assert all(map(same, gradients(model, tokens()), gradients(plain, tokens())))
+
+
+def test_remove_leaves_the_classes_of_all_modules() -> None:
+    model = made(NETWORKS["gpt"][0])
+    before = [type(m) for m in model.modules()]
+    act = wrapped(model, FOUR)
+    assert all(type(m) is not kind for m, kind in zip(model.modules(), before, strict=True))
+    assert all(isinstance(m, kind) for m, kind in zip(model.modules(), before, strict=True))
+    twin = copy.deepcopy(model)
+    act.remove()
+    for net in (model, twin):
+        assert [type(m) for m in net.modules()] == before
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("block_quant(bits=9)", "bits"),
+        ("blockquant", "blockquant"),
+        ("bounded(abs=0.1)", "fixed size"),
+        ("dct_quant(rate=4)", "two sides"),
+    ],
+)
+def test_wrong_codecs_are_refused(spec: str, message: str) -> None:
+    model = nn.Linear(4, 4)
+    with pytest.raises(ValueError, match=message):
+        tt.wrap(model, codec=spec)
+    assert type(model) is nn.Linear
+
+
+def test_values_are_unpacked_where_they_are_read() -> None:
+    """Not at the start of backward, where all of them would be alive at once."""
+    from tuckfold.torch._activations import _compiled
+    from tuckfold.torch._activations._chains import is_repeatable
+
+    graphs = []
+    divide = _compiled._divide
+
+    def watch(*arguments, **names):
+        graphs.append(divide(*arguments, **names))
+        return graphs[-1]
+
+    model = made(lambda: nn.Sequential(*(Block(32, p=0.0) for _ in range(4))))
+    wrapped(model, FOUR)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_compiled, "_divide", watch)
+        compiled(model)(torch.randn(4, 32, 32))
+    forward, backward = (list(module.graph.nodes) for module in graphs[0])
+    first = next(i for i, n in enumerate(backward) if n.op != "placeholder")
+    heavy = [i for i, n in enumerate(backward) if "mm" in str(n.target)]
+    unpacks = [i for i, n in enumerate(backward) if "unpack" in str(n.target)]
+    assert len(unpacks) > 12
+    places = {node: i for i, node in enumerate(backward)}
+
+    def first_product(node) -> int:
+        """That reads it, also through views and element-wise operators."""
+        if places[node] in heavy:
+            return places[node]
+        follow = [n for n in node.users if places[n] in heavy or is_repeatable(n)]
+        return min((first_product(n) for n in follow), default=len(backward))
+
+    for i in unpacks:
+        use = min(first_product(user) for user in backward[i].users)
+        if use < len(backward):
+            assert sum(i < j < use for j in heavy) <= 3
+    assert unpacks[-1] - first > len(backward[first:]) * 0.7
+    packs = [i for i, n in enumerate(forward) if "pack" in str(n.target)]
+    assert packs[0] < len(forward) * 0.3 and packs[-1] > len(forward) * 0.7
+
+
+def test_a_plan_with_a_codec_is_read_again(tmp_path) -> None:
+    model = made(NETWORKS["gpt"][0])
+    act = wrapped(model, FOUR)
+    compiled(model)(tokens())
+    act.save(tmp_path / "plan.toml")
+    plan = str(act.plan())
+    act.remove()
+    again = wrapped(model, FOUR, plan=tmp_path / "plan.toml")
+    compiled(model)(tokens())
+    assert str(again.plan()) == plan
