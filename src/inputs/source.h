@@ -31,6 +31,8 @@ struct SourceArray {
   std::string name;
   DType dtype = DType::F32;
   Shape sample;  // the shape of one sample
+  // Values that the input names as missing ones, of dtypes that lossy codecs take.
+  std::vector<FillValue> fill{};
 
   std::size_t sample_bytes() const {
     return static_cast<std::size_t>(sample.elems()) * size_bytes(dtype);
@@ -67,6 +69,11 @@ class Source {
   virtual void drop_pages() const noexcept {}
 
   void rename(std::size_t array, std::string name) { arrays_[array].name = std::move(name); }
+  // Adds a fill value to those of the array, if it is another one.
+  void add_fill(std::size_t array, FillValue value) {
+    std::vector<FillValue>& fill = arrays_[array].fill;
+    if (std::ranges::find(fill, value) == fill.end()) fill.push_back(value);
+  }
 
  protected:
   Source(std::vector<SourceArray> arrays, std::int64_t samples)
