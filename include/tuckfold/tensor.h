@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -45,17 +44,6 @@ inline constexpr std::array kDTypes = {DType::F32, DType::F16, DType::BF16, DTyp
 TUCKFOLD_API std::size_t size_bytes(DType dtype);
 TUCKFOLD_API std::string_view to_string(DType dtype);  // "f32", "f16", "bf16" …
 TUCKFOLD_API DType parse_dtype(std::string_view text);
-
-// A value that stands for a missing one, as netCDF's _FillValue does. It is a value of its tensor's
-// dtype; NaN stands for every NaN.
-struct FillValue {
-  double value = 0;
-
-  friend bool operator==(const FillValue& a, const FillValue& b) noexcept {
-    return std::bit_cast<std::uint64_t>(a.value) == std::bit_cast<std::uint64_t>(b.value) ||
-           (a.value != a.value && b.value != b.value);
-  }
-};
 
 enum class Device : unsigned char { Cpu, Cuda };
 

@@ -175,12 +175,21 @@ std::int64_t FillMarks::mark(const void* values, std::int64_t elems,
 
 bool FillMarks::restore(const std::uint8_t* marks, const TensorView& out) const noexcept {
   const FlatWriter writer(out);
-  for (std::int64_t i = 0; i < writer.elems(); ++i) {
-    if (marks[i] == 0) continue;
-    if (marks[i] > words_.size()) return false;
-    writer.scatter_bytes(i, 1, &words_[marks[i] - 1u]);  // little-endian: the low bytes come first
-  }
-  return true;
+  void* const dense = writer.dense(0, writer.elems());
+  return with_word(dtype_, [&](auto zero) {
+    using Word = decltype(zero);
+    for (std::int64_t i = 0; i < writer.elems(); ++i) {
+      if (marks[i] == 0) continue;
+      if (marks[i] > words_.size()) return false;
+      const Word word = static_cast<Word>(words_[marks[i] - 1u]);
+      if (dense != nullptr) {
+        static_cast<Word*>(dense)[i] = word;
+      } else {
+        writer.scatter_bytes(i, 1, &word);
+      }
+    }
+    return true;
+  });
 }
 
 void fill_holes(DType dtype, const Shape& shape, const std::uint8_t* marks, void* values) {

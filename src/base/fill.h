@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tuckfold/fill_value.h"
 #include "tuckfold/tensor.h"
 
 namespace tuckfold {

@@ -56,12 +56,13 @@ TEST(Fill, MarksAreByBitsAndRestoredByBits) {
     if (must_be_exact(dtype)) continue;
     const bool real = is_float(dtype);
     const std::vector<FillValue> fill =
-        real ? std::vector<FillValue>{{-999}, {0}, {kNan}} : std::vector<FillValue>{{255}, {0}};
+        real ? std::vector<FillValue>{{-512}, {0}, {kNan}} : std::vector<FillValue>{{255}, {0}};
     const std::vector<double> numbers =
-        real ? std::vector<double>{-999, 1, 0, -0.0, kNan, kInf, -kNan, -998, -999}
+        real ? std::vector<double>{-512, 1, 0, -0.0, kNan, kInf, -kNan, -496, -512}
              : std::vector<double>{255, 1, 0, 2, 254, 255, 255, 3, 0};
-    const std::vector<std::uint8_t> want = real ? std::vector<std::uint8_t>{1, 0, 2, 0, 3, 0, 3, 0, 1}
-                                                : std::vector<std::uint8_t>{1, 0, 2, 0, 0, 1, 1, 0, 2};
+    const std::vector<std::uint8_t> want =
+        real ? std::vector<std::uint8_t>{1, 0, 2, 0, 3, 0, 3, 0, 1}
+             : std::vector<std::uint8_t>{1, 0, 2, 0, 0, 1, 1, 0, 2};
     const std::vector<std::byte> values = values_of(dtype, numbers);
     const FillMarks marks(dtype, fill);
     std::vector<std::uint8_t> got(numbers.size(), 77);
@@ -86,7 +87,8 @@ TEST(Fill, MarksAreByBitsAndRestoredByBits) {
 }
 
 TEST(Fill, HolesLieBetweenTheValuesAround) {
-  for (const DType dtype : {DType::F32, DType::F64, DType::F16, DType::BF16, DType::U8, DType::U16}) {
+  for (const DType dtype :
+       {DType::F32, DType::F64, DType::F16, DType::BF16, DType::U8, DType::U16}) {
     for (const Shape& shape : {Shape{1}, Shape{7}, Shape{2, 13}, Shape{3, 1, 5}, Shape{2, 9, 17}}) {
       std::vector<double> numbers;
       std::vector<std::uint8_t> marks;

@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tuckfold/fill_value.h"
 #include "tuckfold/tensor.h"
 
 namespace tuckfold {
