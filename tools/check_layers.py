@@ -19,7 +19,7 @@ LAYERS = [
 ]
 # The module that implements each public header.
 PUBLIC = {
-    "base": "error export tensor version",
+    "base": "error export fill_value tensor version",
     "codec": "codec portable",
     "structured": "structured",
     "container": "container",

@@ -17,7 +17,9 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +27,7 @@
 
 #include "tuckfold/codec.h"
 #include "tuckfold/export.h"
+#include "tuckfold/fill_value.h"
 #include "tuckfold/tensor.h"
 
 namespace tuckfold {
@@ -59,6 +62,10 @@ struct ArrayInfo {
   Shape shape{};  // of one sample; scalars have none
   CodecSpec codec = CodecSpec::parse("raw");
   std::int64_t samples_per_chunk = 0;  // 0: what suits the codec
+  // Values that stand for missing ones, such as the dtype has. A lossy codec packs others in their
+  // places, and they come back exactly: the file has a mask of them.
+  std::vector<FillValue> fill{};
+  std::string mask_of{};  // of a mask, the name of its array; the writer makes these
 
   std::size_t sample_bytes() const {
     return static_cast<std::size_t>(shape.elems()) * size_bytes(dtype);
@@ -82,13 +89,50 @@ struct Origin {
   friend bool operator==(const Origin& a, const Origin& b) = default;
 };
 
+// What the writer looks at while it packs an array.
+struct ArrayCheck {
+  bool measure = false;  // unpack every chunk and compare it with what was given
+  // The same, and chunks in which a value differs by more are stored as they are.
+  std::optional<double> max_error{};
+};
+
 struct WriteOptions {
   WriteMode mode = WriteMode::Create;
-  int threads = 0;         // 0: every core
-  std::string metadata{};  // a JSON object; empty: {}, or what the file has
-  std::uint64_t seed = 0;  // for stochastic rounding; chunks derive their own from it
-  bool sync = true;        // flush to the disk: a finished file survives a loss of power
-  Origin origin{};         // Resume compares it, like arrays, metadata and seed
+  int threads = 0;                   // 0: every core
+  std::string metadata{};            // a JSON object; empty: {}, or what the file has
+  std::uint64_t seed = 0;            // for stochastic rounding; chunks derive their own from it
+  bool sync = true;                  // flush to the disk: a finished file survives a loss of power
+  Origin origin{};                   // Resume compares it, like arrays, metadata and seed
+  std::vector<ArrayCheck> checks{};  // for each array, in order; empty: none is measured
+};
+
+// How values differ, as sums over some of them. Fill values are counted and otherwise left out.
+struct TUCKFOLD_API Sums {
+  double low = std::numeric_limits<double>::infinity(), high = -low;  // of the original
+  double squares = 0, max_error = 0;
+  std::int64_t finite = 0;   // values of the original that are
+  std::int64_t lost = 0;     // of these, NaN or infinite in the result
+  std::int64_t changed = 0;  // values of the original that are NaN, infinite or fill values, and
+                             // something else in the result
+  std::int64_t filled = 0;   // fill values of the original
+
+  void add(const Sums& other);
+  double range() const;
+  double mean_square() const;
+  double psnr_db(double peak) const;  // NaN where a value is lost, infinite where nothing differs
+};
+
+// What a writer found out about the samples of an array that it packed.
+struct TUCKFOLD_API WrittenArray {
+  // Of `measured` samples: all where a check asks for that. Without one, those of chunks with a
+  // value that is NaN, infinite or beyond 2^100, which a lossy codec may not keep.
+  Sums sums;
+  std::int64_t measured = 0;
+  std::int64_t too_few = 0;        // samples stored raw: they are too few for the codec
+  std::int64_t past_bound = 0;     // samples stored raw: the codec exceeded max_error
+  std::uint64_t packed_bytes = 0;  // of the chunks, masks included, without those before an append
+
+  void add(const WrittenArray& other);
 };
 
 class TUCKFOLD_API FileWriter {
@@ -118,6 +162,10 @@ class TUCKFOLD_API FileWriter {
   using Fetch = std::function<const std::byte*(std::size_t array, std::int64_t first,
                                                std::int64_t samples, std::byte* room)>;
   void write(std::int64_t samples, const Fetch& fetch);
+
+  // Of samples that were packed by now: all, once the file is finished. Those that a stopped writer
+  // left are not among them, but for packed_bytes.
+  const WrittenArray& written(std::size_t array) const;
 
   // Replaces the metadata, until finish().
   void set_metadata(const std::string& json);
@@ -179,15 +227,19 @@ class TUCKFOLD_API FileReader {
   std::span<const TrailingData> trailing_data() const;
   std::uint64_t trailing_bytes() const;  // of all of them
 
+  // The number of the array's mask, for chunks() and what follows it; none where it has none.
+  // Marks are u8: 0, or k where the value is the k-th of ArrayInfo::fill.
+  std::optional<std::size_t> mask(std::size_t array) const;
+
   // Samples first .. first + count to `out`, of the array's dtype and shape with a leading sample
-  // axis. Each chunk's checksum is checked once per reader.
+  // axis, fill values restored. Each chunk's checksum is checked once per reader.
   void read(std::size_t array, std::int64_t first, std::int64_t count, const TensorView& out,
             int threads = 0) const;
   // One sample, to a tensor of the array's shape, on this thread alone.
   void read_one(std::size_t array, std::int64_t sample, const TensorView& out) const;
 
   // The chunks of an array in order; the codec of a chunk, which may differ between shards; and its
-  // frame, checked.
+  // frame, checked. If the array has a mask, the frame has other values in place of fill values.
   std::span<const ChunkInfo> chunks(std::size_t array) const;
   const CodecSpec& chunk_codec(std::size_t array, std::size_t chunk) const;
   ChunkBytes chunk_bytes(std::size_t array, std::size_t chunk) const;

@@ -32,7 +32,7 @@ Any other VERB runs the program tuckfold-VERB beside this one or on PATH.
 In place of a file, - is standard input or output; ./- is a file of that name.
 
 Exit status: 1 the answer of diff or fits is no, 2 invalid argument, 3 corrupt data, 4 unsupported, 5 input or
-output, 70 a bug, 130 stopped by Ctrl-C.)_";
+output, 6 a target is missed (--strict), 70 a bug, 130 stopped by Ctrl-C.)_";
 
 int run(int argc, char** argv) {
   CLI::App parser("Tuckfold folds tensors small.", "tuckfold");

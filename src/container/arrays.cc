@@ -4,10 +4,12 @@
 #include <set>
 
 #include "base/fail.h"
+#include "base/fill.h"
 #include "base/json.h"
 #include "base/text_scan.h"
 #include "codec/registry.h"
 #include "container/resume.h"
+#include "container/rewrite.h"
 
 namespace tuckfold {
 namespace {
@@ -37,6 +39,22 @@ void choose_samples_per_chunk(std::vector<ArrayInfo>& arrays) {
     std::int64_t count = least;
     while (count * 2 <= own(array) && count < least * kMaxStep) count *= 2;
     array.samples_per_chunk = count;
+  }
+}
+
+void check_fill(const ArrayInfo& array) {
+  if (!array.mask_of.empty()) {
+    invalid("[write] masks are made by the writer, got '{}'; give '{}' fill values instead",
+            array.name, array.mask_of);
+  }
+  if (array.fill.size() > kMostFillValues) {
+    invalid("[write] '{}' may have {} fill values, got {}", array.name, kMostFillValues,
+            array.fill.size());
+  }
+  for (const FillValue& value : array.fill) {
+    if (fill_value_in(array.dtype, value.value) == value) continue;
+    invalid("[write] '{}' is {}, which has no value {}; give a fill value that it has", array.name,
+            to_string(array.dtype), value.value);
   }
 }
 
@@ -70,6 +88,7 @@ void check_arrays(std::vector<ArrayInfo>& arrays) {
       invalid("[write] samples_per_chunk must be 1..{} or 0, got {}", kMost,
               array.samples_per_chunk);
     }
+    check_fill(array);
     if (array.shape.rank() == Shape::kMaxRank || array.shape.elems() == 0 ||
         array.shape.elems() > kMaxElems) {
       invalid("[write] a sample of '{}' must have 1..2^48 elements and at most {} axes, got {}",
@@ -81,9 +100,30 @@ void check_arrays(std::vector<ArrayInfo>& arrays) {
     try {
       layout(array.codec, array.dtype, with_samples(array.samples_per_chunk, array.shape));
     } catch (const Error& error) {
-      fail(error.code(), "[write] '{}': {}", array.name, error.what());
+      fail(error.code(), "[write] '{}', samples of {}, {} in a chunk: {}", array.name,
+           to_string(array.shape), array.samples_per_chunk, error.what());
     }
   }
+}
+
+void add_masks(std::vector<ArrayInfo>& arrays) {
+  std::vector<ArrayInfo> masks;
+  const auto is_taken = [&](const std::string& name) {
+    return std::ranges::count(arrays, name, &ArrayInfo::name) > 0 ||
+           std::ranges::count(masks, name, &ArrayInfo::name) > 0;
+  };
+  for (const ArrayInfo& array : arrays) {
+    if (array.fill.empty() || is_exact(array.codec)) continue;
+    std::string name = array.name + ".fill";
+    while (is_taken(name)) name += '_';
+    masks.push_back({.name = std::move(name),
+                     .dtype = DType::U8,
+                     .shape = array.shape,
+                     .codec = CodecSpec::parse("zstd"),
+                     .samples_per_chunk = array.samples_per_chunk,
+                     .mask_of = array.name});
+  }
+  arrays.insert(arrays.end(), masks.begin(), masks.end());
 }
 
 }  // namespace tuckfold

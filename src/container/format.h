@@ -80,9 +80,13 @@ ChunkHead get_chunk_head(const std::byte* at);
 // ---- schema -------------------------------------------------------------------------------------
 
 struct Schema {
-  std::vector<ArrayInfo> arrays;
+  std::vector<ArrayInfo> arrays;  // masks last
   std::string metadata = "{}";
 };
+// The number of arrays that are no masks.
+std::size_t count_shown(std::span<const ArrayInfo> arrays);
+// The number of the mask of an array; nothing where it has none.
+std::optional<std::size_t> find_mask(std::span<const ArrayInfo> arrays, std::size_t array);
 std::string schema_text(const Schema& schema);
 // Throws CorruptData, or Unsupported where a codec or dtype is not known.
 Schema parse_schema(std::string_view text, const std::string& path);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/fail.h"
+#include "base/fill.h"
 #include "base/io/file.h"
 #include "base/parallel.h"
 #include "base/strided.h"
@@ -56,7 +57,13 @@ struct FileReader::Impl {
   std::uint64_t file_bytes = 0;
   std::int64_t samples = 0;
 
+  std::vector<FillMarks> fill;                    // of each array that is no mask
+  std::vector<std::optional<std::size_t>> masks;  // its number, where it has one
+
   const Schema& schema() const { return *schemas.front(); }
+  std::span<const ArrayInfo> shown() const {
+    return std::span(schema().arrays).first(masks.size());
+  }
 
   void add_schema(Schema schema, const std::string& path) {
     if (!schemas.empty() && schemas.back()->arrays == schema.arrays) {
@@ -103,6 +110,11 @@ struct FileReader::Impl {
       }
     } else {
       add_file(file, read_index(file->bytes(), file->path()));
+    }
+    const std::vector<ArrayInfo>& arrays = schema().arrays;
+    for (std::size_t i = 0; i < count_shown(arrays); ++i) {
+      fill.emplace_back(arrays[i].dtype, arrays[i].fill);
+      masks.push_back(find_mask(arrays, i));
     }
     for (Column& column : columns) {
       column.seen = std::make_unique<std::atomic<std::uint32_t>[]>(column.chunks.size());
@@ -200,6 +212,29 @@ struct FileReader::Impl {
     writer.scatter_bytes(0, writer.elems(), all.get() + static_cast<std::size_t>(row) * each);
   }
 
+  // Puts fill values back to samples `first` on, as many as `out` has.
+  void restore_fill(std::size_t number, std::int64_t first, const TensorView& out,
+                    int threads) const {
+    if (number >= masks.size() || !masks[number]) return;
+    const std::size_t mask = *masks[number];
+    const auto marks =
+        std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(out.shape.elems()));
+    const TensorView all(marks.get(), DType::U8, out.shape);
+    for (std::int64_t row = 0; row < out.shape[0];) {
+      const std::size_t i = chunk_of(mask, first + row);
+      const ChunkInfo& chunk = columns[mask].chunks[i];
+      const std::int64_t from = first + row - chunk.first;
+      const std::int64_t rows = std::min(chunk.samples - from, out.shape[0] - row);
+      read_rows(mask, i, from, rows_of(all, row, rows), threads);
+      row += rows;
+    }
+    if (!fill[number].restore(marks.get(), out)) {
+      fail(Errc::CorruptData,
+           "[read] the mask '{}' has a mark of no fill value at samples {} to {}; write it again",
+           schema().arrays[mask].name, first, first + out.shape[0] - 1);
+    }
+  }
+
   std::size_t chunk_of(std::size_t number, std::int64_t sample) const {
     const std::vector<ChunkInfo>& chunks = columns[number].chunks;
     const auto after =
@@ -231,7 +266,14 @@ FileReader::~FileReader() = default;
 FileReader::FileReader(FileReader&&) noexcept = default;
 FileReader& FileReader::operator=(FileReader&&) noexcept = default;
 
-std::span<const ArrayInfo> FileReader::arrays() const { return impl_->schema().arrays; }
+std::span<const ArrayInfo> FileReader::arrays() const { return impl_->shown(); }
+
+std::optional<std::size_t> FileReader::mask(std::size_t array) const {
+  if (array >= impl_->masks.size()) {
+    invalid("[read] there are {} arrays, got number {}", impl_->masks.size(), array);
+  }
+  return impl_->masks[array];
+}
 std::int64_t FileReader::samples() const { return impl_->samples; }
 const std::string& FileReader::metadata() const { return impl_->schema().metadata; }
 
@@ -276,8 +318,9 @@ void FileReader::read(std::size_t array, std::int64_t first, std::int64_t count,
   const auto read_chunk = [&](std::size_t i, int chunk_threads) {
     const std::int64_t from = std::max(first, chunks[i].first);
     const std::int64_t to = std::min(first + count, chunks[i].first + chunks[i].samples);
-    impl_->read_rows(array, i, from - chunks[i].first, rows_of(out, from - first, to - from),
-                     chunk_threads);
+    const TensorView part = rows_of(out, from - first, to - from);
+    impl_->read_rows(array, i, from - chunks[i].first, part, chunk_threads);
+    impl_->restore_fill(array, from, part, chunk_threads);
   };
   if (end - begin == 1) return read_chunk(begin, threads);
   std::exception_ptr error;  // of the first chunk that has one

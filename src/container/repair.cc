@@ -188,7 +188,19 @@ VerifyReport verify(const std::string& path, int threads, const Progress& progre
       .trailing_data = {reader.trailing_data().begin(), reader.trailing_data().end()}};
   report.schema_broken = has_broken_schema(path);
   const int workers = thread_count(threads);
-  for (std::size_t array = 0; array < reader.arrays().size(); ++array) {
+  struct Column {
+    std::size_t number;
+    std::string name;
+  };
+  std::vector<Column> columns;
+  for (std::size_t i = 0; i < reader.arrays().size(); ++i) {
+    const std::string& name = reader.arrays()[i].name;
+    columns.push_back({i, name});
+    if (const std::optional<std::size_t> mask = reader.mask(i)) {
+      columns.push_back({*mask, fmt::format("the mask of {}", name)});
+    }
+  }
+  for (const auto& [array, name] : columns) {
     const std::span<const ChunkInfo> chunks = reader.chunks(array);
     std::vector<std::string> reasons(chunks.size());
     // A few at a time, so that each thread reads its own region of the file.
@@ -217,9 +229,8 @@ VerifyReport verify(const std::string& path, int threads, const Progress& progre
     report.chunks += static_cast<std::int64_t>(chunks.size());
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       if (reasons[i].empty()) continue;
-      report.broken.push_back({.array = reader.arrays()[array].name,
-                               .range = {chunks[i].first, chunks[i].samples},
-                               .reason = reasons[i]});
+      report.broken.push_back(
+          {.array = name, .range = {chunks[i].first, chunks[i].samples}, .reason = reasons[i]});
     }
   }
   return report;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "base/fill.h"
 #include "base/io/file.h"
 #include "container/frame.h"
 #include "container/shards.h"
@@ -20,6 +21,10 @@ std::optional<CheckedChunk> whole_chunk(const std::optional<Record>& record, con
   }
 }
 
+std::span<const ArrayInfo> shown(const Schema& schema) {
+  return std::span(schema.arrays).first(count_shown(schema.arrays));
+}
+
 }  // namespace
 
 std::string difference(const Schema& then, const Schema& now) {
@@ -28,11 +33,16 @@ std::string difference(const Schema& then, const Schema& now) {
   };
   const auto names = [](const Schema& schema) {
     std::vector<std::string> all;
-    for (const ArrayInfo& array : schema.arrays) all.push_back(array.name);
+    for (const ArrayInfo& array : shown(schema)) all.push_back(array.name);
     return fmt::format("{}", fmt::join(all, ", "));
   };
+  const auto fill = [](const ArrayInfo& array) {
+    std::vector<std::string> all;
+    for (const FillValue& value : array.fill) all.push_back(to_string(array.dtype, value));
+    return all.empty() ? "none" : fmt::format("{}", fmt::join(all, ", "));
+  };
   if (names(then) != names(now)) return changed("the arrays", names(then), names(now));
-  for (std::size_t i = 0; i < now.arrays.size(); ++i) {
+  for (std::size_t i = 0; i < shown(now).size(); ++i) {
     const ArrayInfo &a = then.arrays[i], &b = now.arrays[i];
     const auto of = [&](std::string_view what) {
       return fmt::format("the {} of '{}'", what, a.name);
@@ -43,6 +53,7 @@ std::string difference(const Schema& then, const Schema& now) {
     if (a.samples_per_chunk != b.samples_per_chunk) {
       return changed(of("samples per chunk"), a.samples_per_chunk, b.samples_per_chunk);
     }
+    if (a.fill != b.fill) return changed(of("fill values"), fill(a), fill(b));
   }
   return "the metadata";
 }

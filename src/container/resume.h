@@ -11,6 +11,8 @@ namespace tuckfold {
 
 // Throws InvalidArgument where arrays cannot be written; settles their samples_per_chunk.
 void check_arrays(std::vector<ArrayInfo>& arrays);
+// Adds the masks that a file needs: of arrays with fill values and a lossy codec.
+void add_masks(std::vector<ArrayInfo>& arrays);
 // Throws InvalidArgument where this is no JSON object.
 void check_metadata(const std::string& json);
 

@@ -80,6 +80,8 @@ Rewrite::Rewrite(std::span<const FileReader> files, std::vector<RewriteArray> ar
     }
   }
   check_arrays(infos);
+  schema_ = infos;
+  add_masks(schema_);
   for (std::uint32_t i = 0; i < arrays.size(); ++i) {
     arrays_.push_back({.from = arrays[i].from, .info = infos[i], .lossy_before = {}});
     as_before[i] ? plan_as_before(i) : plan_anew(i);
@@ -124,7 +126,7 @@ void Rewrite::plan_as_before(std::uint32_t number) {
     const ChunkInfo& chunk = files_[f].chunks(array.from)[c];
     const std::int64_t from = std::max(first_, starts_[f] + chunk.first);
     const std::int64_t to = std::min(end_, starts_[f] + chunk.first + chunk.samples);
-    How how = files_[f].chunk_codec(array.from, c) == array.info.codec ? How::Copy : How::Pack;
+    How how = can_copy(number, f, c) ? How::Copy : How::Pack;
     if (how == How::Copy && to - from < chunk.samples) {
       how = is_exact(array.info.codec) ? How::Pack : How::Slice;
     }
@@ -142,6 +144,17 @@ void Rewrite::plan_anew(std::uint32_t number) {
   }
 }
 
+// Whether packed bytes may stay: the codec does, and so does every fill value that has another one
+// packed in its place.
+bool Rewrite::can_copy(std::uint32_t number, std::size_t file, std::size_t chunk) const {
+  const RewrittenArray& array = arrays_[number];
+  const FileReader& from = files_[file];
+  return from.chunk_codec(array.from, chunk) == array.info.codec &&
+         std::ranges::all_of(from.arrays()[array.from].fill, [&](const FillValue& value) {
+           return std::ranges::count(array.info.fill, value) > 0;
+         });
+}
+
 // Rows can be combined anew if the codec stays and stores each row's bytes separately.
 Rewrite::How Rewrite::how_to_slice(std::uint32_t number, std::int64_t first,
                                    std::int64_t samples) const {
@@ -151,8 +164,7 @@ Rewrite::How Rewrite::how_to_slice(std::uint32_t number, std::int64_t first,
   };
   if (!independent(samples)) return How::Pack;
   const bool all = for_chunks(number, first, samples, [&](std::size_t f, std::size_t c) {
-    return files_[f].chunk_codec(array.from, c) == array.info.codec &&
-           independent(files_[f].chunks(array.from)[c].samples);
+    return can_copy(number, f, c) && independent(files_[f].chunks(array.from)[c].samples);
   });
   return all ? How::Slice : How::Pack;
 }

@@ -37,16 +37,23 @@ struct RewrittenArray {
   std::optional<CodecSpec> lossy_before;
 };
 
+// Whether every bit comes back.
+bool is_exact(const CodecSpec& spec);
+
 struct RewriteOptions {
   int threads = 0;
   std::string metadata = "{}";
   std::uint64_t seed = 0;
   bool sync = true;
-  Progress progress{};  // of samples, unpacked
+  Progress progress{};               // of samples, unpacked
+  std::vector<ArrayCheck> checks{};  // for each array, in order, as FileWriter has them
 };
 
-// Whether every bit comes back.
-bool is_exact(const CodecSpec& spec);
+struct RewriteResult {
+  std::uint64_t bytes = 0;  // of the file
+  // Of each array. Samples that were not packed again are as they were.
+  std::vector<WrittenArray> arrays{};
+};
 
 class Rewrite {
  public:
@@ -59,8 +66,8 @@ class Rewrite {
   std::span<const RewrittenArray> arrays() const noexcept { return arrays_; }
   std::int64_t samples() const noexcept { return end_ - first_; }
   // The file gets its name when it is complete; "-" is standard output. After an Error no file is
-  // left. Returns its bytes.
-  std::uint64_t write(const std::string& path, const RewriteOptions& options = {}) const;
+  // left.
+  RewriteResult write(const std::string& path, const RewriteOptions& options = {}) const;
 
  private:
   enum class How : unsigned char {
@@ -79,6 +86,7 @@ class Rewrite {
   void plan_as_before(std::uint32_t number);
   void plan_anew(std::uint32_t number);
   void add(std::uint32_t number, How how, std::int64_t first, std::int64_t samples);
+  bool can_copy(std::uint32_t number, std::size_t file, std::size_t chunk) const;
   How how_to_slice(std::uint32_t number, std::int64_t first, std::int64_t samples) const;
   // visit(file, chunk) for the chunks of an array that have samples of a range, while it is true.
   template <class Visit>
@@ -89,6 +97,7 @@ class Rewrite {
   std::vector<std::int64_t> starts_;  // of the files' samples, and the end
   std::int64_t first_ = 0, end_ = 0;  // of those that are written
   std::vector<RewrittenArray> arrays_;
+  std::vector<ArrayInfo> schema_;     // of the new file: the same arrays, and masks
   std::vector<NewChunk> new_chunks_;  // in the order of their last samples
 };
 

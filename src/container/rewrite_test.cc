@@ -79,7 +79,7 @@ TEST(Rewrite, AnyRangeOfSamplesIsWritten) {
     for (std::int64_t count = 0; first + count <= 11; ++count) {
       const Rewrite rewrite(files, all_of(files[0]), SampleRange{first, count});
       EXPECT_EQ(rewrite.samples(), count);
-      EXPECT_GT(rewrite.write(folder / "c.tuck", kQuick), 0u);
+      EXPECT_GT(rewrite.write(folder / "c.tuck", kQuick).bytes, 0u);
       std::vector<std::int64_t> numbers;
       for (std::int64_t i = 0; i < count; ++i) numbers.push_back(first + i);
       EXPECT_TRUE(ref::holds(FileReader(folder / "c.tuck"), numbers)) << first << " " << count;

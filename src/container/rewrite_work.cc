@@ -6,6 +6,7 @@
 #include "base/io/new_file.h"
 #include "base/parallel.h"
 #include "codec/registry.h"
+#include "container/chunk_packer.h"
 #include "container/frame.h"
 #include "container/resume.h"
 #include "container/rewrite.h"
@@ -15,17 +16,21 @@ namespace {
 
 constexpr std::uint64_t kGroupBytes = 64 << 20;  // of samples whose chunks are made side by side
 constexpr std::size_t kHeads = kRecordHeadBytes + kChunkHeadBytes;
-constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;  // as FileWriter has it: chunks' seeds far apart
 
 }  // namespace
 
 class Rewrite::Work {
  public:
   Work(const Rewrite& plan, const RewriteOptions& options, NewFile& out)
-      : plan_(plan), options_(options), threads_(thread_count(options.threads)), out_(out) {}
+      : plan_(plan),
+        options_(options),
+        threads_(thread_count(options.threads)),
+        out_(out),
+        packer_(plan.schema_, options.checks, options.seed, plan.first_),
+        found_(plan.arrays_.size()) {}
 
   void run() {
-    for (const RewrittenArray& array : plan_.arrays_) index_.schema.arrays.push_back(array.info);
+    index_.schema.arrays = plan_.schema_;
     index_.schema.metadata = options_.metadata;
     out_.write(file_start());
     const std::string schema = schema_text(index_.schema);
@@ -49,9 +54,12 @@ class Rewrite::Work {
     out_.write(ending.trailer);
   }
 
+  std::vector<WrittenArray> take_found() { return std::move(found_); }
+
  private:
   struct Made {
-    std::vector<std::byte> record;  // but for the record's head
+    std::vector<std::byte> kept;  // a record without its head, of packed bytes that stay
+    PackedChunk packed;           // else the whole chunk; of one that stays its mask and figures
     std::exception_ptr error;
   };
   // Unpacked samples of an array that a group packs, read once for all chunks of the group.
@@ -82,9 +90,10 @@ class Rewrite::Work {
     }
     std::vector<Made> made(group.size());
     const auto make_range = [&](std::int64_t begin, std::int64_t end, int threads) {
+      PackBuffers room;
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
         try {
-          made[i].record = record_of(group[i], unpacked[group[i].array], threads);
+          make_chunk(group[i], unpacked[group[i].array], room, made[i], threads);
         } catch (...) {
           made[i].error = std::current_exception();
         }
@@ -98,67 +107,48 @@ class Rewrite::Work {
     }
     for (std::size_t i = 0; i < group.size(); ++i) {
       if (made[i].error) std::rethrow_exception(made[i].error);
-      write(group[i], made[i].record);
+      write(group[i], made[i]);
     }
   }
 
-  std::vector<std::byte> record_of(const NewChunk& chunk, const Unpacked& part, int threads) const {
-    std::vector<std::byte> record;
-    if (chunk.how == How::Copy || chunk.how == How::Slice) record = kept_record(chunk);
-    if (record.empty() && chunk.how != How::Pack) {
-      std::vector<std::byte> rows(bytes_of(chunk));
-      read_files(plan_.files_, array_of(chunk).from, chunk.first, chunk.samples, rows.data(), 1);
-      record = packed_record(chunk, CodecSpec::parse("raw"), rows.data(), threads);
-    }
-    if (record.empty()) {
-      const std::size_t skip =
-          static_cast<std::size_t>(chunk.first - part.first) * array_of(chunk).info.sample_bytes();
-      record = packed_record(chunk, spec_for(chunk), part.bytes.data() + skip, threads);
-    }
-    put_chunk_head(record.data() + kRecordHeadBytes,
-                   {.array = chunk.array,
-                    .samples = static_cast<std::uint32_t>(chunk.samples),
-                    .number = static_cast<std::uint64_t>(chunk.first - plan_.first_)});
-    return record;
+  // Number of a chunk's first sample in the new file.
+  std::uint64_t number_of(const NewChunk& chunk) const {
+    return static_cast<std::uint64_t>(chunk.first - plan_.first_);
   }
 
-  Shape shape_of(const NewChunk& chunk) const {
-    return with_samples(chunk.samples, array_of(chunk).info.shape);
-  }
-
-  // The last samples may be too few for a codec: they are stored raw.
-  CodecSpec spec_for(const NewChunk& chunk) const {
+  void make_chunk(const NewChunk& chunk, const Unpacked& part, PackBuffers& room, Made& made,
+                  int threads) const {
     const ArrayInfo& info = array_of(chunk).info;
-    if (chunk.samples == info.samples_per_chunk) return info.codec;
+    ChunkPacker::Samples samples{.array = chunk.array,
+                                 .number = number_of(chunk),
+                                 .view = {nullptr, info.dtype, shape_of(chunk)}};
     try {
-      layout(info.codec, info.dtype, shape_of(chunk));
-      return info.codec;
-    } catch (const Error& error) {
-      if (error.code() != Errc::InvalidArgument) throw;
-      return CodecSpec::parse("raw");
-    }
-  }
-
-  std::vector<std::byte> packed_record(const NewChunk& chunk, const CodecSpec& spec,
-                                       const std::byte* values, int threads) const {
-    const ArrayInfo& info = array_of(chunk).info;
-    try {
-      std::vector<std::byte> record(kHeads + frame_bytes(spec, info.dtype, shape_of(chunk)));
-      const std::size_t bytes = write_frame(
-          spec, ConstTensorView(values, info.dtype, shape_of(chunk)),
-          std::span(record).subspan(kHeads),
-          {.threads = threads,
-           .seed = options_.seed + static_cast<std::uint64_t>(chunk.first) * kOdd + chunk.array});
-      if (passes_ratio(info.dtype, shape_of(chunk), bytes)) {
-        invalid("samples pack to less than a {}th of their bytes; choose a smaller {} than {}",
-                kMaxRatio, "samples_per_chunk", info.samples_per_chunk);
+      if (chunk.how == How::Pack) {
+        samples.view.data = part.bytes.data() + static_cast<std::size_t>(chunk.first - part.first) *
+                                                    info.sample_bytes();
+        return packer_.pack(samples, room, made.packed, threads);
       }
-      record.resize(kHeads + bytes);
-      return record;
+      if (chunk.how != How::Raw) made.kept = kept_record(chunk);
+      std::vector<std::byte> rows;
+      if (made.kept.empty() || packer_.looks_at(chunk.array)) {
+        rows.resize(bytes_of(chunk));
+        read_files(plan_.files_, array_of(chunk).from, chunk.first, chunk.samples, rows.data(), 1);
+        samples.view.data = rows.data();
+      }
+      if (made.kept.empty()) return packer_.store(samples, room, made.packed, threads);
+      put_chunk_head(made.kept.data() + kRecordHeadBytes,
+                     {.array = chunk.array,
+                      .samples = static_cast<std::uint32_t>(chunk.samples),
+                      .number = samples.number});
+      packer_.keep(samples, made.kept.size() - kHeads, room, made.packed);
     } catch (const Error& error) {
       fail(error.code(), "[rewrite] '{}', samples {} to {}: {}", info.name, chunk.first,
            chunk.first + chunk.samples - 1, error.what());
     }
+  }
+
+  Shape shape_of(const NewChunk& chunk) const {
+    return with_samples(chunk.samples, array_of(chunk).info.shape);
   }
 
   // A chunk of unchanged packed bytes; nothing if that is impossible: for a part of a chunk that
@@ -207,33 +197,48 @@ class Rewrite::Work {
     return record;
   }
 
-  void write(const NewChunk& chunk, std::vector<std::byte>& record) {
+  void write(const NewChunk& chunk, Made& made) {
+    const std::span<std::byte> values =
+        made.kept.empty() ? made.packed.values.bytes : std::span(made.kept);
+    write_record(chunk, chunk.array, values);
+    if (!made.packed.mask.bytes.empty()) {
+      const std::size_t mask = *packer_.mask_of(chunk.array);
+      write_record(chunk, static_cast<std::uint32_t>(mask), made.packed.mask.bytes);
+    }
+    found_[chunk.array].add(made.packed.found);
+    made = {};
+  }
+
+  void write_record(const NewChunk& chunk, std::uint32_t array, std::span<std::byte> record) {
     put_record_head(record, RecordKind::Chunk, out_.size());
-    index_.entries.push_back({.array = chunk.array,
+    index_.entries.push_back({.array = array,
                               .samples = static_cast<std::uint32_t>(chunk.samples),
-                              .first = static_cast<std::uint64_t>(chunk.first - plan_.first_),
+                              .first = number_of(chunk),
                               .offset = out_.size(),
                               .payload_bytes = record.size() - kRecordHeadBytes,
                               .skip = 0,
-                              .crc = packed_crc_of(std::span(record).subspan(kHeads))});
-    record.resize(round_up(record.size(), kRecordAlign));
+                              .crc = packed_crc_of(record.subspan(kHeads))});
+    constexpr std::byte kZeros[kRecordAlign] = {};
     out_.write(record);
-    record = {};
+    out_.write(std::span(kZeros).first(round_up(record.size(), kRecordAlign) - record.size()));
   }
 
   const Rewrite& plan_;
   const RewriteOptions& options_;
   int threads_;
   NewFile& out_;
+  ChunkPacker packer_;
+  std::vector<WrittenArray> found_;
   Index index_;
 };
 
-std::uint64_t Rewrite::write(const std::string& path, const RewriteOptions& options) const {
+RewriteResult Rewrite::write(const std::string& path, const RewriteOptions& options) const {
   check_metadata(options.metadata);
   NewFile out("write", path);
-  Work(*this, options, out).run();
+  Work work(*this, options, out);
+  work.run();
   out.finish(options.sync);
-  return out.size();
+  return {.bytes = out.size(), .arrays = work.take_found()};
 }
 
 }  // namespace tuckfold

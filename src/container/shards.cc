@@ -146,7 +146,8 @@ void check_same_arrays(const Schema& a, const Schema& b, const std::string& path
   bool same = a.arrays.size() == b.arrays.size();
   for (std::size_t i = 0; same && i < a.arrays.size(); ++i) {
     same = a.arrays[i].name == b.arrays[i].name && a.arrays[i].dtype == b.arrays[i].dtype &&
-           a.arrays[i].shape == b.arrays[i].shape;
+           a.arrays[i].shape == b.arrays[i].shape && a.arrays[i].fill == b.arrays[i].fill &&
+           a.arrays[i].mask_of == b.arrays[i].mask_of;
   }
   if (!same) invalid("[open] '{}' has other arrays than the first shard; leave it out", path);
 }

@@ -8,7 +8,7 @@
 #include "base/io/destination.h"
 #include "base/io/file.h"
 #include "base/strided.h"
-#include "container/frame.h"
+#include "container/chunk_packer.h"
 #include "container/resume.h"
 
 namespace tuckfold {
@@ -37,33 +37,6 @@ struct PendingChunk {
   }
 };
 
-// Memory that is reused from chunk to chunk without being cleared.
-class ReusedBuffer {
- public:
-  std::span<std::byte> of(std::size_t bytes) {
-    if (bytes > capacity_) {
-      data_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-      capacity_ = bytes;
-    }
-    return {data_.get(), bytes};
-  }
-
- private:
-  std::unique_ptr<std::byte[]> data_;
-  std::size_t capacity_ = 0;
-};
-
-// The buffers of a thread: for samples that are fetched, and for the codec.
-struct WorkerBuffers {
-  ReusedBuffer samples, workspace;
-};
-
-// A packed chunk that is to be written.
-struct PackedRecord {
-  ReusedBuffer buffer;
-  std::span<std::byte> bytes;
-};
-
 // Samples of an array that do not fill a chunk yet.
 struct PartialChunk {
   std::vector<std::byte> bytes;
@@ -81,10 +54,11 @@ struct FileWriter::Impl {
   std::uint64_t old_end = 0;                 // when appending
   std::int64_t samples = 0;                  // that write() took
   std::vector<PartialChunk> partial_chunks;  // for each array
-  std::vector<FramePlan> plans;              // of each array's whole chunks
+  std::optional<ChunkPacker> packer;
+  std::vector<WrittenArray> written;  // for each array that is no mask
   std::vector<PendingChunk> pending;
-  std::vector<WorkerBuffers> worker_buffers;  // one a thread
-  std::vector<PackedRecord> records;          // that wait for those in front of them
+  std::vector<PackBuffers> worker_buffers;  // one a thread
+  std::vector<PackedChunk> packed;          // that wait for those in front of them
   enum class State : unsigned char { Open, Failed, Finished } state = State::Open;
 
   Impl(const std::string& where, const WriteOptions& how)
@@ -96,7 +70,10 @@ struct FileWriter::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  const std::vector<ArrayInfo>& arrays() const { return index.schema.arrays; }
+  // Without masks, which follow them in the schema.
+  std::span<const ArrayInfo> arrays() const {
+    return std::span(index.schema.arrays).first(count_shown(index.schema.arrays));
+  }
   // How many gathered chunks to collect before packing, so that every thread has some.
   std::size_t most_pending() const {
     return std::size_t{4} * static_cast<std::size_t>(options.threads);
@@ -110,6 +87,7 @@ struct FileWriter::Impl {
       open_to_append(std::move(wanted));
     } else {
       check_arrays(wanted);
+      add_masks(wanted);
       index.schema = {std::move(wanted), options.metadata.empty() ? "{}" : options.metadata};
       open_new();
     }
@@ -117,9 +95,25 @@ struct FileWriter::Impl {
     number_shift = index.next_number - index.samples;
     partial_chunks.resize(arrays().size());
     for (PartialChunk& column : partial_chunks) column.first = samples;
-    for (const ArrayInfo& array : arrays()) {
-      plans.emplace_back(array.codec, array.dtype,
-                         with_samples(array.samples_per_chunk, array.shape));
+    if (!options.checks.empty() && options.checks.size() != arrays().size()) {
+      invalid("[write] checks must be given for each of {} arrays, got {}", arrays().size(),
+              options.checks.size());
+    }
+    packer.emplace(index.schema.arrays, options.checks, options.seed);
+    count_kept();
+  }
+
+  // Bytes of chunks that a stopped writer left.
+  void count_kept() {
+    written.resize(arrays().size());
+    if (options.mode == WriteMode::Append) return;
+    std::vector<std::uint64_t> bytes(index.schema.arrays.size());
+    for (const Entry& entry : index.entries) {
+      bytes[entry.array] += entry.payload_bytes - kChunkHeadBytes;
+    }
+    for (std::size_t i = 0; i < arrays().size(); ++i) {
+      const std::optional<std::size_t> mask = packer->mask_of(i);
+      written[i].packed_bytes = bytes[i] + (mask ? bytes[*mask] : 0);
     }
   }
 
@@ -156,7 +150,7 @@ struct FileWriter::Impl {
         wanted[i].samples_per_chunk = arrays()[i].samples_per_chunk;
       }
     }
-    if (!wanted.empty() && wanted != arrays()) {
+    if (!wanted.empty() && !std::ranges::equal(wanted, arrays())) {
       invalid("[append] '{}' has other arrays than were given; leave them out to take those it has",
               path);
     }
@@ -277,45 +271,6 @@ struct FileWriter::Impl {
     column = {.bytes = {}, .first = column.first + column.samples, .samples = 0};
   }
 
-  // The last samples of a file may be too few for a codec: they are stored raw.
-  FramePlan plan_few(const ArrayInfo& array, const Shape& shape) const {
-    try {
-      return FramePlan(array.codec, array.dtype, shape);
-    } catch (const Error& error) {
-      if (error.code() != Errc::InvalidArgument) throw;
-      return FramePlan(CodecSpec::parse("raw"), array.dtype, shape);
-    }
-  }
-
-  // Packs a chunk; the record lacks its head.
-  void pack_chunk(const PendingChunk& chunk, const ConstTensorView& view, ReusedBuffer& workspace,
-                  PackedRecord& record, int threads) const {
-    const ArrayInfo& array = arrays()[chunk.array];
-    std::optional<FramePlan> few;
-    if (chunk.samples != array.samples_per_chunk) few = plan_few(array, view.shape);
-    const FramePlan& plan = few ? *few : plans[chunk.array];
-    const std::uint64_t number = static_cast<std::uint64_t>(chunk.first) + number_shift;
-    constexpr std::size_t kHeads = kRecordHeadBytes + kChunkHeadBytes;
-    const std::span<std::byte> out_bytes = record.buffer.of(kHeads + plan.bytes() + kRecordAlign);
-    constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;  // numbers far apart for chunks side by side
-    const std::size_t bytes =
-        plan.write(view, out_bytes.subspan(kHeads, out_bytes.size() - kHeads - kRecordAlign),
-                   {.threads = threads,
-                    .seed = options.seed + number * kOdd + chunk.array,
-                    .workspace = workspace.of(plan.workspace_bytes())});
-    if (passes_ratio(array.dtype, view.shape, bytes)) {
-      invalid(
-          "[write] samples pack to less than a {}th of their bytes; choose a smaller "
-          "samples_per_chunk than {}",
-          kMaxRatio, array.samples_per_chunk);
-    }
-    put_chunk_head(out_bytes.data() + kRecordHeadBytes,
-                   {.array = chunk.array,
-                    .samples = static_cast<std::uint32_t>(chunk.samples),
-                    .number = number});
-    record.bytes = out_bytes.first(kHeads + bytes);
-  }
-
   // The samples of a chunk, wherever they are.
   ConstTensorView samples_of(const PendingChunk& chunk, const Fetch* fetch,
                              ReusedBuffer& buffer) const {
@@ -327,10 +282,13 @@ struct FileWriter::Impl {
     return {data, chunk.view.dtype, chunk.view.shape};
   }
 
-  void pack_checked(const PendingChunk& chunk, const ConstTensorView& view, ReusedBuffer& workspace,
-                    PackedRecord& record, int threads) const {
+  void pack_chunk(const PendingChunk& chunk, const ConstTensorView& view, PackBuffers& room,
+                  PackedChunk& out_chunk, int threads) const {
     try {
-      pack_chunk(chunk, view, workspace, record, threads);
+      packer->pack({.array = chunk.array,
+                    .number = static_cast<std::uint64_t>(chunk.first) + number_shift,
+                    .view = view},
+                   room, out_chunk, threads);
     } catch (const Error& error) {
       fail(error.code(), "[write] '{}', samples {} to {}: {}", arrays()[chunk.array].name,
            chunk.first, chunk.end() - 1, error.what());
@@ -343,25 +301,34 @@ struct FileWriter::Impl {
     Lanes lanes = lanes_for(most, options.threads);
     if (pending.size() == 1) lanes = {1, options.threads, 1};
     worker_buffers.resize(static_cast<std::size_t>(lanes.workers));
-    records.resize(static_cast<std::size_t>(lanes.window));
+    packed.resize(static_cast<std::size_t>(lanes.window));
     in_order(
         static_cast<std::int64_t>(pending.size()), lanes,
         [&](std::int64_t i, std::size_t slot, int worker) {
           const PendingChunk& chunk = pending[static_cast<std::size_t>(i)];
-          WorkerBuffers& own = worker_buffers[static_cast<std::size_t>(worker)];
-          pack_checked(chunk, samples_of(chunk, fetch, own.samples), own.workspace, records[slot],
-                       lanes.threads_of_each);
+          PackBuffers& room = worker_buffers[static_cast<std::size_t>(worker)];
+          pack_chunk(chunk, samples_of(chunk, fetch, room.samples), room, packed[slot],
+                     lanes.threads_of_each);
         },
         [&](std::int64_t i, std::size_t slot) {
-          write_chunk(pending[static_cast<std::size_t>(i)], records[slot].bytes);
+          write_chunk(pending[static_cast<std::size_t>(i)], packed[slot]);
         });
     pending.clear();
   }
 
-  void write_chunk(const PendingChunk& chunk, std::span<std::byte> record) {
+  void write_chunk(const PendingChunk& chunk, const PackedChunk& done) {
+    write_record(chunk, chunk.array, done.values.bytes);
+    if (!done.mask.bytes.empty()) {
+      const std::size_t mask = *packer->mask_of(chunk.array);
+      write_record(chunk, static_cast<std::uint32_t>(mask), done.mask.bytes);
+    }
+    written[chunk.array].add(done.found);
+  }
+
+  void write_record(const PendingChunk& chunk, std::uint32_t array, std::span<std::byte> record) {
     put_record_head(record, RecordKind::Chunk, out->size());
     index.entries.push_back(
-        {.array = chunk.array,
+        {.array = array,
          .samples = static_cast<std::uint32_t>(chunk.samples),
          .first = static_cast<std::uint64_t>(chunk.first),
          .offset = out->size(),
@@ -378,7 +345,7 @@ struct FileWriter::Impl {
     for (std::uint32_t i = 0; i < arrays().size(); ++i) add_partial(i);
     pack_pending(nullptr);
     worker_buffers.clear();  // the index takes memory, too
-    records.clear();
+    packed.clear();
     index.samples = static_cast<std::uint64_t>(samples);
     index.next_number = index.samples + number_shift;
     const bool append = options.mode == WriteMode::Append;
@@ -432,6 +399,13 @@ void FileWriter::write(std::span<const ConstTensorView> batch) {
 void FileWriter::write(std::int64_t samples, const Fetch& fetch) {
   if (samples < 0) invalid("[write] samples must be 0 or more, got {}", samples);
   impl_->guarded("write", [&] { impl_->take_all({.fetch = &fetch, .count = samples}); });
+}
+
+const WrittenArray& FileWriter::written(std::size_t array) const {
+  if (array >= impl_->written.size()) {
+    invalid("[write] there are {} arrays, got number {}", impl_->written.size(), array);
+  }
+  return impl_->written[array];
 }
 
 void FileWriter::set_metadata(const std::string& json) {

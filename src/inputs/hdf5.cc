@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "base/dtype.h"
 #include "base/fail.h"
+#include "base/fill.h"
 #include "base/text_scan.h"
 #include "inputs/hdf5_attributes.h"
 #include "inputs/hdf5_session.h"
@@ -75,6 +78,38 @@ std::optional<DType> dtype_by(hid_t type) {
 Handle memory_type(hid_t type, DType dtype) {
   if (dtype == DType::F16 || ::H5Tget_class(type) == H5T_ENUM) return {::H5Tcopy(type), ::H5Tclose};
   return {::H5Tget_native_type(type, H5T_DIR_ASCEND), ::H5Tclose};
+}
+
+// The numbers of an attribute, a few at most; none where it is something else.
+std::vector<double> attribute(hid_t data, const char* name) {
+  constexpr hssize_t kMost = 16;
+  if (::H5Aexists(data, name) <= 0) return {};
+  const Handle attribute(::H5Aopen(data, name, H5P_DEFAULT), ::H5Aclose);
+  if (!attribute) return {};
+  const Handle type(::H5Aget_type(attribute.get()), ::H5Tclose);
+  const Handle space(::H5Aget_space(attribute.get()), ::H5Sclose);
+  const H5T_class_t kind = type ? ::H5Tget_class(type.get()) : H5T_NO_CLASS;
+  const hssize_t count = space ? ::H5Sget_simple_extent_npoints(space.get()) : 0;
+  if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || count < 1 || count > kMost) return {};
+  std::vector<double> values(static_cast<std::size_t>(count));
+  if (::H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, values.data()) < 0) return {};
+  return values;
+}
+
+// What netCDF names as missing, as values of the dtype: _FillValue and missing_value, and NaN
+// beside them where the dtype has it.
+std::vector<FillValue> fill_of(hid_t data, DType dtype) {
+  std::vector<FillValue> fill;
+  if (must_be_exact(dtype)) return fill;
+  const auto add = [&](double number) {
+    const std::optional<FillValue> value = fill_value_in(dtype, number);
+    if (value && std::ranges::find(fill, *value) == fill.end()) fill.push_back(*value);
+  };
+  for (const char* name : {"_FillValue", "missing_value"}) {
+    for (const double value : attribute(data, name)) add(value);
+  }
+  if (!fill.empty() && is_float(dtype)) add(std::numeric_limits<double>::quiet_NaN());
+  return fill;
 }
 
 struct Dataset {
@@ -291,7 +326,7 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
     }
     dataset.memory = memory_type(type.get(), *dtype);
     attributes.add(name, dataset.data.get());
-    arrays.push_back({name, *dtype, sample});
+    arrays.push_back({name, *dtype, sample, fill_of(dataset.data.get(), *dtype)});
     datasets.push_back(std::move(dataset));
   }
   if (arrays.empty()) invalid("[hdf5] '{}' has no datasets", path);

@@ -343,6 +343,50 @@ TEST(Hdf5Writer, WhatIsWrittenIsRead) {
   EXPECT_EQ(read_all<std::int64_t>(*source, 1), wide);
 }
 
+// Adds an attribute to a dataset.
+template <class T>
+void add_attribute(hid_t file, const char* dataset, const char* name, hid_t type,
+                   const std::vector<T>& values) {
+  const hid_t data = ::H5Dopen2(file, dataset, H5P_DEFAULT);
+  const hsize_t count = values.size();
+  const hid_t space = ::H5Screate_simple(1, &count, nullptr);
+  const hid_t attribute = ::H5Acreate2(data, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+  ::H5Awrite(attribute, type, values.data());
+  ::H5Aclose(attribute);
+  ::H5Sclose(space);
+  ::H5Dclose(data);
+}
+
+TEST(SourceHdf5, FillValuesAreThoseOfTheDtype) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.h5";
+  {
+    Writer writer(path);
+    writer.add<float>("f", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {2}, {1, 2});
+    writer.add<std::uint16_t>("u", H5T_STD_U16LE, H5T_NATIVE_USHORT, {2}, {1, 2});
+    writer.add<std::int16_t>("i", H5T_STD_I16LE, H5T_NATIVE_SHORT, {2}, {1, 2});
+    writer.add<float>("none", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {2}, {1, 2});
+    // Of another type, as many tools write them, and twice.
+    add_attribute<double>(writer.file(), "f", "_FillValue", H5T_NATIVE_DOUBLE, {1e20});
+    add_attribute<float>(writer.file(), "f", "missing_value", H5T_NATIVE_FLOAT, {1e20f, -999});
+    // 1e20 is no number of the dtype; a whole number of another width is.
+    add_attribute<double>(writer.file(), "u", "missing_value", H5T_NATIVE_DOUBLE, {1e20});
+    add_attribute<int>(writer.file(), "u", "_FillValue", H5T_NATIVE_INT, {65535});
+    // Whole numbers that lossy codecs refuse come back anyway.
+    add_attribute<int>(writer.file(), "i", "_FillValue", H5T_NATIVE_INT, {-32767});
+    add_attribute<char>(writer.file(), "none", "units", H5T_NATIVE_CHAR, {'K'});
+  }
+  const auto source = open_paths({path});
+  const auto fill = [&](std::string_view name) {
+    return std::ranges::find(source->arrays(), name, &SourceArray::name)->fill;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(fill("f"), (std::vector<FillValue>{{double{1e20f}}, {-999}, {nan}}));
+  EXPECT_EQ(fill("u"), (std::vector<FillValue>{{65535}}));
+  EXPECT_TRUE(fill("i").empty());
+  EXPECT_TRUE(fill("none").empty());
+}
+
 TEST(SourceHdf5, RealFilesAreRead) {
   const std::filesystem::path path = real_data("sci_float/A1B_north_america.nc");
   if (path.empty()) GTEST_SKIP() << "no sci_float/A1B_north_america.nc under TUCKFOLD_DATA";
@@ -350,7 +394,8 @@ TEST(SourceHdf5, RealFilesAreRead) {
   const auto source = open_paths({path}, {.arrays = {"time", "air_temperature"}});
   EXPECT_EQ(source->samples(), 240);
   EXPECT_EQ(source->arrays()[0], (SourceArray{"time", DType::F64, {}}));
-  EXPECT_EQ(source->arrays()[1], (SourceArray{"air_temperature", DType::F32, {37, 49}}));
+  const SourceArray& field = source->arrays()[1];
+  EXPECT_EQ(field, (SourceArray{"air_temperature", DType::F32, {37, 49}, field.fill}));
   for (const float kelvin : read_all<float>(*source, 1)) {
     ASSERT_GT(kelvin, 200.0f);
     ASSERT_LT(kelvin, 350.0f);

@@ -18,6 +18,11 @@ std::string describe(std::span<const SourceArray> arrays) {
   return text;
 }
 
+// Fill values of one file are added to those of another.
+bool can_follow(const SourceArray& a, const SourceArray& b) {
+  return a.name == b.name && a.dtype == b.dtype && a.sample == b.sample;
+}
+
 class Concatenated final : public Source {
  public:
   Concatenated(std::vector<NamedSource> parts, std::vector<SourceArray> arrays,
@@ -131,7 +136,7 @@ std::unique_ptr<Source> join_samples(std::vector<NamedSource> parts) {
   const auto& [first_path, first] = parts.front();
   std::vector<std::int64_t> ends;
   for (const auto& [path, source] : parts) {
-    if (!std::ranges::equal(source->arrays(), first->arrays())) {
+    if (!std::ranges::equal(source->arrays(), first->arrays(), can_follow)) {
       invalid(
           "[source] files of one dataset must hold the same arrays, but '{}' holds {} and '{}' "
           "holds {}; pack them apart, or side by side if each is an array of its own",
@@ -142,6 +147,11 @@ std::unique_ptr<Source> join_samples(std::vector<NamedSource> parts) {
       invalid("[source] there are more samples than a number holds, from '{}' on", path);
     }
     ends.push_back(end);
+  }
+  for (const auto& [path, source] : parts) {
+    for (std::size_t a = 0; a < source->arrays().size(); ++a) {
+      for (const FillValue& value : source->arrays()[a].fill) first->add_fill(a, value);
+    }
   }
   std::vector<SourceArray> arrays(first->arrays().begin(), first->arrays().end());
   SourceAbout about = about_all(parts);

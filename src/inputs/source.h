@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tuckfold/fill_value.h"
 #include "tuckfold/tensor.h"
 
 namespace tuckfold {
@@ -31,6 +32,8 @@ struct SourceArray {
   std::string name;
   DType dtype = DType::F32;
   Shape sample;  // the shape of one sample
+  // Values that the input names as missing ones, of dtypes that lossy codecs take.
+  std::vector<FillValue> fill{};
 
   std::size_t sample_bytes() const {
     return static_cast<std::size_t>(sample.elems()) * size_bytes(dtype);
@@ -86,6 +89,11 @@ class Source {
   void set_about(SourceAbout about) { about_ = std::move(about); }
 
   void rename(std::size_t array, std::string name);
+  // Adds a fill value to those of the array, if it is another one.
+  void add_fill(std::size_t array, FillValue value) {
+    std::vector<FillValue>& fill = arrays_[array].fill;
+    if (std::ranges::find(fill, value) == fill.end()) fill.push_back(value);
+  }
 
  protected:
   Source(std::vector<SourceArray> arrays, std::int64_t samples)

@@ -13,7 +13,7 @@ from pathlib import Path
 import decode_bounded
 import decode_dct
 import numpy as np
-from decode_spec import DTYPES, PACKED, UNPACK, CorruptError, need, to_f32, unpack
+from decode_spec import DTYPES, PACKED, UNPACK, CorruptError, from_f32, need, to_f32, unpack
 
 UNPACK |= decode_dct.UNPACK | decode_bounded.UNPACK
 PACKED |= decode_dct.PACKED
@@ -70,6 +70,13 @@ def decode_frame(frame):
     return unpack(spec, dtype, shape, packed), spec, dtype
 
 
+def element_of(text, dtype):
+    """The element of a dtype that is nearest to a number, as schemas have fill values."""
+    if dtype == "bf16":
+        return from_f32(np.array([float(text)], np.float32), dtype)[0]
+    return DTYPES[dtype].type(float(text))
+
+
 class File:
     """One .tuck file: `arrays` is its schema's list, `samples` their number."""
 
@@ -89,7 +96,8 @@ class File:
             "index and trailer have other numbers of samples",
         )
         self.schema = json.loads(index[end:])
-        self.arrays = self.schema["arrays"]
+        self.columns = self.schema["arrays"]
+        self.arrays = [array for array in self.columns if "mask_of" not in array]
         self.entries = [index[32 + 40 * i : 72 + 40 * i] for i in range(entries)]
 
     def last_trailer(self):
@@ -113,9 +121,22 @@ class File:
         return payload
 
     def array(self, name):
-        """All samples of an array, with its dtype."""
+        """All samples of an array, with its dtype; fill values are put back."""
         number = [array["name"] for array in self.arrays].index(name)
-        array = self.arrays[number]
+        values, dtype = self.column(number), self.arrays[number]["dtype"]
+        for i, mask in enumerate(self.columns):
+            if mask.get("mask_of") != name:
+                continue
+            fill, marks = self.arrays[number]["fill"], self.column(i)
+            need(mask["dtype"] == "u8" and marks.shape == values.shape, "not a mask")
+            need(marks.max(initial=0) <= len(fill), "a mark of no fill value")
+            for k, text in enumerate(fill):
+                values[marks == k + 1] = element_of(text, dtype)
+        return values, dtype
+
+    def column(self, number):
+        """All samples as they are packed, of an array or a mask."""
+        array = self.columns[number]
         parts, expected = [], 0
         for entry in self.entries:
             if u32(entry, 0) != number:
@@ -136,7 +157,12 @@ class File:
             parts.append(values[skipped : skipped + samples])
         need(expected == self.samples, "index: samples are missing")
         empty = np.zeros([0, *array["shape"]], DTYPES[array["dtype"]])
-        return np.concatenate([empty, *parts]), array["dtype"]
+        return np.concatenate([empty, *parts])
+
+
+def kinds_of(file):
+    keys = ("name", "dtype", "shape", "fill", "mask_of")
+    return [[array.get(key) for key in keys] for array in file.columns]
 
 
 class Manifest:
@@ -153,9 +179,7 @@ class Manifest:
         for file, shard in zip(self.files, manifest["shards"], strict=True):
             need(file.index_crc == int(shard["index_crc"], 16), "a shard with another index")
             need(file.samples == shard["samples"], "a shard with another number of samples")
-            same = [[a[key] for key in ("name", "dtype", "shape")] for a in file.arrays]
-            first = [[a[key] for key in ("name", "dtype", "shape")] for a in self.files[0].arrays]
-            need(same == first, "a shard with other arrays")
+            need(kinds_of(file) == kinds_of(self.files[0]), "a shard with other arrays")
         self.arrays, self.schema = self.files[0].arrays, self.files[0].schema
         self.samples = sum(file.samples for file in self.files)
 

@@ -13,7 +13,7 @@ import decode
 import grid
 import numpy as np
 import pytest
-from decode_spec import UNPACK, CorruptError
+from decode_spec import DTYPES, UNPACK, CorruptError, from_f32
 
 FORMATS = Path(__file__).parent
 PER_CHUNK, SAMPLES = 8, 19  # chunks of 8, 8 and 3
@@ -102,6 +102,34 @@ def test_zstd_of_several_chunks(tmp_path):
         3,
     )
     assert agree(tmp_path / "t.tuck", cases) == []
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64", "u8", "u16"])
+def test_fill_values_are_put_back(dtype, tmp_path):
+    whole = dtype in ("u8", "u16")
+    values = np.add.outer(np.arange(SAMPLES), np.add.outer(np.arange(16), np.arange(24))) + 100.0
+    values[:, 0] = 255 if whole else -999.5
+    values[3] = 0 if whole else np.nan
+    values[:, 8:, 20:] = 0 if whole else np.nan
+    fill = ("255", "0") if whole else ("-999.5", "nan")
+    stored = values.astype(DTYPES["f32" if dtype == "bf16" else dtype])
+    specs = {"a": "dct_quant(rate=8)", "b": "bounded(abs=0.5) | zstd", "c": "zstd"}
+    if dtype == "bf16":
+        stored = from_f32(stored, "bf16")
+    done = grid.pack(
+        dict.fromkeys(specs, (dtype, stored)),
+        specs,
+        tmp_path / "t.tuck",
+        *("--samples-per-chunk", PER_CHUNK, "--fill", fill[0], "--fill", fill[1]),
+    )
+    assert done.returncode == 0, done.stderr
+    assert agree(tmp_path / "t.tuck", dict(zip(specs, specs, strict=True))) == []
+    file = decode.open_file(tmp_path / "t.tuck")
+    assert [array["name"] for array in file.arrays] == list(specs)
+    marked = np.isin(values, [255, 0]) if whole else (values == -999.5) | np.isnan(values)
+    for name in specs:
+        np.testing.assert_array_equal(file.array(name)[0][marked], stored[marked])
+    assert sum("mask_of" in array for array in file.columns) == 2
 
 
 # ---- bytes that no packer wrote -----------------------------------------------------------------

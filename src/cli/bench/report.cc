@@ -24,7 +24,8 @@ Report checked_report(BenchTarget& bench_target, const Array& array, const HugeB
   const auto packed = static_cast<double>(report.packed_bytes);
   report.ratio = static_cast<double>(array.bytes()) / packed;
   report.ratio_stored = static_cast<double>(array.stored_bytes) / packed;
-  report.quality = compare(array.dtype, array.shape.elems(), array.values.data(), out.data());
+  report.quality = compare(array.dtype, array.shape.elems(), array.values.data(), out.data(),
+                           array.marks.empty() ? nullptr : array.marks.data());
   return report;
 }
 

@@ -11,6 +11,7 @@
 
 #include "cli/quality/quality.h"
 #include "codec/registry.h"
+#include "container/rewrite.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -128,6 +129,20 @@ std::vector<Ladder> ladders_for(const Facts& facts, const Target& target) {
     }
   }
   return ladders;
+}
+
+bool refuses_some(const CodecSpec& spec, DType dtype, const Shape& shape) {
+  if (!is_exact(spec)) return false;
+  const std::string text = spec.print();
+  std::size_t bytes = static_cast<std::size_t>(shape.elems()) * size_bytes(dtype);
+  for (std::size_t end = 0; end != text.npos;) {  // of the chain's first stages
+    end = text.find(" | ", end == 0 ? 0 : end + 3);
+    const Layout fit = layout(CodecSpec::parse(text.substr(0, end)), dtype, shape);
+    if (!fit.fixed) return false;
+    if (fit.max_bytes < bytes) return true;
+    bytes = fit.max_bytes;
+  }
+  return false;
 }
 
 }  // namespace tuckfold::cli

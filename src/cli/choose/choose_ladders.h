@@ -29,4 +29,8 @@ using Ladder = std::vector<CodecSpec>;
 // In the order of the registry; of equal candidates the earlier is chosen.
 std::vector<Ladder> ladders_for(const Facts& facts, const Target& target);
 
+// Whether an exact codec refuses some tensors of the shape: it, or a stage of a chain, packs all of
+// them to one size, and that is too small to tell them apart.
+bool refuses_some(const CodecSpec& spec, DType dtype, const Shape& shape);
+
 }  // namespace tuckfold::cli

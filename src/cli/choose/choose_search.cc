@@ -87,7 +87,9 @@ class Search {
     std::vector<Rung> rungs;
     for (const CodecSpec& spec : ladder) {
       try {
-        rungs.push_back({spec, layout(spec, part_.dtype, part_.shape)});
+        const Layout fit = layout(spec, part_.dtype, part_.shape);
+        const bool refuses = options_.for_the_rest && refuses_some(spec, part_.dtype, part_.shape);
+        if (!refuses) rungs.push_back({spec, fit});
       } catch (const Error& error) {
         pass_over(error);
       }

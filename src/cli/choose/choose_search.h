@@ -26,6 +26,8 @@ struct ChooseOptions {
   std::size_t finalists = 6;     // codecs, at least one, of which the speed is measured
   double measure_seconds = 0.1;  // for each of them
   std::function<void(std::string_view)> progress{};  // called with each spec before it is tried
+  // The rest of the array must be taken, too: exact codecs that refuse some values are passed over.
+  bool for_the_rest = false;
 };
 
 struct Candidate {

@@ -7,6 +7,7 @@
 #include "cli/choose/choose_search.h"
 #include "cli/dataset/codec_option.h"
 #include "cli/terminal/command.h"
+#include "tuckfold/container.h"
 
 namespace tuckfold::cli {
 
@@ -24,8 +25,10 @@ class TargetOption {
   std::int64_t trial_values_ = 4'000'000;
 };
 
-// The best codec for a part of an array, with what it does to that. Shows on the terminal what it
-// tries, unless quiet.
-Candidate choose_for(const Array& part, const Target& target, int threads, bool quiet);
+// The best codec for an array that is to be packed in a file, found on a part of it, with what it
+// does to that. A ratio is one of the array in the file, where chunks have heads. Shows on the
+// terminal what it tries, unless quiet.
+Candidate choose_for(const Array& part, const ArrayInfo& array, const Target& target, int threads,
+                     bool quiet);
 
 }  // namespace tuckfold::cli

@@ -72,6 +72,10 @@ Array trial_part_of(const Array& array, std::int64_t most) {
     const std::int64_t first = from / per_unit * unit_elems + from % per_unit * piece;
     std::memcpy(part.values.data() + static_cast<std::size_t>(i) * piece_bytes,
                 array.values.data() + static_cast<std::size_t>(first) * value_bytes, piece_bytes);
+    if (!array.marks.empty()) {
+      const auto from_marks = array.marks.begin() + first;
+      part.marks.insert(part.marks.end(), from_marks, from_marks + piece);
+    }
   }
   return part;
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/fail.h"
+#include "base/fill.h"
 #include "cli/dataset/dataset.h"
 
 namespace tuckfold::cli {
@@ -13,12 +14,17 @@ std::string describe(const std::vector<ArrayInfo>& arrays) {
   for (const ArrayInfo& array : arrays) {
     text += fmt::format("{}{} {} {} by {}", text.empty() ? "" : ", ", array.name,
                         to_string(array.dtype), to_string(array.shape), array.codec.print());
+    for (const FillValue& value : array.fill) {
+      text += fmt::format("{}{}", &value == &array.fill.front() ? " with fill values " : " and ",
+                          to_string(array.dtype, value));
+    }
   }
   return text;
 }
 
 bool equal(const ArrayInfo& a, const ArrayInfo& b) {
-  return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.codec == b.codec;
+  return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.codec == b.codec &&
+         a.fill == b.fill;
 }
 
 }  // namespace

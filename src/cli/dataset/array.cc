@@ -13,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "base/fail.h"
+#include "base/fill.h"
 #include "base/parallel.h"
 #include "base/strided.h"
 #include "cli/terminal/stdio.h"
@@ -194,6 +195,15 @@ Array make_array(std::string_view text, ReadAs read_as) {
     }
   });
   return array;
+}
+
+void replace_fill(Array& array, std::span<const FillValue> fill) {
+  if (fill.empty()) return;
+  const std::int64_t elems = array.shape.elems();
+  array.marks.resize(static_cast<std::size_t>(elems));
+  const FillMarks marks(array.dtype, fill);
+  if (marks.mark(array.values.data(), elems, array.marks.data()) == 0) return array.marks.clear();
+  fill_holes(array.dtype, array.shape, array.marks.data(), array.values.data());
 }
 
 std::string notes_on(const Array& array) {

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "tuckfold/fill_value.h"
 #include "tuckfold/tensor.h"
 
 namespace tuckfold::cli {
@@ -41,6 +44,8 @@ struct Array {
   DType dtype = DType::F32;  // the type it is packed in
   Shape shape;
   HugeBuffer values;  // row-major
+  // Not 0 where a fill value was, which quality does not count; empty where there are none.
+  std::vector<std::uint8_t> marks{};
 
   std::size_t bytes() const noexcept { return values.size(); }
   ConstTensorView view() const { return {values.data(), dtype, shape}; }
@@ -59,6 +64,9 @@ void need_values(const Array& array);
 
 // `text` is "100x3x256x256" or "100x3x256x256:f16": picture-like planes, the same on every run.
 Array make_array(std::string_view text, ReadAs read_as);
+
+// Marks fill values, and puts others in their places.
+void replace_fill(Array& array, std::span<const FillValue> fill);
 
 // Notes to print below the figures of this array, or nothing.
 std::string notes_on(const Array& array);

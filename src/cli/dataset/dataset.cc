@@ -72,6 +72,7 @@ void InputOptions::add_format_to(Command& verb) {
   verb.add_option("--dtype", dtype, "Of raw inputs: " + dtype_names()).type_name("T");
   verb.add_option("--shape", shape, "Of raw inputs: the shape of one sample, as 3x32x32")
       .type_name("SHAPE");
+  fill.add_to(verb);
   verb.add_flag("--allow-external", allow_external,
                 "Let HDF5 files lead to others (external storage and links, virtual datasets); "
                 "libhdf5 is not made for hostile files");
@@ -113,7 +114,10 @@ std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
   }
   std::vector<std::filesystem::path> paths;
   for (const std::string& file : files) paths.emplace_back(input_path(verb, file, quiet));
-  return open_source(paths, options);
+  std::unique_ptr<Source> source = open_source(paths, options);
+  fill.apply(verb, source->arrays(),
+             [&](std::size_t array, FillValue value) { source->add_fill(array, value); });
+  return source;
 }
 
 void add_strict(Command& verb, bool& strict) {
@@ -126,6 +130,15 @@ FileReader open_reader(const std::string& path, bool strict) {
     fmt::print(stderr, "tuckfold: warning: {}\n", to_string(trailing));
   }
   return reader;
+}
+
+std::uint64_t packed_bytes_of(const FileReader& reader, std::size_t array) {
+  std::uint64_t bytes = 0;
+  for (const ChunkInfo& chunk : reader.chunks(array)) bytes += chunk.frame_bytes;
+  const std::optional<std::size_t> mask = reader.mask(array);
+  if (!mask) return bytes;
+  for (const ChunkInfo& chunk : reader.chunks(*mask)) bytes += chunk.frame_bytes;
+  return bytes;
 }
 
 SampleSlice parse_range(const char* verb, std::string_view text, std::int64_t samples) {
@@ -222,7 +235,7 @@ Parts cut_at_chunks(const FileReader& reader, std::size_t array, const SampleSli
 }
 
 Array trial_part_of(const SourceArray& array, std::int64_t samples, std::int64_t most,
-                    const std::function<void(std::int64_t, std::byte*)>& read) {
+                    const std::function<void(std::int64_t, std::byte*)>& read, Fill fill) {
   const std::int64_t elems = std::max<std::int64_t>(1, array.sample.elems());
   const std::int64_t count = std::min(samples, std::max<std::int64_t>(1, most / elems));
   std::vector<std::int64_t> axes = {count};
@@ -237,13 +250,14 @@ Array trial_part_of(const SourceArray& array, std::int64_t samples, std::int64_t
     const std::int64_t at = count == 1 ? 0 : i * (samples - 1) / (count - 1);
     read(at, result.values.data() + static_cast<std::size_t>(i) * array.sample_bytes());
   }
+  if (fill == Fill::Replace) replace_fill(result, array.fill);
   return result;
 }
 
-Array trial_part_of(const Source& source, std::size_t array, std::int64_t most) {
+Array trial_part_of(const Source& source, std::size_t array, std::int64_t most, Fill fill) {
   return trial_part_of(
       source.arrays()[array], source.samples(), most,
-      [&](std::int64_t sample, std::byte* to) { source.read(array, sample, 1, to); });
+      [&](std::int64_t sample, std::byte* to) { source.read(array, sample, 1, to); }, fill);
 }
 
 void read_samples(const Source& source, std::size_t array, std::int64_t first, std::int64_t count,

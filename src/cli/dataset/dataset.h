@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/dataset/array.h"
+#include "cli/dataset/fill_option.h"
 #include "cli/terminal/command.h"
 #include "inputs/source.h"
 #include "tuckfold/container.h"
@@ -28,6 +29,7 @@ struct InputOptions {
   std::string format, dtype, shape, split;
   std::vector<std::string> arrays, rename;
   bool side_by_side = false, allow_external = false, strict = false;
+  FillOption fill;
 
   void add_to(Command& verb, const char* select = kSelectText);
   // The options without the files, where a verb names these in its own way.
@@ -48,6 +50,9 @@ void add_strict(Command& verb, bool& strict);
 // Opens a file or a manifest. Warns on standard error where samples may be missing; with `strict`
 // that is CorruptData.
 FileReader open_reader(const std::string& path, bool strict);
+
+// Bytes of an array's chunks, and of those of its mask.
+std::uint64_t packed_bytes_of(const FileReader& reader, std::size_t array);
 
 // Samples first, first + step, … as many as `samples`.
 struct SampleSlice {
@@ -89,9 +94,14 @@ struct Parts {
 Parts cut_at_chunks(const FileReader& reader, std::size_t array, const SampleSlice& slice);
 
 // About `most` values of an array, whole samples spread over all of them; read(sample, to) reads one.
+// Fill values are marked and have others in their places, as the writer packs them for a lossy
+// codec, unless they are to stay.
+enum class Fill : unsigned char { Replace, Stay };
 Array trial_part_of(const SourceArray& array, std::int64_t samples, std::int64_t most,
-                    const std::function<void(std::int64_t, std::byte*)>& read);
-Array trial_part_of(const Source& source, std::size_t array, std::int64_t most);
+                    const std::function<void(std::int64_t, std::byte*)>& read,
+                    Fill fill = Fill::Replace);
+Array trial_part_of(const Source& source, std::size_t array, std::int64_t most,
+                    Fill fill = Fill::Replace);
 
 // Reads on several threads. An exception of a thread is rethrown here.
 void read_samples(const Source& source, std::size_t array, std::int64_t first, std::int64_t count,

@@ -10,6 +10,7 @@
 #include "base/io/bytes.h"
 #include "cli/dataset/dataset.h"
 #include "container/resume.h"
+#include "container/rewrite.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -93,9 +94,11 @@ std::uint64_t chunk_memory(const ArrayInfo& array, std::int64_t samples, bool in
   const CodecSpec spec = spec_for(array, shape);
   const auto at_once = static_cast<std::uint64_t>(std::min<std::int64_t>(lanes.workers, chunks));
   const auto held = static_cast<std::uint64_t>(std::min(lanes.window, chunks));
+  // Values are looked at before a lossy codec packs them, so that all of a chunk is in memory.
+  const std::uint64_t whole = at_once + (is_exact(array.codec) ? 0 : 1);
   const std::uint64_t pages =  // of the input that is mapped
       std::min(static_cast<std::uint64_t>(samples) * array.sample_bytes(),
-               std::max(in_place ? at_once * bytes : bytes, Bytes::kDropAfterBytes));
+               std::max(in_place ? whole * bytes : bytes, Bytes::kDropAfterBytes));
   return pages +
          at_once * ((in_place ? 0 : bytes) + layout(spec, array.dtype, shape).workspace_bytes) +
          held * frame_bytes(spec, array.dtype, shape);

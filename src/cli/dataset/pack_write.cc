@@ -8,6 +8,7 @@
 #include "base/io/destination.h"
 #include "base/io/file.h"
 #include "cli/dataset/dataset.h"
+#include "cli/dataset/measure.h"
 #include "cli/dataset/origin.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress_bar.h"
@@ -37,6 +38,8 @@ class PackRun {
         bar_("packing", static_cast<std::uint64_t>(source.samples()) * each_, output.quiet) {
     // A file that cannot be resumed needs no record of its origin.
     if (!output.append && !output.temporary) origin_ = origin_of(source, output.inputs);
+    total_.packed_samples = source.samples();
+    total_.arrays.resize(arrays.size());
   }
 
   PackTotal run() {
@@ -78,7 +81,8 @@ class PackRun {
                          .threads = output_.threads,
                          .metadata = output_.metadata,
                          .seed = output_.seed + static_cast<std::uint64_t>(first),
-                         .origin = origin_};
+                         .origin = origin_,
+                         .checks = output_.checks};
     options.origin.first = static_cast<std::uint64_t>(first);
     if (shards_ && output_.append) options.mode = WriteMode::Create;
     try {
@@ -102,7 +106,8 @@ class PackRun {
                                   : std::optional<ReplacedShards>(std::in_place, path);
     FileWriter writer = open(path, first);
     begun_ = true;
-    std::int64_t at = first + (output_.resume ? writer.samples() : 0);
+    const std::int64_t kept = output_.resume ? writer.samples() : 0;
+    std::int64_t at = first + kept;
     if (at > end) {
       invalid("[pack] '{}.partial' has {} samples, the inputs {}; pack without --resume", path,
               at - first, end - first);
@@ -120,13 +125,21 @@ class PackRun {
     }
     writer.finish();
     if (replaced) replaced->remove();
+    for (std::size_t a = 0; a < arrays_.size(); ++a) total_.arrays[a].add(writer.written(a));
+    measure(path, kept, first);
     total_.samples += writer.samples();
     total_.file_bytes += fs::file_size(path);
+  }
+
+  // Samples that the run which is resumed has packed.
+  void measure(const std::string& path, std::int64_t kept, std::int64_t first) {
+    measure_kept(path, kept, source_, first, output_.checks, output_.threads, total_.arrays);
   }
 
   void write_shards() {
     std::vector<ArrayInfo> settled = arrays_;
     check_arrays(settled);
+    add_masks(settled);
     try {
       shards_.emplace(
           ShardRequest{.path = path_,
@@ -151,6 +164,11 @@ class PackRun {
         continue;
       }
       // The run that is resumed has finished this file.
+      const FileReader reader(paths[i]);
+      for (std::size_t a = 0; a < arrays_.size(); ++a) {
+        total_.arrays[a].packed_bytes += packed_bytes_of(reader, a);
+      }
+      measure(paths[i], end - first, first);
       total_.samples += end - first;
       total_.file_bytes += fs::file_size(paths[i]);
       bar_.add(static_cast<std::uint64_t>(end - first) * each_);

@@ -18,13 +18,16 @@ struct PackOutput {
   int threads = 1;
   int shards = 0;  // 0: one file and no manifest
   bool append = false, resume = false, force = false, quiet = false;
-  bool temporary = false;  // nobody can go on with it
+  bool temporary = false;            // nobody can go on with it
+  std::vector<ArrayCheck> checks{};  // for each array
 };
 
 struct PackTotal {
   std::uint64_t bytes = 0, file_bytes = 0;
   std::int64_t samples = 0;
   double seconds = 0;
+  std::int64_t packed_samples = 0;     // those of the inputs: fewer, where a file is appended to
+  std::vector<WrittenArray> arrays{};  // of these
 };
 
 // Throws InvalidArgument where there are fewer samples than shards, or what a stopped run left is in

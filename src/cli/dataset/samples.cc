@@ -15,7 +15,8 @@ namespace {
 std::vector<SourceArray> arrays_of(const FileReader& file) {
   std::vector<SourceArray> arrays;
   for (const ArrayInfo& array : file.arrays()) {
-    arrays.push_back({.name = array.name, .dtype = array.dtype, .sample = array.shape});
+    arrays.push_back(
+        {.name = array.name, .dtype = array.dtype, .sample = array.shape, .fill = array.fill});
   }
   return arrays;
 }
@@ -94,6 +95,10 @@ void Samples::open_files(const char* verb, const InputOptions& inputs) {
     }
     arrays_.push_back(std::move(array));
   }
+  inputs.fill.apply(verb, arrays_, [&](std::size_t array, FillValue value) {
+    std::vector<FillValue>& fill = arrays_[array].fill;
+    if (std::ranges::find(fill, value) == fill.end()) fill.push_back(value);
+  });
 }
 
 std::size_t Samples::find(const char* verb, std::string_view name) const {
@@ -171,7 +176,7 @@ std::int64_t Samples::batch(std::size_t array, int threads) const {
 std::uint64_t Samples::packed_bytes(std::size_t array) const {
   std::uint64_t bytes = 0;
   for (const FileReader& file : files_) {
-    for (const ChunkInfo& chunk : file.chunks(columns_[array])) bytes += chunk.frame_bytes;
+    bytes += packed_bytes_of(file, columns_[array]);
   }
   return bytes;
 }

@@ -4,24 +4,15 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/fill.h"
 #include "base/parallel.h"
 
 namespace tuckfold::cli {
 namespace {
 
-constexpr std::int64_t kBlock = 1024;  // values taken at a time, to stay in the first cache
 constexpr std::int64_t kMostSamples = 1 << 16;  // at a time: sums of a label are larger than it
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-template <class T>
-void whole_distances(const void* a, const void* b, std::int64_t at, std::int64_t count,
-                     double* out) {
-  const T* left = static_cast<const T*>(a) + at;
-  const T* right = static_cast<const T*>(b) + at;
-  for (std::int64_t i = 0; i < count; ++i) out[i] = whole_distance(left[i], right[i]);
-}
-
-bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 bool has_ssim(const ArrayRef& original) {
   return original.info().sample.rank() >= 2 && original.info().sample.elems() > 0;
@@ -49,24 +40,41 @@ class Batches {
 };
 
 std::vector<Sums> compare_samples(const Batches& original, const Batches& result,
-                                  std::int64_t elems, std::int64_t samples, int threads) {
+                                  const FillMarks& fill, std::int64_t elems, std::int64_t samples,
+                                  int threads) {
   std::vector<Sums> each(static_cast<std::size_t>(samples));
   parallel_for(samples, threads, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<std::uint8_t> marks(fill.empty() ? 0 : static_cast<std::size_t>(elems));
     for (std::int64_t i = begin; i < end; ++i) {
-      each[static_cast<std::size_t>(i)] = compare_values(original.dtype(), original.sample(i),
-                                                         result.dtype(), result.sample(i), elems);
+      if (!fill.empty()) fill.mark(original.sample(i), elems, marks.data());
+      each[static_cast<std::size_t>(i)] =
+          compare_values(original.dtype(), original.sample(i), result.dtype(), result.sample(i),
+                         elems, fill.empty() ? nullptr : marks.data());
     }
   });
   return each;
 }
 
+// Fill values that either side names, as the original has them.
+std::vector<FillValue> fill_of(const ArrayRef& result, const ArrayRef& original) {
+  std::vector<FillValue> fill = original.info().fill;
+  for (const FillValue& value : result.info().fill) {
+    const std::optional<FillValue> own = fill_value_in(original.info().dtype, value.value);
+    if (own && std::ranges::find(fill, *own) == fill.end()) fill.push_back(*own);
+  }
+  return fill;
+}
+
 // SSIM of every plane of a batch, in order, so that sums do not depend on threads.
 std::vector<SsimSum> ssim_of_planes(const Batches& original, const Batches& result,
-                                    const Planes& planes, const SsimScale& scale,
-                                    std::int64_t samples, int threads) {
+                                    const FillMarks& fill, const Planes& planes,
+                                    const SsimScale& scale, std::int64_t samples, int threads) {
+  const std::int64_t elems = planes.height * planes.width * planes.count;
   std::vector<SsimSum> sums(static_cast<std::size_t>(samples * planes.count));
   parallel_for(std::ssize(sums), threads, [&](std::int64_t begin, std::int64_t end) {
     Ssim ssim(planes.height, planes.width, scale);
+    std::vector<std::uint8_t> marks(fill.empty() ? 0 : static_cast<std::size_t>(elems));
+    std::int64_t marked = -1;  // the sample that `marks` are of
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t sample = i / planes.count, from = planes.offset(i % planes.count);
       const auto load = [&](std::int64_t y, double* wants, double* gots) {
@@ -74,7 +82,15 @@ std::vector<SsimSum> ssim_of_planes(const Batches& original, const Batches& resu
         const std::int64_t step = planes.frame.col_step;
         values_at(original.dtype(), original.sample(sample), first, step, planes.width, wants);
         values_at(result.dtype(), result.sample(sample), first, step, planes.width, gots);
+        // Windows over NaN have no value.
+        for (std::int64_t x = 0; !marks.empty() && x < planes.width; ++x) {
+          if (marks[static_cast<std::size_t>(first + x * step)] != 0) wants[x] = kNan;
+        }
       };
+      if (!marks.empty() && marked != sample) {
+        fill.mark(original.sample(sample), elems, marks.data());
+        marked = sample;
+      }
       sums[static_cast<std::size_t>(i)] = ssim.run(load);
     }
   });
@@ -82,8 +98,8 @@ std::vector<SsimSum> ssim_of_planes(const Batches& original, const Batches& resu
 }
 
 // The finite range of the original, from comparing it with itself sample by sample.
-SsimScale scale_of(const ArrayRef& original, const SampleSlice& slice, std::int64_t batch,
-                   int threads, ProgressBar& bar) {
+SsimScale scale_of(const ArrayRef& original, const FillMarks& fill, const SampleSlice& slice,
+                   std::int64_t batch, int threads, ProgressBar& bar) {
   if (!needs_range(original)) return {};
   const SourceArray& info = original.info();
   Batches values(original, batch);
@@ -91,7 +107,8 @@ SsimScale scale_of(const ArrayRef& original, const SampleSlice& slice, std::int6
   for (std::int64_t at = 0; at < slice.samples; at += batch) {
     const std::int64_t count = std::min(batch, slice.samples - at);
     values.read({slice.at(at), count, slice.step}, threads);
-    for (const Sums& one : compare_samples(values, values, info.sample.elems(), count, threads)) {
+    for (const Sums& one :
+         compare_samples(values, values, fill, info.sample.elems(), count, threads)) {
       all.add(one);
     }
     bar.add(static_cast<std::uint64_t>(count) * info.sample_bytes());
@@ -109,69 +126,7 @@ void take(Difference& all, const Sums& sums, std::int64_t sample) {
   all.worst_sums = sums;
 }
 
-void finish_sums(Difference& all) {
-  const Sums& sums = all.sums;
-  all.quality = {.psnr_db = sums.psnr_db(sums.range()),
-                 .max_error = sums.lost > 0 ? kInfinity : sums.max_error,
-                 .range = sums.range(),
-                 .lost = sums.lost};
-}
-
 }  // namespace
-
-void Sums::add(const Sums& other) {
-  low = std::min(low, other.low);
-  high = std::max(high, other.high);
-  squares += other.squares;
-  max_error = std::max(max_error, other.max_error);
-  finite += other.finite;
-  lost += other.lost;
-  changed += other.changed;
-}
-
-double Sums::range() const { return finite == 0 ? 0 : high - low; }
-
-double Sums::mean_square() const { return finite == 0 ? 0 : squares / static_cast<double>(finite); }
-
-double Sums::psnr_db(double peak) const {
-  if (lost > 0) return std::numeric_limits<double>::quiet_NaN();
-  if (max_error == 0) return kInfinity;
-  return 20 * std::log10(peak) - 10 * std::log10(mean_square());
-}
-
-Sums compare_values(DType original_type, const void* original, DType result_type,
-                    const void* result, std::int64_t elems) {
-  const bool same_type = original_type == result_type;
-  Sums sums;
-  double want[kBlock], got[kBlock], apart[kBlock];
-  for (std::int64_t at = 0; at < elems; at += kBlock) {
-    const std::int64_t count = std::min(kBlock, elems - at);
-    values_at(original_type, original, at, 1, count, want);
-    values_at(result_type, result, at, 1, count, got);
-    for (std::int64_t i = 0; i < count; ++i) apart[i] = std::abs(want[i] - got[i]);
-    if (same_type && original_type == DType::I64) {
-      whole_distances<std::int64_t>(original, result, at, count, apart);
-    } else if (same_type && original_type == DType::U64) {
-      whole_distances<std::uint64_t>(original, result, at, count, apart);
-    }
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (!std::isfinite(want[i])) {
-        sums.changed += same(want[i], got[i]) ? 0 : 1;
-        continue;
-      }
-      ++sums.finite;
-      sums.low = std::min(sums.low, want[i]);
-      sums.high = std::max(sums.high, want[i]);
-      if (!std::isfinite(got[i])) {
-        ++sums.lost;
-        continue;
-      }
-      sums.max_error = std::max(sums.max_error, apart[i]);
-      sums.squares += apart[i] * apart[i];
-    }
-  }
-  return sums;
-}
 
 std::uint64_t compared_bytes(const ArrayRef& result, const ArrayRef& original,
                              std::int64_t samples) {
@@ -187,7 +142,8 @@ Difference compare_arrays(const ArrayRef& result, const ArrayRef& original,
       std::min(slice.samples, std::max(result.samples.batch(result.array, threads),
                                        original.samples.batch(original.array, threads))),
       1, kMostSamples);
-  const SsimScale scale = scale_of(original, slice, batch, threads, bar);
+  const FillMarks fill(info.dtype, fill_of(result, original));
+  const SsimScale scale = scale_of(original, fill, slice, batch, threads, bar);
   // SSIM of a constant original has no scale.
   const bool judge = has_ssim(original) && std::isfinite(scale.range) && scale.range > 0;
   const Planes planes = judge ? Planes::of(info.sample) : Planes{};
@@ -199,18 +155,18 @@ Difference compare_arrays(const ArrayRef& result, const ArrayRef& original,
     const std::int64_t count = std::min(batch, slice.samples - at);
     wants.read({slice.at(at), count, slice.step}, threads);
     gots.read({slice.at(at), count, slice.step}, threads);
-    const auto each = compare_samples(wants, gots, info.sample.elems(), count, threads);
+    const auto each = compare_samples(wants, gots, fill, info.sample.elems(), count, threads);
     for (std::int64_t i = 0; i < count; ++i)
       take(all, each[static_cast<std::size_t>(i)], slice.at(at + i));
     if (judge) {
-      for (const SsimSum& sum : ssim_of_planes(wants, gots, planes, scale, count, threads)) {
+      for (const SsimSum& sum : ssim_of_planes(wants, gots, fill, planes, scale, count, threads)) {
         if (const std::optional<double> mean = sum.mean()) ssim += *mean, ++judged;
       }
     }
     bar.add(static_cast<std::uint64_t>(count) *
             (info.sample_bytes() + result.info().sample_bytes()));
   }
-  finish_sums(all);
+  all.quality = quality_of(all.sums);
   if (judged > 0 && all.sums.lost == 0) all.ssim = ssim / static_cast<double>(judged);
   if (has_ssim(original) && !judge && all.exact() && all.sums.finite > 0) all.ssim = 1;
   return all;

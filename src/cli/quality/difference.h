@@ -14,25 +14,6 @@
 
 namespace tuckfold::cli {
 
-// Sums over values: of a sample, or of many.
-struct Sums {
-  double low = std::numeric_limits<double>::infinity(), high = -low;  // of the original
-  double squares = 0, max_error = 0;
-  std::int64_t finite = 0;   // values of the original that are
-  std::int64_t lost = 0;     // of these, NaN or infinite in the result
-  std::int64_t changed = 0;  // values of the original that are NaN or infinite, and something else
-                             // in the result
-
-  void add(const Sums& other);
-  double range() const;
-  double mean_square() const;
-  double psnr_db(double peak) const;  // NaN where a value is lost, infinite where nothing differs
-};
-
-// Compares row-major values in double precision; the difference of two i64 values is exact.
-Sums compare_values(DType original_type, const void* original, DType result_type,
-                    const void* result, std::int64_t elems);
-
 struct Difference {
   Quality quality;
   Sums sums;

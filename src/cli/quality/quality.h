@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "tuckfold/tensor.h"
+#include "container/compare.h"
 
 namespace tuckfold::cli {
 
@@ -16,21 +16,11 @@ struct Quality {
   bool exact() const noexcept { return max_error == 0 && lost == 0; }
 };
 
-// |a - b|, exactly: 64-bit values that differ may be one and the same double.
-template <class T>
-double whole_distance(T a, T b) {
-  const auto wide = static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b);
-  return static_cast<double>(a >= b ? wide : 0 - wide);
-}
+Quality quality_of(const Sums& sums);
 
 // Both row-major. A lost value makes the error infinite and the PSNR NaN; an error where the
-// original is constant makes it minus infinity.
-Quality compare(DType dtype, std::int64_t elems, const void* original, const void* result);
-
-// Element `index` of row-major values of any dtype.
-double value_at(DType dtype, const void* values, std::int64_t index);
-// Elements first, first + step … of them, `count` in all.
-void values_at(DType dtype, const void* values, std::int64_t first, std::int64_t step,
-               std::int64_t count, double* out);
+// original is constant makes it minus infinity. Values with a mark are left out (compare_values).
+Quality compare(DType dtype, std::int64_t elems, const void* original, const void* result,
+                const std::uint8_t* marks = nullptr);
 
 }  // namespace tuckfold::cli

@@ -11,6 +11,8 @@
 #include "cli/dataset/about.h"
 #include "cli/dataset/array_out.h"
 #include "cli/dataset/codec_option.h"
+#include "cli/dataset/outcome.h"
+#include "cli/dataset/outliers.h"
 #include "cli/dataset/samples.h"
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/stdio.h"
@@ -31,7 +33,10 @@ lost a second time. Chunks of another size are copied, too, if the codec packs e
 dct_chop, dct_quant). All other chunks are unpacked and packed again; a warning names arrays that two
 lossy codecs have packed.
 
-A target searches for a codec, as in pack; its figures are relative to the samples in the input.
+A target searches for a codec, as in pack; what all samples reach is measured and printed, and a miss is a
+warning, or exit status 6 with --strict. Figures are relative to the samples in the input. Fill values are
+kept; --fill adds others.
+
 --shards splits at the ends of chunks, so that these can be copied. Other outputs are those of unpack. To
 convert other files, pack them.
 
@@ -54,11 +59,14 @@ struct Options {
 };
 
 // The array as it will be written. --codec NAME=SPEC uses its new name.
-ArrayInfo info_for(const Options& options, const Samples& samples, std::size_t array,
-                   const std::optional<Target>& target) {
-  ArrayInfo info = samples.files().front().arrays()[samples.column(array)];
+Outcome outcome_for(const Options& options, const Samples& samples, std::size_t array,
+                    const std::optional<Target>& target) {
+  Outcome chosen{.array = samples.files().front().arrays()[samples.column(array)],
+                 .samples = samples.samples()};
+  ArrayInfo& info = chosen.array;
   info.name = samples.arrays()[array].name;
   info.samples_per_chunk = options.samples_per_chunk;
+  info.fill = samples.arrays()[array].fill;
   if (const auto codec = options.codec.without_name(info.shape)) info.codec = *codec;
   if (const auto codec = options.codec.bound_to(info.name)) {
     info.codec = *codec;
@@ -66,9 +74,20 @@ ArrayInfo info_for(const Options& options, const Samples& samples, std::size_t a
     const Array part = trial_part_of(
         samples.arrays()[array], samples.samples(), options.target.trial_values(),
         [&](std::int64_t sample, std::byte* to) { samples.read(array, sample, 1, to, 1); });
-    info.codec = choose_for(part, *target, thread_count(options.threads), options.quiet).spec;
+    const std::string note = options.quiet ? "" : note_on_outliers(part);
+    if (!note.empty()) fmt::print(stderr, "tuckfold: warning: [convert] {}\n", note);
+    ArrayInfo in_file = info;
+    if (info.samples_per_chunk == 0) {  // as they are
+      const FileReader& first = samples.files().front();
+      in_file.samples_per_chunk = first.arrays()[samples.column(array)].samples_per_chunk;
+    }
+    Candidate best =
+        choose_for(part, in_file, *target, thread_count(options.threads), options.quiet);
+    info.codec = best.spec;
+    chosen.trial = std::move(best.report);
+    chosen.target = target;
   }
-  return info;
+  return chosen;
 }
 
 std::uint64_t bytes_of(const Samples& samples) {
@@ -91,36 +110,48 @@ void warn(const Samples& samples, std::span<const RewrittenArray> arrays) {
   }
 }
 
-Json to_json(const RewrittenArray& array, const CodecSpec& before) {
-  return {{"name", array.info.name},
-          {"codec_before", before.print()},
-          {"codec", array.info.codec.print()},
-          {"samples_per_chunk", array.info.samples_per_chunk},
-          {"chunks_copied", array.copied},
-          {"chunks_packed", array.packs_again},
-          {"lossy_again", array.lossy_before.has_value()}};
+Json to_json(const RewrittenArray& array, const CodecSpec& before, const Outcome& outcome) {
+  Json json = {{"name", array.info.name},
+               {"codec_before", before.print()},
+               {"codec", array.info.codec.print()},
+               {"samples_per_chunk", array.info.samples_per_chunk},
+               {"chunks_copied", array.copied},
+               {"chunks_packed", array.packs_again},
+               {"lossy_again", array.lossy_before.has_value()}};
+  const Json figures = to_json(outcome);
+  for (const auto& [key, value] : figures.items()) {
+    if (!json.contains(key)) json[key] = value;
+  }
+  return json;
 }
 
 // Writes the files that were planned, one, or shards and their manifest, and returns their bytes.
+// Adds to the outcomes what became of each array.
 std::uint64_t write_planned(const Options& options, const Samples& samples,
-                            std::span<const Rewrite> planned) {
+                            std::span<const Rewrite> planned, std::span<Outcome> outcomes) {
   ProgressBar bar("converting", bytes_of(samples), options.quiet);
   const bool same_samples = samples.files().size() == 1 && options.shards == 0;
   const std::string& metadata = samples.files().front().metadata();
-  const RewriteOptions how{.threads = thread_count(options.threads),
-                           .metadata = same_samples ? metadata : without_files(metadata),
-                           .seed = options.seed,
-                           .progress = [&](std::uint64_t bytes) { bar.add(bytes); }};
+  RewriteOptions how{.threads = thread_count(options.threads),
+                     .metadata = same_samples ? metadata : without_files(metadata),
+                     .seed = options.seed,
+                     .progress = [&](std::uint64_t bytes) { bar.add(bytes); }};
+  for (const Outcome& one : outcomes) how.checks.push_back(check_for(one.target));
   const ReplacedShards replaced(options.out);
   std::uint64_t bytes = 0;
+  const auto write = [&](const Rewrite& plan, const std::string& path) {
+    const RewriteResult result = plan.write(path, how);
+    bytes += result.bytes;
+    for (std::size_t a = 0; a < outcomes.size(); ++a) outcomes[a].written.add(result.arrays[a]);
+  };
   if (options.shards == 0) {
-    bytes = planned.front().write(options.out, how);
+    write(planned.front(), options.out);
     replaced.remove();
     return bytes;
   }
   ShardedOutput output({.path = options.out, .shards = options.shards, .replace = options.force});
   for (std::size_t i = 0; i < planned.size(); ++i) {
-    bytes += planned[i].write(output.paths()[i], how);
+    write(planned[i], output.paths()[i]);
   }
   output.finish();
   return bytes;
@@ -134,8 +165,10 @@ void to_tuck(const Options& options, const Samples& samples) {
   }
   const std::optional<Target> target = options.target.get("convert", options.codec);
   std::vector<RewriteArray> arrays;
+  std::vector<Outcome> outcomes;
   for (std::size_t a = 0; a < samples.arrays().size(); ++a) {
-    arrays.push_back({.from = samples.column(a), .info = info_for(options, samples, a, target)});
+    outcomes.push_back(outcome_for(options, samples, a, target));
+    arrays.push_back({.from = samples.column(a), .info = outcomes.back().array});
   }
   std::vector<Rewrite> planned;
   if (options.shards == 0) planned.emplace_back(samples.files(), arrays);
@@ -157,27 +190,31 @@ void to_tuck(const Options& options, const Samples& samples) {
   if (!options.quiet) warn(samples, rewritten);
   std::uint64_t before = 0;
   for (const FileReader& file : samples.files()) before += file.file_bytes();
-  const std::uint64_t after = write_planned(options, samples, planned);
+  const std::uint64_t after = write_planned(options, samples, planned, outcomes);
   Json json = Json::array();
   Table table({"<array", "<codec before", "<codec", "samples/chunk", "copied", "packed"});
-  for (const RewrittenArray& array : rewritten) {
+  for (std::size_t a = 0; a < rewritten.size(); ++a) {
+    const RewrittenArray& array = rewritten[a];
     const CodecSpec& codec = samples.files().front().arrays()[array.from].codec;
-    json.push_back(to_json(array, codec));
+    json.push_back(to_json(array, codec, outcomes[a]));
     table.add({array.info.name, codec.print(), array.info.codec.print(),
                fmt::format("{}", array.info.samples_per_chunk), fmt::format("{}", array.copied),
                fmt::format("{}", array.packs_again)});
   }
   if (options.json) {
-    return print_out(print_json(Json::array({{{"file", options.out},
-                                              {"samples", samples.samples()},
-                                              {"bytes", bytes_of(samples)},
-                                              {"file_bytes_before", before},
-                                              {"file_bytes", after},
-                                              {"arrays", json}}})));
+    print_out(print_json(Json::array({{{"file", options.out},
+                                       {"samples", samples.samples()},
+                                       {"bytes", bytes_of(samples)},
+                                       {"file_bytes_before", before},
+                                       {"file_bytes", after},
+                                       {"arrays", json}}})));
+  } else if (!options.quiet) {
+    const bool measured = std::ranges::any_of(outcomes, &Outcome::measured);
+    print_out(table.print() + (measured ? to_table(outcomes) : "") +
+              fmt::format("{}: {} samples, {} -> {}\n", options.out, samples.samples(),
+                          size_text(before), size_text(after)));
   }
-  if (options.quiet) return;
-  print_out(table.print() + fmt::format("{}: {} samples, {} -> {}\n", options.out,
-                                        samples.samples(), size_text(before), size_text(after)));
+  judge("convert", outcomes, options.inputs.strict, options.quiet);
 }
 
 // Writes to files of other formats.
@@ -242,6 +279,7 @@ void add_convert(Command& app) {
                   "OUT.tuck, or as unpack: OUT.npy, OUT.npz, OUT.h5, a folder, or - for .npy")
       .type_name("OUT");
   options->inputs.add_names_to(verb);
+  options->inputs.fill.add_to(verb);
   options->codec.add_to(verb);
   options->target.add_to(verb);
   verb.add_option("--samples-per-chunk", options->samples_per_chunk,
@@ -254,7 +292,10 @@ void add_convert(Command& app) {
       .range(1, 99999);
   verb.add_option("--seed", options->seed, "For stochastic rounding").type_name("N");
   verb.add_threads(options->threads);
-  add_strict(verb, options->inputs.strict);
+  verb.add_flag(
+      "--strict", options->inputs.strict,
+      "Exit with 6 where a target is missed, and with 3 where samples may be missing; without, "
+      "both are warnings");
   verb.add_flag("-f,--force", options->force, "Overwrite files that exist, or write to a terminal");
   verb.add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
   verb.add_flag("--json", options->json, "Print a JSON array with one object");

@@ -23,7 +23,8 @@ PSNR takes the range of the original's values as peak, of a single sample too; -
 peak 255 for u8. SSIM is that of Wang et al. (2004): 11 x 11 Gaussian windows, L the range of the original,
 255 for u8; the mean over the planes of the last two axes, or the channels of H x W x 3. Along an axis
 shorter than 11 the window has the largest odd length that fits. Samples with fewer axes have no SSIM, nor
-does an original whose values are all equal. All figures ignore values that are not finite in the original.
+does an original whose values are all equal. All figures ignore values that are not finite in the original,
+and fill values, which either side or --fill names; those that differ in the file are counted.
 
 Exit status 1 if an array has a PSNR below --fail-below.
 
@@ -155,8 +156,9 @@ std::string to_table(const std::vector<Compared>& all) {
                            difference.quality.lost, one.name);
     }
     if (difference.sums.changed > 0) {
-      notes += fmt::format("note: {} values of {} that are NaN or infinite came back otherwise\n",
-                           difference.sums.changed, one.name);
+      notes += fmt::format("note: {} values of {} that are NaN{} or infinite came back otherwise\n",
+                           difference.sums.changed, one.name,
+                           difference.sums.filled > 0 ? ", fill values" : "");
     }
   }
   return table.print() + notes;
@@ -183,7 +185,8 @@ Json to_json(const Compared& one) {
                {"worst_sample", differs ? Json(difference.worst) : Json(nullptr)},
                {"worst_psnr_db", number(difference.worst_psnr_db())},
                {"lost_values", difference.quality.lost},
-               {"changed_not_finite", difference.sums.changed}};
+               {"changed_not_finite", difference.sums.changed},
+               {"fill_values", difference.sums.filled}};
   if (one.original_dtype == DType::U8) {
     json["psnr_255_db"] = number(difference.sums.psnr_db(255));
   }

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "base/fail.h"
+#include "base/fill.h"
 #include "base/json.h"
 #include "cli/dataset/dataset.h"
 #include "cli/terminal/stdio.h"
@@ -16,12 +17,6 @@ struct Options {
   std::vector<std::string> files;
   bool json = false, strict = false;
 };
-
-std::uint64_t packed_bytes(const FileReader& reader, std::size_t array) {
-  std::uint64_t bytes = 0;
-  for (const ChunkInfo& chunk : reader.chunks(array)) bytes += chunk.frame_bytes;
-  return bytes;
-}
 
 // Converts the library's JSON for printing.
 Json printed(const tuckfold::Json& value) {
@@ -60,11 +55,12 @@ FoundInFile look_at(const Options& options, const std::string& file) {
   Json arrays = Json::array();
   Table table(
       {"<array", "<dtype", "<sample", "<codec", "samples/chunk", "bytes", "packed", "ratio"});
+  std::string notes;
   std::uint64_t all = 0;
   for (std::size_t a = 0; a < reader.arrays().size(); ++a) {
     const ArrayInfo& array = reader.arrays()[a];
     const std::uint64_t bytes = static_cast<std::uint64_t>(reader.samples()) * array.sample_bytes();
-    const std::uint64_t packed = packed_bytes(reader, a);
+    const std::uint64_t packed = packed_bytes_of(reader, a);
     const double ratio = packed == 0 ? 1 : static_cast<double>(bytes) / static_cast<double>(packed);
     all += bytes;
     table.add({array.name, std::string(to_string(array.dtype)), to_string(array.shape),
@@ -79,6 +75,11 @@ FoundInFile look_at(const Options& options, const std::string& file) {
                       {"bytes", bytes},
                       {"packed_bytes", packed},
                       {"ratio", ratio}});
+    if (array.fill.empty()) continue;
+    std::vector<std::string> fill;
+    for (const FillValue& value : array.fill) fill.push_back(to_string(array.dtype, value));
+    arrays.back()["fill"] = fill;
+    notes += fmt::format("{}: fill values {}\n", array.name, fmt::join(fill, ", "));
   }
   bool trailer_broken = false;
   for (const TrailingData& trailing : reader.trailing_data()) {
@@ -88,7 +89,7 @@ FoundInFile look_at(const Options& options, const std::string& file) {
       fmt::format("{}: {} samples, {} in {} ({:.2f}x)\n", file, reader.samples(), size_text(all),
                   size_text(reader.file_bytes()),
                   static_cast<double>(all) / static_cast<double>(reader.file_bytes()));
-  text += table.print();
+  text += table.print() + notes;
   if (reader.metadata() != "{}")
     text += fmt::format("metadata: {}\n", shortened(reader.metadata()));
   if (options.files.size() > 1 && &file != &options.files.back()) text += '\n';

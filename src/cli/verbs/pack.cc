@@ -11,26 +11,41 @@
 #include "base/io/bytes.h"
 #include "base/parallel.h"
 #include "cli/bench/bench_target.h"
+#include "cli/choose/exact_codec.h"
 #include "cli/choose/target_option.h"
 #include "cli/dataset/about.h"
 #include "cli/dataset/append.h"
 #include "cli/dataset/codec_option.h"
 #include "cli/dataset/dataset.h"
 #include "cli/dataset/estimate.h"
+#include "cli/dataset/outcome.h"
+#include "cli/dataset/outliers.h"
 #include "cli/dataset/pack_write.h"
 #include "cli/terminal/stdio.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
+#include "container/resume.h"
+#include "container/rewrite.h"
 #include "container/shards.h"
 
 namespace tuckfold::cli {
 namespace {
 
 constexpr const char* kFooter =
-    R"_(Without --codec or a target nothing is lost: every array gets zstd. --codec and targets are for arrays
-whose samples have two axes or more; others, such as labels, get zstd unless --codec NAME=SPEC names one.
-With a target a codec is looked for on a part of each array, and printed. Ratios are against the type
-in the input.
+    R"_(Without --codec or a target nothing is lost: pack tries exact codecs on a part of each array and takes the
+smallest, zstd for less than 64 KiB. --codec and targets are for arrays whose samples have two axes or more;
+others, such as labels, lose nothing unless --codec NAME=SPEC names one. Ratios are relative to the bytes of the
+input's values.
+
+A target searches for a codec on a part of each array (--trial-values). --max-error is a bound: only codecs
+that promise it are tried, every chunk is unpacked and compared as it is packed, and a chunk in which a value
+differs by more is stored raw. --target-psnr and --target-ratio are goals: what all samples reach is measured
+and printed; a miss is a warning, or exit status 6 with --strict. With --append the codecs are those of the
+file, and the target is measured on the samples that are added.
+
+Fill values stand for missing values: _FillValue and missing_value of netCDF files, and what --fill names. They come
+back exactly from lossy codecs, and figures ignore them: the file has a mask of them, and other values are
+packed in their places.
 
 The file appears under its name when it is whole, and so does a dataset of --shards. A run that was
 stopped leaves OUT.tuck.partial; the same command with --resume goes on with it, and refuses where inputs
@@ -65,11 +80,6 @@ struct Options {
   bool dry_run = false, quiet = false, json = false;
 };
 
-struct Chosen {
-  ArrayInfo array;
-  std::optional<Report> report;  // of the part that was tried
-};
-
 Report report_on(const Array& part, const CodecSpec& spec, int threads) {
   const HugeBuffer out(part.bytes());
   const std::unique_ptr<BenchTarget> bench_target = codec_target(spec, part, out, threads);
@@ -84,33 +94,88 @@ const CodecSpec* codec_in(const std::vector<ArrayInfo>& file, const std::string&
   return nullptr;
 }
 
-Chosen choose_codec(const Options& options, const Source& source, std::size_t number,
-                    const std::optional<Target>& target, const std::vector<ArrayInfo>& file,
-                    int threads) {
+// What is wise to know of values before they are packed with a loss.
+void warn_of_outliers(const Array& part) {
+  const std::string note = note_on_outliers(part);
+  if (!note.empty()) fmt::print(stderr, "tuckfold: warning: [pack] {}\n", note);
+}
+
+Outcome choose_codec(const Options& options, const Source& source, std::size_t number,
+                     const std::optional<Target>& target, const std::vector<ArrayInfo>& file,
+                     int threads) {
   const SourceArray& array = source.arrays()[number];
-  Chosen chosen{.array = {.name = array.name, .dtype = array.dtype, .shape = array.sample}};
-  chosen.array.samples_per_chunk = options.samples_per_chunk;
-  const bool is_field = array.sample.rank() >= 2;
-  if (const std::optional<CodecSpec> bound = options.codec.bound_to(array.name)) {
+  Outcome chosen{.array = {.name = array.name,
+                           .dtype = array.dtype,
+                           .shape = array.sample,
+                           .samples_per_chunk = options.samples_per_chunk,
+                           .fill = array.fill}};
+  const bool is_field = array.sample.rank() >= 2, any = source.samples() > 0;
+  const auto part = [&](std::int64_t values, Fill fill = Fill::Replace) {
+    return trial_part_of(source, number, std::min(values, options.target.trial_values()), fill);
+  };
+  const std::int64_t all = options.target.trial_values();
+  const CodecSpec* const in_file = codec_in(file, array.name);
+  const std::optional<CodecSpec> bound = options.codec.bound_to(array.name);
+  if (!bound && is_field && target && any) {
+    chosen.target = target;
+    if (in_file == nullptr) {
+      const Array tried = part(all);
+      if (!options.quiet) warn_of_outliers(tried);
+      Candidate best = choose_for(tried, chosen.array, *target, threads, options.quiet);
+      chosen.array.codec = best.spec;
+      chosen.trial = std::move(best.report);
+      return chosen;
+    }
+  }
+  if (bound) {
     chosen.array.codec = *bound;
-  } else if (is_field && target && source.samples() > 0) {
-    const Array part = trial_part_of(source, number, options.target.trial_values());
-    const Candidate best = choose_for(part, *target, threads, options.quiet);
-    chosen.array.codec = best.spec;
-    chosen.report = best.report;
-    return chosen;
-  } else if (const CodecSpec* codec = codec_in(file, array.name);
-             codec != nullptr && (!options.codec.for_all() || !is_field)) {
-    chosen.array.codec = *codec;
+  } else if (in_file != nullptr && (!options.codec.for_all() || !is_field)) {
+    chosen.array.codec = *in_file;
+  } else if (const auto spec = options.codec.without_name(array.sample)) {
+    chosen.array.codec = *spec;
   } else {
-    chosen.array.codec =
-        options.codec.without_name(array.sample).value_or(CodecSpec::parse("zstd"));
+    constexpr std::int64_t kEnough = 1 << 18;
+    constexpr std::size_t kLittle = 1 << 16;  // bytes that are not worth a search
+    const std::size_t bytes = static_cast<std::size_t>(source.samples()) * array.sample_bytes();
+    chosen.array.codec = bytes < kLittle ? CodecSpec::parse("zstd")
+                                         : choose_exact(part(kEnough, Fill::Stay), threads);
   }
-  if (options.dry_run && source.samples() > 0) {
-    chosen.report = report_on(trial_part_of(source, number, options.target.trial_values()),
-                              chosen.array.codec, threads);
-  }
+  if (!any) return chosen;
+  constexpr std::int64_t kSome = 1 << 17;
+  if (!options.quiet && !is_exact(chosen.array.codec)) warn_of_outliers(part(kSome));
+  if (options.dry_run) chosen.trial = report_on(part(all), chosen.array.codec, threads);
   return chosen;
+}
+
+// A codec for all arrays that suits none of them is no codec that was asked for.
+void warn_of_unused(const Options& options, std::span<const SourceArray> arrays) {
+  if (!options.codec.for_all() || options.quiet) return;
+  for (const SourceArray& array : arrays) {
+    if (options.codec.without_name(array.sample)) return;
+  }
+  fmt::print(
+      stderr,
+      "tuckfold: warning: [pack] --codec without a name is for samples with two axes or more, "
+      "and no array has such; '{}' is packed without loss (--codec '{}=SPEC' binds one)\n",
+      arrays.front().name, arrays.front().name);
+}
+
+// Refuses a codec that the arrays do not suit, in the words of the shape that the user knows.
+void check_codecs(const std::vector<ArrayInfo>& arrays, std::int64_t samples) {
+  std::vector<ArrayInfo> settled = arrays;
+  try {
+    check_arrays(settled);
+  } catch (const Error&) {
+    for (const ArrayInfo& array : arrays) {
+      if (samples == 0) break;
+      try {
+        layout(array.codec, array.dtype, with_samples(samples, array.shape));
+      } catch (const Error& error) {
+        fail(error.code(), "[pack] '{}': {}", array.name, error.what());
+      }
+    }
+    throw;
+  }
 }
 
 std::string metadata_of(const Options& options) {
@@ -123,31 +188,6 @@ std::string metadata_of(const Options& options) {
   return {reinterpret_cast<const char*>(file->span().data()), file->span().size()};
 }
 
-Json to_json(const Chosen& one) {
-  Json json = {{"name", one.array.name},
-               {"dtype", to_string(one.array.dtype)},
-               {"shape", std::vector<std::int64_t>(one.array.shape.begin(), one.array.shape.end())},
-               {"codec", one.array.codec.print()}};
-  if (one.report) {
-    json["ratio"] = one.report->ratio;
-    json["psnr_db"] = one.report->quality.psnr_db;
-    json["max_error"] = one.report->quality.max_error;
-  }
-  return json;
-}
-
-std::string to_table(const std::vector<Chosen>& chosen) {
-  Table table({"<array", "<dtype", "<sample", "<codec", "ratio", "PSNR dB", "max error"});
-  for (const Chosen& one : chosen) {
-    const bool tried = one.report.has_value();
-    table.add({one.array.name, std::string(to_string(one.array.dtype)), to_string(one.array.shape),
-               one.array.codec.print(), tried ? fmt::format("{:.2f}", one.report->ratio) : "",
-               tried ? psnr_text(one.report->quality) : "",
-               tried ? fmt::format("{:.3g}", one.report->quality.max_error) : ""});
-  }
-  return table.print();
-}
-
 // "about 0.1 s", "about 3 min": an estimate has no more digits.
 std::string time_text(double seconds) {
   if (seconds < 0.1) return "less than 0.1 s";
@@ -157,16 +197,16 @@ std::string time_text(double seconds) {
   return fmt::format("about {:.0f} h", seconds / 3600);
 }
 
-void dry_run(const Options& options, const Source& source, const std::vector<Chosen>& chosen,
+void dry_run(const Options& options, const Source& source, const std::vector<Outcome>& chosen,
              double search_seconds, int threads) {
   std::vector<ArrayInfo> arrays;
-  for (const Chosen& one : chosen) arrays.push_back(one.array);
+  for (const Outcome& one : chosen) arrays.push_back(one.array);
   Estimate all =
       estimate_packing(source, arrays, options.target.trial_values(), search_seconds > 0, threads);
   all.seconds += search_seconds;
   if (options.json) {
     Json rows = Json::array();
-    for (const Chosen& one : chosen) rows.push_back(to_json(one));
+    for (const Outcome& one : chosen) rows.push_back(to_json(one));
     return print_out(print_json(Json::array({{{"samples", source.samples()},
                                               {"bytes", all.bytes},
                                               {"packed_bytes_about", all.packed_bytes},
@@ -186,11 +226,11 @@ void dry_run(const Options& options, const Source& source, const std::vector<Cho
                         size_text(all.memory_bytes)));
 }
 
-std::string summary(const Options& options, const std::vector<Chosen>& chosen,
+std::string summary(const Options& options, const std::vector<Outcome>& chosen,
                     const PackTotal& total) {
   if (options.json) {
     Json arrays = Json::array();
-    for (const Chosen& one : chosen) arrays.push_back(to_json(one));
+    for (const Outcome& one : chosen) arrays.push_back(to_json(one));
     return print_json(Json::array({{{"file", options.out},
                                     {"samples", total.samples},
                                     {"bytes", total.bytes},
@@ -199,9 +239,9 @@ std::string summary(const Options& options, const std::vector<Chosen>& chosen,
                                     {"arrays", arrays}}}));
   }
   if (options.quiet) return "";
-  const bool tried = std::any_of(chosen.begin(), chosen.end(),
-                                 [](const Chosen& one) { return one.report.has_value(); });
-  return (tried ? to_table(chosen) : "") +
+  const bool measured =
+      std::any_of(chosen.begin(), chosen.end(), [](const Outcome& one) { return one.measured(); });
+  return (measured ? to_table(chosen) : "") +
          fmt::format("{}: {} samples, {} -> {} ({:.2f}x)\n", options.out, total.samples,
                      size_text(total.bytes), size_text(total.file_bytes),
                      static_cast<double>(total.bytes) / static_cast<double>(total.file_bytes));
@@ -232,9 +272,6 @@ void check(const Options& options) {
 
 void run(const Options& options) {
   const std::optional<Target> target = options.target.get("pack", options.codec);
-  if (options.append && target) {
-    invalid("[pack] --append packs with the codecs of the file; drop the target");
-  }
   check(options);
   const int threads = thread_count(options.threads);
   const std::unique_ptr<Source> source = options.inputs.open("pack", options.quiet);
@@ -264,14 +301,17 @@ void run(const Options& options) {
   const std::vector<ArrayInfo> file = options.append && !options.out.empty()
                                           ? arrays_of(options.out, options.strict)
                                           : std::vector<ArrayInfo>();
-  std::vector<Chosen> chosen;
+  warn_of_unused(options, source->arrays());
+  std::vector<Outcome> chosen;
   std::vector<ArrayInfo> arrays;
   for (std::size_t a = 0; a < source->arrays().size(); ++a) {
     chosen.push_back(choose_codec(options, *source, a, target, file, threads));
     arrays.push_back(chosen.back().array);
+    output.checks.push_back(check_for(chosen.back().target));
   }
   if (!file.empty()) check_append(options.out, file, arrays);
   if (!file.empty()) check_classes(options.out, FileReader(options.out).metadata(), *source);
+  check_codecs(arrays, source->samples());
   if (options.dry_run) {
     const std::chrono::duration<double> searched = std::chrono::steady_clock::now() - start;
     return dry_run(options, *source, chosen, target ? searched.count() : 0, threads);
@@ -283,9 +323,17 @@ void run(const Options& options) {
   }
   const PackTotal total = write_samples(output, *source, arrays);
   out->finish();
+  for (std::size_t a = 0; a < chosen.size(); ++a) {
+    chosen[a].written = total.arrays[a];
+    chosen[a].samples = total.packed_samples;
+  }
   const std::string text = summary(options, chosen, total);
-  if (options.out == "-") return fmt::print(stderr, "{}", text);
-  print_out(text);
+  if (options.out == "-") {
+    fmt::print(stderr, "{}", text);
+  } else {
+    print_out(text);
+  }
+  judge("pack", chosen, options.strict, options.quiet);
 }
 
 }  // namespace
@@ -321,7 +369,10 @@ void add_pack(Command& app) {
   verb.add_flag("--resume", options->resume, "Go on where a stopped run of the same was");
   verb.add_flag("-f,--force", options->force,
                 "Write over a file that exists or a stopped run has left, or to a terminal");
-  add_strict(verb, options->strict);
+  verb.add_flag(
+      "--strict", options->strict,
+      "Exit with 6 where a target is missed, and with 3 where the file to append to may have "
+      "missing samples; without, both are warnings");
   verb.add_flag("--dry-run", options->dry_run,
                 "Print codecs, sizes, quality, time and memory; write nothing");
   verb.add_flag("-q,--quiet", options->quiet, "Print nothing but errors");
