@@ -74,18 +74,18 @@ Array load(const Samples& samples, std::size_t number, ReadAs read_as, int threa
   Array array{.name = alone ? file : fmt::format("{}:{}", file, info.name),
               .stored = std::string(to_string(info.dtype)),
               .stored_bytes = static_cast<std::size_t>(samples.samples()) * info.sample_bytes(),
-              .dtype = dtype_read(info.dtype, read_as),
+              .dtype = info.dtype,
               .shape = shape,
               .values = {}};
   need_values(array);
-  HugeBuffer values(array.stored_bytes);
-  samples.read(number, 0, samples.samples(), values.data(), threads);
-  if (array.dtype == info.dtype) {
-    array.values = std::move(values);
-    return array;
-  }
-  array.values = HugeBuffer(static_cast<std::size_t>(shape.elems()) * sizeof(float));
-  widen(info.dtype, values.data(), shape.elems(), reinterpret_cast<float*>(array.values.data()));
+  array.values = HugeBuffer(array.stored_bytes);
+  samples.read(number, 0, samples.samples(), array.values.data(), threads);
+  replace_fill(array, info.fill);
+  if (dtype_read(info.dtype, read_as) == info.dtype) return array;
+  HugeBuffer wide(static_cast<std::size_t>(shape.elems()) * sizeof(float));
+  widen(info.dtype, array.values.data(), shape.elems(), reinterpret_cast<float*>(wide.data()));
+  array.values = std::move(wide);
+  array.dtype = dtype_read(info.dtype, read_as);
   return array;
 }
 
