@@ -368,6 +368,8 @@ def wrap(
     """Lets a model store what it saves for backward in less memory; gradients keep every bit.
 
     The model is used as before, also under torch.compile. Wrap it before it runs compiled for the first time.
+    Under torch.compile gradients are those of the plain compiled model; where the compiler then
+    fuses operators otherwise, some differ by a rounding, and :func:`check` says so.
 
     Args:
         model: any module; its calls are watched, its submodules' as part of them.
