@@ -186,4 +186,9 @@ PROMISES = [
      "tests/python/portable/test_block_quant.py::test_huge_groups_are_the_librarys_or_nan"),
     ("docs/structured.md", "A larger budget never costs more",
      "tests/python/structured/test_factorize.py::test_larger_budgets_cost_less_and_all_of_it_nothing"),
+    ("pack --help", "pack tries exact codecs on a part of each array",
+     "tests/promises/test_targets.py::test_without_a_codec_the_smallest_exact_one_is_taken"),
+    ("pack --help", "They come back exactly from lossy codecs",
+     "tests/promises/test_fill_values.py::test_fill_values_come_back_and_their_neighbours_are_kept"),
+    ("convert --help", "nothing is lost", TWICE),
 ]  # fmt: skip
