@@ -48,7 +48,7 @@ def test_every_pass_has_the_same_gradients(name: str, recompute: int, steady) ->
     for seed in range(PASSES):
         assert all_same(gradients(model, batch(), seed=seed), gradients(plain, batch(), seed=seed))
     assert [run.went for run in steady] == [True] * (PASSES - 3)
-    assert all(run.hooked > 2 for run in steady)
+    assert all(run.hooked >= 2 for run in steady), [run.hooked for run in steady]
     assert act.problems == []
 
 
