@@ -72,15 +72,20 @@ HWY_INLINE void block(std::int64_t k, Strided<T> a, const T* b, std::int64_t b_r
 template <class T, int kN>
 void column(std::int64_t m, std::int64_t k, Strided<T> a, const T* b, std::int64_t b_row, T* c,
             std::int64_t c_row, bool add, std::int64_t tail = 0) {
-  std::int64_t i = 0;
+  std::int64_t left = m;
   const auto next = [&](std::int64_t rows) {
-    i += rows;
     a.at += rows * a.row;
     c += rows * c_row;
   };
-  for (; i + kRows <= m; next(kRows)) block<T, kRows, kN>(k, a, b, b_row, c, c_row, add, tail);
-  for (; i + 2 <= m; next(2)) block<T, 2, kN>(k, a, b, b_row, c, c_row, add, tail);
-  for (; i < m; next(1)) block<T, 1, kN>(k, a, b, b_row, c, c_row, add, tail);
+  for (; left >= kRows; left -= kRows) {
+    block<T, kRows, kN>(k, a, b, b_row, c, c_row, add, tail);
+    next(kRows);
+  }
+  for (; left >= 2; left -= 2) {
+    block<T, 2, kN>(k, a, b, b_row, c, c_row, add, tail);
+    next(2);
+  }
+  if (left > 0) block<T, 1, kN>(k, a, b, b_row, c, c_row, add, tail);
 }
 
 template <class T>
