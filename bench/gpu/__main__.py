@@ -7,9 +7,10 @@
   PYTHONPATH=FOLDER python3 -m bench.gpu --out X.json    where FOLDER holds tuckfold/ and bench/
 
 Groups: raw, dct_chop, bf16, fused (dct_chop | block_quant), small (calls in a graph), many (tensors
-in one launch), dct_quant, block_quant, bounded. On tensors that networks save, through torch's
-operators: real (codecs of groups), real_planes, real_exact, real_many (gradients in one call),
-real_step (a step of training with hooks). Needs torch. TUCKFOLD_CUSZP, TUCKFOLD_ZFP_CUDA and
+in one launch), dct_quant, block_quant, nonzero_quant, bounded. On tensors that networks save, through
+torch's operators: real (codecs of groups), real_planes, real_bounded, real_then (unpack with what
+follows), real_exact, real_many (gradients in one call), real_step (a step of training with hooks).
+Needs torch. TUCKFOLD_CUSZP, TUCKFOLD_ZFP_CUDA and
 TUCKFOLD_NVCOMP name libraries to compare with, see bench/gpu/peers.py.
 """
 

@@ -68,6 +68,7 @@ class Data:
             "normal": lambda: normal(device, 256 * 3 * 104**2 if dry else 1365 * 3 * 512**2),
             "normal_bf16": lambda: self("normal").bfloat16(),
             "act_iid": lambda: act_iid(device, 65536 // count // 4 * 4),
+            "act_iid_bf16": lambda: self("act_iid").bfloat16(),
             "act_smooth": lambda: act_smooth(device, 65536 // count // 4 * 4),
             "images": lambda: images(device, 4096 // count),
         }

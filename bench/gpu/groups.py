@@ -11,6 +11,7 @@ from bench.gpu.bench import LARGE, MIDDLE, Bench, Shape, picked
 from bench.gpu.codec import quality
 from bench.gpu.peers import Bitcomp, CuSZp, Matmuls, Zfp, group_quantizer, library
 from bench.gpu.real import real, real_exact, real_many, real_planes, real_step
+from bench.gpu.real_bounded import real_bounded, real_then
 
 KEEPS = tuple(range(2, 8))
 LARGEST = (1365, 3, 512, 512)  # 4.29 GB
@@ -289,6 +290,22 @@ def beside_compiled(bench: Bench, ours: dict[str, dict], x: torch.Tensor, bits: 
     return [bench.peer(ours["pack"], "torch.compile", seconds)]
 
 
+def nonzero_quant(bench: Bench) -> None:
+    """Half of the values are zeros; all of a tensor, and 200 MB of it."""
+    for data in ("act_iid", "act_iid_bf16"):
+        x, rows = bench.data(data), []
+        part = len(x) * 200_000_000 // x.nbytes // 8 * 8 + 8
+        for bits in (3,) if bench.quick else (2, 3, 4, 8):
+            spec = f"nonzero_quant(bits={bits})"
+            for some in (x, x[:part]) if part < len(x) else (x,):
+                of = {"data": data, "dtype": x.dtype, "bits": bits}
+                rows += bench.both_ways("nonzero_quant", spec, some.shape, some, **of).values()
+        for way in ("pack", "unpack"):
+            dtype = str(x.dtype).removeprefix("torch.")
+            some = picked(rows, way=way)
+            bench.figure("nonzero_quant", f"{way}_of_copy", some, 0.60, dtype=dtype)
+
+
 def bounded(bench: Bench) -> None:
     rows, against = [], []
     for data in ("act_smooth",) if bench.quick else bench.data.fields:
@@ -375,9 +392,12 @@ GROUPS = {
     "many": many,
     "dct_quant": dct_quant,
     "block_quant": block_quant,
+    "nonzero_quant": nonzero_quant,
     "bounded": bounded,
     "real": real,
     "real_planes": real_planes,
+    "real_bounded": real_bounded,
+    "real_then": real_then,
     "real_exact": real_exact,
     "real_many": real_many,
     "real_step": real_step,

@@ -121,6 +121,27 @@ void fill_all(DType dtype, std::int64_t planes, std::int64_t rows, std::int64_t 
   }
 }
 
+// The bits of the next value after one of `taken` that is not among them: one step at a time toward
+// zero, and where there is none up to zero, away from it.
+std::uint64_t next_to(DType dtype, std::uint64_t word, std::span<const std::uint64_t> taken) {
+  const int bits = static_cast<int>(8 * size_bytes(dtype));
+  const std::uint64_t sign_bit = is_float(dtype) ? std::uint64_t{1} << (bits - 1) : 0;
+  const std::uint64_t largest =
+      is_float(dtype) ? element_bits(dtype, std::numeric_limits<double>::infinity()) - 1
+                      : ~std::uint64_t{0} >> (64 - bits);
+  const std::uint64_t sign = word & sign_bit, start = word & ~sign_bit;
+  const auto is_free = [&](std::uint64_t size) {
+    return std::ranges::find(taken, sign | size) == taken.end();
+  };
+  for (std::uint64_t size = start; size > 0; --size) {
+    if (is_free(size - 1)) return sign | (size - 1);
+  }
+  for (std::uint64_t size = start; size < largest; ++size) {
+    if (is_free(size + 1)) return sign | (size + 1);
+  }
+  return word;
+}
+
 }  // namespace
 
 std::optional<FillValue> fill_value_in(DType dtype, double value) {
@@ -145,6 +166,15 @@ FillMarks::FillMarks(DType dtype, std::span<const FillValue> fill) : dtype_(dtyp
     words_.push_back(element_bits(dtype, one.value));
     if (one.value != one.value) nan_ = words_.size();
   }
+  if (must_be_exact(dtype)) return;  // never packed with a loss
+  std::vector<std::uint64_t> taken;
+  for (const std::uint64_t word : words_) {
+    const double value = element_value(dtype, word);
+    if (std::isnan(value)) continue;  // it is next to nothing
+    taken.push_back(word);
+    if (value == 0 && is_float(dtype)) taken.push_back(element_bits(dtype, -value));
+  }
+  for (const std::uint64_t word : taken) steps_.push_back({word, next_to(dtype, word, taken)});
 }
 
 std::int64_t FillMarks::mark(const void* values, std::int64_t elems,
@@ -189,6 +219,27 @@ bool FillMarks::restore(const std::uint8_t* marks, const TensorView& out) const 
       }
     }
     return true;
+  });
+}
+
+void FillMarks::step_aside(const TensorView& out) const noexcept {
+  constexpr std::int64_t kBlock = 1024;  // values at a time: what is not contiguous is copied
+  const FlatWriter writer(out);
+  const FlatReader reader(ConstTensorView{out});
+  with_word(dtype_, [&](auto zero) {
+    using Word = decltype(zero);
+    Word copy[kBlock];
+    for (std::int64_t at = 0; at < writer.elems(); at += kBlock) {
+      const std::int64_t count = std::min(kBlock, writer.elems() - at);
+      auto* const dense = static_cast<Word*>(writer.dense(at, count));
+      Word* const values = dense != nullptr ? dense : copy;
+      if (dense == nullptr) reader.gather_bytes(at, count, copy);
+      for (const Step& step : steps_) {
+        const auto from = static_cast<Word>(step.from), to = static_cast<Word>(step.to);
+        for (std::int64_t i = 0; i < count; ++i) values[i] = values[i] == from ? to : values[i];
+      }
+      if (dense == nullptr) writer.scatter_bytes(at, count, copy);
+    }
   });
 }
 

@@ -3,6 +3,7 @@
 //   const FillMarks fill(DType::F32, {{1e20}, {NAN}});
 //   fill.mark(values, elems, marks);                       // 0, or 1 for 1e20 and 2 for NaN
 //   fill_holes(DType::F32, shape, marks, values);          // smooth: codecs lose nothing to them
+//   fill.step_aside(TensorView(unpacked, …));              // no valid value equals 1e20
 //   fill.restore(marks, TensorView(unpacked, …));          // the same bits as before
 #pragma once
 
@@ -37,11 +38,20 @@ class FillMarks {
   // Writes the fill values to the marked places of a tensor. Returns false, and writes no more,
   // where a mark is that of no fill value.
   bool restore(const std::uint8_t* marks, const TensorView& out) const noexcept;
+  // Of values that a lossy codec has unpacked, before restore(): one that equals a fill value, which
+  // it was not if it has no mark, becomes the next one that does not: closer to zero, or where there
+  // is none, farther from it.
+  void step_aside(const TensorView& out) const noexcept;
 
  private:
   DType dtype_;
   std::vector<std::uint64_t> words_;  // bits of each, in the low bytes
-  std::size_t nan_ = 0;               // the mark of NaN; 0: none
+  struct Step {
+    std::uint64_t from, to;
+  };
+  std::vector<Step>
+      steps_;            // from each fill value; from zeros of both signs where one is a fill value
+  std::size_t nan_ = 0;  // the mark of NaN; 0: none
 };
 
 // Replaces marked values by others that continue those around them, plane by plane of the last two

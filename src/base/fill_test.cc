@@ -86,6 +86,70 @@ TEST(Fill, MarksAreByBitsAndRestoredByBits) {
   }
 }
 
+// What a value without a mark becomes that a codec has made the fill value `number`.
+double next_to(DType dtype, const std::vector<FillValue>& fill, double number) {
+  std::vector<std::byte> values = values_of(dtype, {number, 1});
+  const std::uint8_t marks[] = {0, 0};
+  const TensorView view(values.data(), dtype, {2});
+  FillMarks(dtype, fill).step_aside(view);
+  EXPECT_TRUE(FillMarks(dtype, fill).restore(marks, view));
+  EXPECT_EQ(value_at(dtype, values, 1), 1);
+  return value_at(dtype, values, 0);
+}
+
+TEST(Fill, ValidValuesStepAsideTowardsZero) {
+  EXPECT_EQ(next_to(DType::U8, {{0}}, 0), 1);
+  EXPECT_EQ(next_to(DType::U8, {{255}}, 255), 254);
+  EXPECT_EQ(next_to(DType::U8, {{128}, {127}}, 128), 126);
+  EXPECT_EQ(next_to(DType::U8, {{3}, {0}}, 3), 2);
+  EXPECT_EQ(next_to(DType::U8, {{0}, {2}}, 0), 1);
+  EXPECT_EQ(next_to(DType::U16, {{65535}, {0}}, 65535), 65534);
+  EXPECT_EQ(next_to(DType::F32, {{-999}}, -999), double{std::nextafterf(-999, 0)});
+  EXPECT_EQ(next_to(DType::F64, {{1e20}}, 1e20), std::nextafter(1e20, 0));
+  EXPECT_EQ(next_to(DType::F32, {{0}}, 0), double{std::numeric_limits<float>::denorm_min()});
+  EXPECT_EQ(next_to(DType::F16, {{kInf}}, kInf), 65504);
+  EXPECT_EQ(next_to(DType::F16, {{-kInf}, {-65504}}, -65504), -65472);
+  EXPECT_EQ(next_to(DType::BF16, {{256}}, 256), 255);
+  EXPECT_TRUE(std::isnan(next_to(DType::F32, {{kNan}}, kNan)));
+  constexpr double kTiny = std::numeric_limits<float>::denorm_min();
+  EXPECT_EQ(next_to(DType::F32, {{0}}, -0.0), -kTiny);
+  EXPECT_EQ(next_to(DType::F32, {{-0.0}}, 0), kTiny);
+  EXPECT_EQ(next_to(DType::F32, {{0}, {-kTiny}}, -kTiny), -2 * kTiny);
+}
+
+TEST(Fill, EveryByteButOneMayBeAFillValue) {
+  std::vector<FillValue> fill;
+  for (int i = 0; i < 256; ++i) {
+    if (i != 77) fill.push_back({static_cast<double>(i)});
+  }
+  std::vector<std::uint8_t> values(256), marks(256);
+  for (std::size_t i = 0; i < 256; ++i) values[i] = static_cast<std::uint8_t>(i);
+  const TensorView view(values.data(), DType::U8, {256});
+  FillMarks(DType::U8, fill).step_aside(view);
+  EXPECT_TRUE(FillMarks(DType::U8, fill).restore(marks.data(), view));
+  EXPECT_EQ(values, std::vector<std::uint8_t>(256, 77));
+}
+
+TEST(Fill, RestoringTakesAnyStrides) {
+  constexpr std::int64_t kRows = 70, kCols = 45;  // more than one block
+  std::vector<std::uint16_t> values(2 * kRows * kCols, 9);
+  std::vector<std::uint8_t> marks(kRows * kCols);
+  const TensorView view(values.data(), DType::U16, {kRows, kCols}, {2, 2 * kRows});
+  for (std::int64_t i = 0; i < kRows * kCols; ++i) {
+    const std::int64_t at = i / kCols * 2 + i % kCols * 2 * kRows;
+    values[static_cast<std::size_t>(at)] = static_cast<std::uint16_t>(i % 3 == 0 ? 0 : 7);
+    marks[static_cast<std::size_t>(i)] = i % 2 == 0 ? 1 : 0;
+  }
+  const FillMarks fill(DType::U16, std::vector<FillValue>{{0}});
+  fill.step_aside(view);
+  EXPECT_TRUE(fill.restore(marks.data(), view));
+  for (std::int64_t i = 0; i < kRows * kCols; ++i) {
+    const auto at = static_cast<std::size_t>(i / kCols * 2 + i % kCols * 2 * kRows);
+    EXPECT_EQ(values[at], i % 2 == 0 ? 0 : i % 3 == 0 ? 1 : 7) << i;
+    EXPECT_EQ(values[at + 1], 9) << i;
+  }
+}
+
 TEST(Fill, HolesLieBetweenTheValuesAround) {
   for (const DType dtype :
        {DType::F32, DType::F64, DType::F16, DType::BF16, DType::U8, DType::U16}) {

@@ -23,6 +23,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return result;
+}
+
 std::string printable(std::string_view text) {
   std::string clean(text);
   for (char& c : clean) {
@@ -37,8 +45,9 @@ std::string_view nearest_word(std::string_view word, std::span<const std::string
   std::string_view best;
   std::size_t best_distance = word.size() / 3 + 2;  // further away is another word
   if (word.size() > 64) return best;
+  const std::string lower_word = lower(word);  // case does not count
   for (const std::string_view candidate : candidates) {
-    const std::size_t distance = edit_distance(word, candidate);
+    const std::size_t distance = edit_distance(lower_word, lower(candidate));
     if (distance < best_distance && distance < candidate.size()) {
       best = candidate;
       best_distance = distance;

@@ -19,6 +19,13 @@ TEST(TextScan, SlipsOfTheHandFindTheirWord) {
   EXPECT_EQ(nearest_word("block", kWords), "block");
 }
 
+TEST(TextScan, CaseDoesNotCount) {
+  constexpr std::array<std::string_view, 3> kDevices = {"a30", "sn30", "cs2"};
+  EXPECT_EQ(nearest_word("SN30", kDevices), "sn30");
+  EXPECT_EQ(nearest_word("CS-2", kDevices), "cs2");
+  EXPECT_EQ(nearest_word("KEPE", kWords), "keep");
+}
+
 TEST(TextScan, OtherWordsFindNone) {
   EXPECT_EQ(nearest_word("quality", kWords), "");
   EXPECT_EQ(nearest_word("x", kWords), "");

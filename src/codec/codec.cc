@@ -2,10 +2,13 @@
 #include "tuckfold/codec.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "base/cuda/runtime.h"
 #include "base/fail.h"
+#include "base/fp_env.h"
+#include "base/overlap.h"
 #include "codec/plan.h"
 
 namespace tuckfold {
@@ -49,6 +52,20 @@ std::vector<Plan> plans_for(const CodecSpec& spec, std::span<const View> views) 
   return plans;
 }
 
+// Of views and bytes, one of which is written to.
+template <class View>
+void check_apart(const char* what, std::span<const View> views,
+                 std::span<const std::span<const std::byte>> bytes, Writes writes) {
+  const auto found = find_overlap(views, bytes, writes);
+  if (!found) return;
+  const auto name = [&](std::size_t i) {
+    const bool is_view = i < views.size();
+    return (is_view ? "tensor " : "packed bytes ") + std::to_string(is_view ? i : i - views.size());
+  };
+  invalid("[{}] {} and {} share memory; give each a place of its own", what, name(found->first),
+          name(found->second));
+}
+
 RunOptions options_of_one(const RunOptions& options, std::size_t i) {
   RunOptions one = options;
   one.seed += i;
@@ -82,6 +99,7 @@ void unpack(const CodecSpec& spec, std::span<const std::byte> packed, const Tens
 void pack_many(std::span<const Plan> plans, std::span<const ConstTensorView> in,
                std::span<const std::span<std::byte>> out, std::span<std::size_t> written,
                const RunOptions& options) {
+  const FpEnv nearest;
   check_plans("pack_many", plans, in.size());
   check_counts("pack_many", in.size(), out.size());
   check_counts("pack_many", in.size(), written.size());
@@ -91,6 +109,10 @@ void pack_many(std::span<const Plan> plans, std::span<const ConstTensorView> in,
     if (in[i].device == Device::Cuda) steps.check_cuda("pack_many", out[i].data(), options);
     written[i] = steps.max_bytes();
   }
+  std::vector<std::span<const std::byte>> rooms;
+  rooms.reserve(out.size());
+  for (std::size_t i = 0; i < out.size(); ++i) rooms.push_back(out[i].first(written[i]));
+  check_apart("pack_many", in, rooms, Writes::Bytes);
   if (in.empty()) return;
   if (const CudaCodec* cuda = cuda_for_many(plans[0].spec(), in)) {
     return cuda->pack_many(plans[0].spec().stages()[0], in, out,
@@ -105,6 +127,7 @@ void pack_many(std::span<const Plan> plans, std::span<const ConstTensorView> in,
 
 void unpack_many(std::span<const Plan> plans, std::span<const std::span<const std::byte>> packed,
                  std::span<const TensorView> out, const RunOptions& options) {
+  const FpEnv nearest;
   check_plans("unpack_many", plans, out.size());
   check_counts("unpack_many", out.size(), packed.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -112,6 +135,7 @@ void unpack_many(std::span<const Plan> plans, std::span<const std::span<const st
     steps.check_unpack(packed[i], out[i]);
     if (out[i].device == Device::Cuda) steps.check_cuda("unpack_many", packed[i].data(), options);
   }
+  check_apart("unpack_many", out, packed, Writes::Views);
   if (out.empty()) return;
   if (const CudaCodec* cuda = cuda_for_many(plans[0].spec(), out)) {
     return cuda->unpack_many(plans[0].spec().stages()[0], packed, out,

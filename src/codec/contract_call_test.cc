@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/tensor_fixture.h"
@@ -169,6 +173,71 @@ TEST_P(CodecCall, ViewsThatCannotBeWalkedAreRefused) {
     EXPECT_EQ(errors({data, DType::F32, shape, Shape{0, 1}}).second, Errc::InvalidArgument);
     pack(spec, TensorView(data, DType::F32, shape, Shape{0, 1}), bytes.span());
   }
+}
+
+TEST_P(CodecCall, OutputsThatShareMemoryWithInputsAreRefused) {
+  for (const CodecSpec& spec : GetParam().specs) {
+    const Shape shape{16, 16};
+    if (!ref::suits(spec, DType::F32, shape)) continue;
+    const Tensor in = ref::input_for(spec, DType::F32, shape, Pattern::Constant);
+    const std::size_t most = layout(spec, DType::F32, shape).max_bytes, tensor = 16 * 16 * 4;
+    const Buffer room(most), all(2 * most + 2 * tensor);
+    const std::size_t size = pack(spec, in.view(), room.span());
+    std::byte* data = all.span().data();
+    const auto errors = [&](std::size_t bytes_at, const TensorView& view) {
+      std::memcpy(data + bytes_at, room.span().data(), size);
+      return std::pair(code_of([&] { pack(spec, view, all.span().subspan(bytes_at)); }),
+                       code_of([&] { unpack(spec, std::span(data + bytes_at, size), view); }));
+    };
+    constexpr std::pair kBoth(Errc::InvalidArgument, Errc::InvalidArgument);
+    const TensorView view(data + tensor, DType::F32, shape);
+    EXPECT_EQ(errors(tensor, view), kBoth);
+    if (size > 1) {
+      EXPECT_EQ(errors(tensor - size + 1, view).second, Errc::InvalidArgument);
+    }
+    EXPECT_EQ(errors(2 * tensor - 1, view), kBoth);
+    std::memcpy(data + 2 * tensor, room.span().data(), size);
+    unpack(spec, std::span(data + 2 * tensor, size), view);
+    pack(spec, view, all.span().subspan(2 * tensor));
+  }
+}
+
+std::string message_of(auto&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ManyTensors, NeedPlacesOfTheirOwn) {
+  const CodecSpec spec = CodecSpec::parse("raw");
+  const Buffer memory(256);
+  std::byte* data = memory.span().data();
+  const TensorView a(data, DType::F32, {8}), b(data + 32, DType::F32, {8});
+  const std::span<std::byte> c(data + 64, 32), d(data + 96, 32), inside(data + 40, 32);
+  const auto packs = [&](std::vector<ConstTensorView> in, std::vector<std::span<std::byte>> out) {
+    std::vector<std::size_t> written(in.size());
+    return message_of([&] { pack_many(spec, in, out, written); });
+  };
+  const auto unpacks = [&](std::vector<std::span<const std::byte>> in,
+                           std::vector<TensorView> out) {
+    return message_of([&] { unpack_many(spec, in, out); });
+  };
+  EXPECT_EQ(packs({a, b}, {c, d}), "");
+  EXPECT_EQ(packs({a, a}, {c, d}), "");
+  EXPECT_EQ(
+      packs({a, b}, {c, c}),
+      "[pack_many] packed bytes 0 and packed bytes 1 share memory; give each a place of its own");
+  EXPECT_EQ(packs({a, b}, {inside, d}),
+            "[pack_many] tensor 1 and packed bytes 0 share memory; give each a place of its own");
+  EXPECT_EQ(unpacks({c, d}, {a, b}), "");
+  EXPECT_EQ(unpacks({c, c}, {a, b}), "");
+  EXPECT_EQ(unpacks({c, d}, {a, a}),
+            "[unpack_many] tensor 0 and tensor 1 share memory; give each a place of its own");
+  EXPECT_EQ(unpacks({c, inside}, {a, b}),
+            "[unpack] the output shares memory with the packed bytes; unpack to another place");
 }
 
 TEST_P(CodecCall, BoolsAreZeroOrOneBothWays) {

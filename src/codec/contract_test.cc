@@ -304,6 +304,33 @@ TEST_P(Contract, PackedBytesMayLieAtAnyAddress) {
       });
 }
 
+// Parameters with decimals that are no f64, read and used under every mode of rounding.
+TEST(CodecModes, TheCallersRoundingDoesNotChangeASpecOrItsBytes) {
+  Tensor in(DType::F32, {2, 33, 21});
+  in.fill(Pattern::Random);
+  for (const char* text : {"bounded(rel=0.01)", "bounded(abs=0.3)", "bounded(abs=1/3)",
+                           "dct_quant(rate=4, offset=0.1)", "dct_quant(rate=4, offset=0.3)",
+                           "dct_quant(rate=2, offset=-1/3, clamp=zero)"}) {
+    const CodecSpec spec = CodecSpec::parse(text);
+    const std::string print = spec.print();
+    const Layout fit = layout(spec, in.dtype(), in.shape());
+    const std::vector<std::byte> wanted = packed(spec, in, fit);
+    const std::vector<std::byte> back = unpacked(spec, wanted, in);
+    for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+      std::fesetround(mode);
+      const CodecSpec again = CodecSpec::parse(text);
+      const std::string print_again = again.print();
+      const std::vector<std::byte> bytes = packed(again, in, fit);
+      const std::vector<std::byte> values = unpacked(again, wanted, in);
+      std::fesetround(FE_TONEAREST);
+      EXPECT_EQ(again, spec) << text << " in mode " << mode;
+      EXPECT_EQ(print_again, print);
+      EXPECT_EQ(first_difference(fit.dtype, bytes, wanted), "") << text << " in mode " << mode;
+      EXPECT_EQ(first_difference(in.dtype(), values, back), "") << text << " in mode " << mode;
+    }
+  }
+}
+
 // Rounding upward, subnormals off, and traps on: what a caller may have set for itself.
 TEST_P(Contract, TheCallersFloatingPointModesDoNotMatterAndStay) {
   for (const Pattern kind : {Pattern::Random, Pattern::Hostile}) {

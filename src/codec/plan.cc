@@ -7,6 +7,8 @@
 
 #include "base/dtype.h"
 #include "base/fail.h"
+#include "base/fp_env.h"
+#include "base/overlap.h"
 #include "base/parallel.h"
 #include "base/strided.h"
 #include "base/target.h"
@@ -109,6 +111,7 @@ RunContext context_of(const char* what, const RunOptions& options, const Steps& 
 
 Steps::Steps(const char* what, const CodecSpec& given_spec, DType dtype, const Shape& given_shape)
     : spec(&given_spec) {
+  const FpEnv nearest;
   const auto stages = spec->stages();
   if (stages.empty()) invalid("[{}] the spec is empty; make one with CodecSpec::parse", what);
   const std::size_t in_bytes = tensor_bytes(what, dtype, given_shape);
@@ -188,6 +191,9 @@ void Steps::check_pack(const ConstTensorView& in, std::span<std::byte> out) cons
   if (out.size() < max_bytes()) {
     invalid("[pack] the output needs {} bytes, got {}; see layout()", max_bytes(), out.size());
   }
+  if (overlaps(out.first(max_bytes()), in)) {
+    invalid("[pack] the output shares memory with the tensor; pack to another place");
+  }
 }
 
 void Steps::check_unpack(std::span<const std::byte> packed, const TensorView& out) const {
@@ -196,10 +202,14 @@ void Steps::check_unpack(std::span<const std::byte> packed, const TensorView& ou
   if (fixed() ? packed.size() != max_bytes() : packed.size() > max_bytes()) {
     refuse_size(out, fixed(), max_bytes(), packed.size());
   }
+  if (overlaps(packed, out)) {
+    invalid("[unpack] the output shares memory with the packed bytes; unpack to another place");
+  }
 }
 
 std::size_t Steps::pack(const ConstTensorView& in, std::span<std::byte> out,
                         const RunOptions& options) const {
+  const FpEnv nearest;  // rows round their parameters
   if (in.device == Device::Cuda) return pack_on_cuda(in, out, options);
   if (in.dtype == DType::Bool) check_bools(in);
   const Workspace workspace("pack", options, workspace_bytes(), Device::Cpu);
@@ -223,6 +233,7 @@ std::size_t Steps::pack(const ConstTensorView& in, std::span<std::byte> out,
 
 void Steps::unpack(std::span<const std::byte> packed, const TensorView& out,
                    const RunOptions& options) const {
+  const FpEnv nearest;
   if (out.device == Device::Cuda) return unpack_on_cuda(packed, out, options);
   const Workspace workspace("unpack", options, workspace_bytes(), Device::Cpu);
   const RunContext run = context_of("unpack", options, *this, workspace);

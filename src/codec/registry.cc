@@ -5,6 +5,7 @@
 
 #include "base/cuda/runtime.h"
 #include "base/fail.h"
+#include "codec/nonzero_quant/nonzero_quant.h"
 
 namespace tuckfold {
 
@@ -15,9 +16,9 @@ TUCKFOLD_WEAK extern const CudaPair kWithBlockQuant;
 namespace {
 
 // In the order of the documentation, which is also the order in which `choose` tries them.
-constexpr std::array kRows = {&kRaw,  &kDctChop, &kDctQuant, &kBlockQuant, &kBounded,
-                              &kBits, &kMask,    &kPositive, &kPoolIndex,  &kBytesOf,
-                              &kZfp,  &kShuffle, &kZstd};
+constexpr std::array kRows = {&kRaw,     &kDctChop, &kDctQuant, &kBlockQuant, &kNonzeroQuant,
+                              &kBounded, &kBits,    &kMask,     &kPositive,   &kPoolIndex,
+                              &kBytesOf, &kZfp,     &kShuffle,  &kZstd};
 
 const auto& infos() {
   // Made on first use, since rows are initialized in other files.

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/fail.h"
+#include "base/fp_env.h"
 #include "base/text_scan.h"
 #include "codec/registry.h"
 
@@ -220,6 +221,7 @@ std::string print_stage(const Stage& stage) {
 }  // namespace
 
 std::string to_string(const ParamInfo& param, double value) {
+  const FpEnv nearest;
   return param.words.empty() ? number_text(value)
                              : std::string(param.words[static_cast<std::size_t>(value)]);
 }
@@ -244,6 +246,7 @@ double Stage::operator[](std::string_view param) const {
 }
 
 CodecSpec CodecSpec::parse(std::string_view text) {
+  const FpEnv nearest;  // decimals are rounded
   CodecSpec spec;
   spec.stages_ = Parser(text).parse();
   return spec;

@@ -239,8 +239,6 @@ void unpack_into(const Tensor& packed, std::string_view spec, const Tensor& out)
   unpack_from("unpack", place, packed, plan, out);
 }
 
-// ---- many at once
-
 void check_all_on(const char* what, const Place& place, std::span<const Tensor> tensors) {
   for (const Tensor& tensor : tensors) {
     if (!place.holds(tensor)) {
@@ -248,6 +246,43 @@ void check_all_on(const char* what, const Place& place, std::span<const Tensor> 
     }
   }
 }
+
+// Unpacks, then scale[c] * x + shift[c], and ReLU if `act` says so; c changes every `inner` values.
+Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shape, ScalarType dtype,
+                   const Tensor& scale, const Tensor& shift, std::int64_t inner,
+                   std::string_view act) {
+  check_bytes(packed);
+  if (act != "none" && act != "relu") {
+    refuse("unpack_then", "act must be none or relu, got " + std::string(act));
+  }
+  const std::vector<Tensor> factors = {scale, shift};
+  for (const Tensor& each : factors) {
+    if (each.scalar_type() != ScalarType::Float || each.dim() != 1 || !each.is_contiguous() ||
+        each.numel() != scale.numel()) {
+      refuse("unpack_then",
+             "scale and shift must be contiguous, of float32, with a number for each channel");
+    }
+  }
+  const std::int32_t ours = dtype_of("unpack_then", dtype);
+  const Plan plan(spec, ours, shape.all());
+  check_size(plan, packed, shape, ours);
+  const Place place(packed);
+  check_all_on("unpack_then", place, factors);
+  const Tensor out = place.empty(shape.all(), dtype);
+  check_places("unpack_then", place, packed, out);
+  const tuckfold_tensor view = view_of("unpack_then", place, out, out.mutable_data_ptr());
+  const Run run = run_of(place, plan.layout().workspace_bytes, 0);
+  const tuckfold_then then{.scale = static_cast<const float*>(scale.const_data_ptr()),
+                           .shift = static_cast<const float*>(shift.const_data_ptr()),
+                           .channels = scale.numel(),
+                           .inner = inner,
+                           .relu = act == "relu" ? 1 : 0};
+  check(tuckfold_unpack_then(plan.get(), packed.const_data_ptr(),
+                             static_cast<std::size_t>(packed.numel()), &view, &then, &run.options));
+  return out;
+}
+
+// ---- many at once
 
 std::vector<const tuckfold_plan*> handles(const std::vector<Plan>& plans) {
   std::vector<const tuckfold_plan*> all;
@@ -378,6 +413,18 @@ void boxed_unpack(StableIValue* stack, std::uint64_t, std::uint64_t) {
   stack[0] = from(unpack(packed, spec.view(), shape, to<ScalarType>(stack[3])));
 }
 
+void boxed_unpack_then(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  tuckfold_clear_error();
+  const auto packed = to<Tensor>(stack[0]);
+  const Text spec(stack[1]);
+  const Axes shape(stack[2]);
+  const auto dtype = to<ScalarType>(stack[3]);
+  const auto scale = to<Tensor>(stack[4]), shift = to<Tensor>(stack[5]);
+  const auto inner = to<std::int64_t>(stack[6]);
+  const Text act(stack[7]);
+  stack[0] = from(unpack_then(packed, spec.view(), shape, dtype, scale, shift, inner, act.view()));
+}
+
 void boxed_unpack_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
   tuckfold_clear_error();
   const auto packed = to<Tensor>(stack[0]);
@@ -423,6 +470,9 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
   library.def("pack_seeded(Tensor x, str spec, Tensor seed) -> Tensor");
   library.def("pack_checked(Tensor x, str spec, SymInt seed=0) -> (Tensor, Tensor)");
   library.def("unpack(Tensor packed, str spec, SymInt[] shape, ScalarType dtype) -> Tensor");
+  library.def(
+      "unpack_then(Tensor packed, str spec, SymInt[] shape, ScalarType dtype, Tensor scale, "
+      "Tensor shift, SymInt inner, str act) -> Tensor");
   library.def("unpack_into(Tensor packed, str spec, Tensor(a!) out) -> ()");
   library.def("pack_many(Tensor[] xs, str spec, SymInt seed=0) -> Tensor[]");
   library.def("unpack_many_into(Tensor[] packed, str spec, Tensor(a!)[] outs) -> ()");
@@ -437,6 +487,7 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
     library.impl("pack_seeded", boxed_pack_seeded);           \
     library.impl("pack_checked", boxed_pack_checked);         \
     library.impl("unpack", boxed_unpack);                     \
+    library.impl("unpack_then", boxed_unpack_then);           \
     library.impl("unpack_into", boxed_unpack_into);           \
     library.impl("pack_many", boxed_pack_many);               \
     library.impl("unpack_many_into", boxed_unpack_many_into); \

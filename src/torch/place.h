@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/tensor.h>
 
@@ -67,6 +68,7 @@ class Place {
          step *= std::max<std::int64_t>(shape[axis], 1)) {
       strides[axis] = step;
     }
+    if (!cuda_) check_memory(static_cast<std::size_t>(step) * element_bytes(dtype));
     AtenTensorHandle handle = nullptr;
     const auto type = static_cast<std::int32_t>(::torch::stable::detail::from(dtype));
     TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(shape.size()),
@@ -74,6 +76,35 @@ class Place {
                                                     &handle));
     return Tensor(handle);
   }
+  // torch would print a stack trace and raise what bugs raise, so ask the system first.
+  static void check_memory(std::size_t bytes) {
+    constexpr std::size_t kLarge = std::size_t{1} << 30;
+    if (bytes < kLarge) return;
+    void* room = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) {
+      const std::string text =
+          "there is not enough memory for this: " + std::to_string(bytes) + " bytes";
+      tuckfold_set_error(TUCKFOLD_IO, text.c_str());
+      throw std::invalid_argument(text);
+    }
+    munmap(room, bytes);
+  }
+  static std::size_t element_bytes(ScalarType dtype) {
+    switch (dtype) {
+      case ScalarType::Double:
+      case ScalarType::Long:
+      case ScalarType::UInt64: return 8;
+      case ScalarType::Half:
+      case ScalarType::BFloat16:
+      case ScalarType::Short:
+      case ScalarType::UInt16: return 2;
+      case ScalarType::Byte:
+      case ScalarType::Char:
+      case ScalarType::Bool: return 1;
+      default: return 4;
+    }
+  }
+
   Tensor bytes(std::size_t count) const {
     const auto length = static_cast<std::int64_t>(count);
     return empty({&length, 1}, ScalarType::Byte);

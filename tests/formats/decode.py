@@ -7,15 +7,17 @@ It is no second implementation to use, but the proof that the documents are enou
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from pathlib import Path
 
 import decode_bounded
 import decode_dct
+import decode_nonzero_quant
 import numpy as np
 from decode_spec import DTYPES, PACKED, UNPACK, CorruptError, from_f32, need, to_f32, unpack
 
-UNPACK |= decode_dct.UNPACK | decode_bounded.UNPACK
+UNPACK |= decode_dct.UNPACK | decode_bounded.UNPACK | decode_nonzero_quant.UNPACK
 PACKED |= decode_dct.PACKED
 
 FRAME_DTYPES = ["f32", "f16", "bf16", "f64", "u8", "i32", "i64"]
@@ -77,6 +79,20 @@ def element_of(text, dtype):
     return DTYPES[dtype].type(float(text))
 
 
+def next_to(word, words, dtype):
+    """The bits that a valid value gets in place of those of a fill value, which are `word`."""
+    largest = {"u8": 0xFF, "u16": 0xFFFF, "f16": 0x7BFF, "bf16": 0x7F7F, "f32": 0x7F7FFFFF}
+    largest = largest.get(dtype, (0x7FF << 52) - 1)  # finite value
+    sign = 0 if dtype in ("u8", "u16") else word & 1 << 8 * DTYPES[dtype].itemsize - 1
+    size = word - sign
+    if size > largest + 1:  # NaN
+        return word
+    for other in itertools.chain(range(size - 1, -1, -1), range(size + 1, largest + 1)):
+        if sign + other not in words:
+            return sign + other
+    return word
+
+
 class File:
     """One .tuck file: `arrays` is its schema's list, `samples` their number."""
 
@@ -130,9 +146,28 @@ class File:
             fill, marks = self.arrays[number]["fill"], self.column(i)
             need(mask["dtype"] == "u8" and marks.shape == values.shape, "not a mask")
             need(marks.max(initial=0) <= len(fill), "a mark of no fill value")
-            for k, text in enumerate(fill):
-                values[marks == k + 1] = element_of(text, dtype)
+            elements = np.array([element_of(text, dtype) for text in fill], values.dtype)
+            bits = values.view(f"u{values.itemsize}")
+            words = {int(word) for word in elements.view(bits.dtype)}
+            sign = 0 if dtype in ("u8", "u16") else 1 << 8 * values.itemsize - 1
+            words |= {0, sign} if words & {0, sign} else set()
+            lossy = self.lossy(number).reshape(-1, *[1] * (values.ndim - 1))
+            steps = [(word, next_to(word, words, dtype)) for word in words]
+            for word, other in steps:
+                bits[(marks == 0) & lossy & (bits == word)] = other
+            for k, element in enumerate(elements):
+                values[marks == k + 1] = element
         return values, dtype
+
+    def lossy(self, number):
+        """Which samples of an array with a mask a lossy codec has packed: those that are not raw."""
+        found = np.zeros(self.samples, bool)
+        for entry in self.entries:
+            if u32(entry, 0) == number:
+                _, spec, _ = decode_frame(self.payload(u64(entry, 16), CHUNK)[16:])
+                first = u64(entry, 8)
+                found[first : first + u32(entry, 4)] = spec != "raw"
+        return found
 
     def column(self, number):
         """All samples as they are packed, of an array or a mask."""

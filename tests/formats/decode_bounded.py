@@ -9,7 +9,7 @@ import numpy as np
 from decode_spec import DTYPES, LARGEST, from_f32, need, number
 
 GRIDS = [1 - 2.0**-16, 1 - 2.0**-12, 1 - 2.0**-8, 1 - 2.0**-5, 1 - 2.0**-3, 0.5]
-CHUNK, ROWS, LANES = 1024, 64, 16
+CHUNK, LANES = 1024, 16
 TILE_ROWS, TILE_COLUMNS = 33, 513
 
 
@@ -82,16 +82,25 @@ def unpack_chunks(grid, count, packed):
 
 
 def chunk_codes(base, payload):
-    least, absolute = payload[0], payload[1]
-    beyond = np.frombuffer(payload, np.uint8, ROWS // 2, 2)
-    widths = least + np.stack([beyond & 15, beyond >> 4], axis=1).ravel().astype(int)
-    need(len(payload) == 34 + 2 * widths.sum(), "bounded: wrong size of a chunk")
-    numbers, at = np.zeros((ROWS, LANES), np.int64), 34
-    for row, width in enumerate(widths):
-        for plane in range(width):
-            word = int.from_bytes(payload[at : at + 2], "little")
-            numbers[row] |= (word >> np.arange(LANES) & 1) << plane
-            at += 2
+    bits, absolute, form = payload[0], payload[1] & 1, payload[1] >> 1
+    need(form <= 2 and (form == 0 or bits in (1, 2, 4, 8)), "bounded: a form that does not exist")
+    lanes = LANES // 2 if form == 2 else LANES
+    rows, front = CHUNK // lanes, 2 + (32 if form == 0 else CHUNK // lanes * bits // 8)
+    need(len(payload) >= front, "bounded: cut off")
+    fields = np.unpackbits(np.frombuffer(payload[2:front], np.uint8), bitorder="little")
+    fields = fields.reshape(rows, -1)
+    if form == 0:
+        widths = bits + fields @ (1, 2, 4, 8)
+        there = np.arange(widths.max()) < widths[:, None]
+    else:
+        there = fields == 1
+    size = front + lanes // 8 * there.sum()
+    need(len(payload) == size + size % 2, "bounded: wrong size of a chunk")
+    numbers, at = np.zeros((rows, lanes), np.int64), front
+    for row, plane in zip(*np.nonzero(there), strict=True):
+        word = int.from_bytes(payload[at : at + lanes // 8], "little")
+        numbers[row] |= (word >> np.arange(lanes) & 1) << plane
+        at += lanes // 8
     numbers = numbers.ravel()
     if absolute:
         return base + numbers

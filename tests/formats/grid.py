@@ -276,6 +276,11 @@ def exact_cases():
         for more in ("", ", zero=exact", ", group=64, round=stochastic", ", group=8, zero=exact"):
             for kind in ("smooth", "hostile", "relu", "few"):
                 yield Case(f"block_quant(bits={bits}{more})", dtype, (50, 7), kind)
+    for dtype, bits in itertools.product(LOSSY, (1, 3, 8)):
+        for more in ("", ", group=8", ", group=1000, round=stochastic"):
+            for kind in ("smooth", "hostile", "relu", "few"):
+                yield Case(f"nonzero_quant(bits={bits}{more})", dtype, (50, 7), kind)
+        yield Case(f"nonzero_quant(bits={bits}) | zstd", dtype, (50, 47), "relu")
     for dtype, shape in itertools.product(("f32", "f64"), [(50, 7), (103,), (1, 1, 9)]):
         for spec in ("zfp(rate=4)", "zfp(rate=17/16)", "zfp(accuracy=1e-3)", "zfp(precision=13)"):
             yield Case(spec, dtype, shape)
@@ -310,7 +315,7 @@ def random_case(generator):
     dtype = pick(*LOSSY)
     shape = tuple(int(generator.integers(1, pick(3, 12, 40))) for _ in range(generator.integers(5)))
     kind = pick("smooth", "noise", "waves", "relu", "constant", "hostile", "few")
-    name = pick("dct_chop", "dct_quant", "block_quant", "bounded", "bits", "zfp")
+    name = pick("dct_chop", "dct_quant", "block_quant", "nonzero_quant", "bounded", "bits", "zfp")
     if name == "dct_chop":
         block = int(pick(4, 8, 8, 16))
         spec = f"dct_chop(block={block}, keep={generator.integers(1, block + 1)}"
@@ -329,6 +334,11 @@ def random_case(generator):
         spec = f"block_quant(bits={generator.integers(1, 9)}"
         spec += some(group=(8, 24, 1024), zero=("near", "exact"), round=("nearest", "stochastic"))
         spec += ")" + pick("", " | zstd", " | bits")
+    elif name == "nonzero_quant":
+        spec = f"nonzero_quant(bits={generator.integers(1, 9)}"
+        spec += (
+            some(group=(8, 24, 1024), round=("nearest", "stochastic")) + ")" + pick("", " | zstd")
+        )
     elif name == "bounded":
         spec = f"bounded({pick('abs', 'rel')}={10.0 ** generator.integers(-8, 4):g}"
         spec += some(zero=("near", "exact"), codes=("bits", "bytes")) + ")" + pick("", " | zstd")

@@ -111,6 +111,7 @@ def test_fill_values_are_put_back(dtype, tmp_path):
     values[:, 0] = 255 if whole else -999.5
     values[3] = 0 if whole else np.nan
     values[:, 8:, 20:] = 0 if whole else np.nan
+    values[5:, 8:, :4] = 1 if whole else -999  # valid, and decoded to fill values by some codecs
     fill = ("255", "0") if whole else ("-999.5", "nan")
     stored = values.astype(DTYPES["f32" if dtype == "bf16" else dtype])
     specs = {"a": "dct_quant(rate=8)", "b": "bounded(abs=0.5) | zstd", "c": "zstd"}

@@ -1,3 +1,4 @@
+#include "base/cuda/fetch.h"
 #include "base/cuda/kernel.cuh"
 #include "base/cuda/runtime.h"
 
@@ -54,6 +55,27 @@ void release(void* pointer, Stream stream) noexcept { cudaFreeAsync(pointer, nat
 
 void copy(void* to, const void* from, std::size_t bytes, Stream stream) {
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "copy");
+}
+
+// Memory that is not pinned takes the driver several times as long.
+std::uint64_t fetch(const std::uint64_t* from, Stream stream) {
+  struct Pinned {
+    std::uint64_t* number = nullptr;
+    Pinned() {
+      if (cudaHostAlloc(&number, sizeof *number, cudaHostAllocPortable) == cudaSuccess) return;
+      cudaGetLastError();
+      number = nullptr;
+    }
+    ~Pinned() {
+      if (number != nullptr) cudaFreeHost(number);
+    }
+  };
+  thread_local const Pinned pinned;
+  std::uint64_t own = 0;
+  std::uint64_t* to = pinned.number != nullptr ? pinned.number : &own;
+  copy(to, from, sizeof *to, stream);
+  synchronize(stream);
+  return *to;
 }
 
 void fill(void* to, int byte, std::size_t bytes, Stream stream) {

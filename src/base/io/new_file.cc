@@ -162,9 +162,15 @@ void finish_all(std::list<NewFile>& files) {
   for (NewFile& file : files) file.flush();
   std::vector<std::string> old;
   try {
+    // Nothing but the renames comes between two names.
     for (NewFile& file : files) {
+      if (!file.to_.stream) static_cast<void>(file.name_meanwhile());
       old.push_back(file.keep_old());
-      file.finish();
+    }
+    for (NewFile& file : files) file.rename();
+    for (NewFile& file : files) {
+      if (!file.to_.stream) sync_folder_of(file.verb_, file.to_.path);
+      file.close();
     }
   } catch (...) {
     auto kept = old.begin();
@@ -180,24 +186,33 @@ void finish_all(std::list<NewFile>& files) {
     }
     throw;
   }
-  for (const std::string& name : old) ::unlink(name.c_str());
+  for (const std::string& name : old) {
+    if (!name.empty()) ::unlink(name.c_str());
+  }
+}
+
+void NewFile::rename() {
+  if (to_.stream) return;
+  const int reason = rename_file(name_meanwhile(), to_.path, replace_ == Replace::Yes);
+  if (reason == EEXIST) {
+    invalid("[{}] '{}' exists since a moment; add --force to replace it, or name another file",
+            verb_, to_.path);
+  }
+  errno = reason;
+  if (reason != 0) refuse("rename a file to");
+  name_meanwhile_.clear();
+  named_ = true;
+}
+
+void NewFile::close() {
+  if (::close(std::exchange(file_, -1)) != 0 && errno != EINTR) refuse("close");
 }
 
 void NewFile::finish(bool sync) {
-  if (!to_.stream) {
-    if (sync) flush();
-    const int reason = rename_file(name_meanwhile(), to_.path, replace_ == Replace::Yes);
-    if (reason == EEXIST) {
-      invalid("[{}] '{}' exists since a moment; add --force to replace it, or name another file",
-              verb_, to_.path);
-    }
-    errno = reason;
-    if (reason != 0) refuse("rename a file to");
-    name_meanwhile_.clear();
-    named_ = true;
-    if (sync) sync_folder_of(verb_, to_.path);
-  }
-  if (::close(std::exchange(file_, -1)) != 0 && errno != EINTR) refuse("close");
+  if (sync) flush();
+  rename();
+  if (sync && !to_.stream) sync_folder_of(verb_, to_.path);
+  close();
 }
 
 }  // namespace tuckfold

@@ -44,6 +44,8 @@ class NewFile {
   [[noreturn]] void refuse(std::string_view doing) const;
   void open_beside();
   void flush();
+  void rename();
+  void close();
   std::string keep_old() const;
 
   std::string verb_;
@@ -56,7 +58,8 @@ class NewFile {
 };
 
 // Gives all of them their names, or none: where one fails, what had the others' names has them again.
-// A program that is killed between two names leaves one file new and one old.
+// Nothing but two renames comes between two names; a program that is killed there leaves one file new
+// and one old, and one that is killed shortly before or after leaves a file .NAME.XXXXXXXX.tmp.
 void finish_all(std::list<NewFile>& files);
 
 // An unused name beside the path, for a file that will be renamed to the path.

@@ -109,7 +109,7 @@ Layout layout_of(const Stage& stage, DType dtype, const Shape& shape) {
   return {.max_bytes = bytes,
           .fixed = false,
           .workspace_bytes =
-              std::max(on_cpu, parts.params.bytes ? 0 : cuda_workspace_bytes(parts.elems)),
+              std::max(on_cpu, parts.params.bytes ? 0 : cuda_workspace_bytes(dtype, parts.elems)),
           .dtype = DType::U8,
           .shape = {static_cast<std::int64_t>(bytes)}};
 }
@@ -296,7 +296,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
             fine &= unpack_part(tensor, parts.tiling, payload, writer, i, stream, *buffers);
           }
         } else {
-          fine = unpack_chunks(tensor, headers, packed.data() + places[begin].begin, writer,
+          fine = unpack_chunks(tensor, headers, packed.subspan(places[begin].begin), writer,
                                begin * kTogether, std::min(end * kTogether, chunks_of(parts.elems)),
                                stream);
         }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "base/device.h"
 #include "base/strided.h"
@@ -57,8 +58,11 @@ inline constexpr std::size_t kBoundBytes = 8;  // in front of all headers, for r
 inline constexpr std::int64_t kTogether = 16;  // chunks that a thread, or a block of them, takes
 inline constexpr int kSame = 6;  // all values have the same bits, which are the payload
 inline constexpr int kKept = 7;  // the values' bits are the payload
-// A payload starts with the least width, 0, and 64 widths of 4 bits beyond the least.
+// Words of a payload before its planes, where each row has a width, and the least: bounded_rows.h.
 inline constexpr int kWidthWords = 1 + static_cast<int>(kRows) / 4;
+inline constexpr int kLeastWords = 1 + static_cast<int>(kRows) / 16;
+// The most words of codes: 32 bits each, which for f64 is less than the values take.
+inline constexpr int kMostWords = kWidthWords + 2 * static_cast<int>(kChunk);
 
 inline ChunkHeader load_header(const std::byte* from) {
   std::int32_t base;
@@ -80,24 +84,28 @@ TUCKFOLD_HOST_DEVICE inline bool well_formed(const ChunkHeader& header, std::siz
   const int kept = kept_words(value_bytes, count);
   if (header.kind == kKept) return header.words == kept;
   if (header.kind == kSame) return header.words == kept_words(value_bytes, 1);
-  return header.words == 0 || (header.words >= kWidthWords && header.words < kept);
+  return header.words == 0 ||
+         (header.words >= kLeastWords && header.words < kept && header.words <= kMostWords);
 }
 
 // Packs chunks [begin, end); their payloads, at most 2 * kept_words bytes each, go to `out`.
 // Returns the bytes of all.
 std::size_t pack_chunks(const TensorBound& tensor, const FlatReader& in, std::int64_t begin,
                         std::int64_t end, std::byte* headers, std::byte* out);
-// Fills chunks from payloads that start at `from` and have the words that headers say. False if
-// the payloads contradict themselves.
-bool unpack_chunks(const TensorBound& tensor, const std::byte* headers, const std::byte* from,
-                   const FlatWriter& out, std::int64_t begin, std::int64_t end, bool stream);
+// Fills chunks from payloads that headers describe. False if headers or payloads contradict
+// themselves, also where somebody changes the bytes after their headers were checked.
+bool unpack_chunks(const TensorBound& tensor, const std::byte* headers,
+                   std::span<const std::byte> payloads, const FlatWriter& out, std::int64_t begin,
+                   std::int64_t end, bool stream);
 
 // The workspace of CUDA kernels: for each kTogether chunks their offset, or the sum of sizes so
-// far; the same for fewer and larger parts; and the grids.
+// far; the same for fewer and larger parts; the grids; and for f16 and bf16 a byte for each
+// magnitude.
 inline constexpr std::size_t kCudaControlBytes = 512;
-inline std::size_t cuda_workspace_bytes(std::int64_t elems) {
+inline std::size_t cuda_workspace_bytes(DType dtype, std::int64_t elems) {
   const auto parts = static_cast<std::size_t>((chunks_of(elems) + kTogether - 1) / kTogether);
-  return elems == 0 ? 0 : kCudaControlBytes + 16 * parts;
+  const std::size_t magnitudes = dtype == DType::F16 || dtype == DType::BF16 ? 1 << 15 : 0;
+  return elems == 0 ? 0 : kCudaControlBytes + 16 * parts + magnitudes;
 }
 
 // ---- codes=bytes: parts of whole tiles, at most 33 x 513 values of a plane ----------------------

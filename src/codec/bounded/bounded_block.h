@@ -163,6 +163,26 @@ TUCKFOLD_HOST_DEVICE inline bool holds(Real value, Real back, const Grid<Real>& 
   return near && (!grid.exact_zero || (value == 0) == (back == 0));
 }
 
+// The grids on which an f16 or bf16 value is within the bound, a bit for each. The sign does not
+// matter, so that 2^15 answers say what holds for all values of a tensor.
+inline constexpr int kMagnitudes = 1 << 15;
+template <class Element>
+TUCKFOLD_HOST_DEVICE inline unsigned grids_that_hold(Element element, double bound,
+                                                     bool exact_zero) {
+  constexpr DType kDType = std::is_same_v<Element, F16> ? DType::F16 : DType::BF16;
+  const float value = to_float(element);
+  if (!(value <= std::numeric_limits<float>::max())) return 0;
+  unsigned holding = 0;
+  for (int number = 0; number < kGrids; ++number) {
+    const auto grid = grid_of<float>(kDType, bound, exact_zero, number);
+    if (!usable(grid) || !(value * grid.inverse <= kMaxCode<float>)) break;
+    const float back = value_of(code_of(value, grid), grid);
+    const float rounded = kDType == DType::F16 ? as_f16(back) : as_bf16(back);
+    if (holds(value, rounded, grid)) holding |= 1u << number;
+  }
+  return holding;
+}
+
 // ---- codes=bytes: predictions between values that are known, at equal distances
 
 // From two or four neighbours, and past the last two.

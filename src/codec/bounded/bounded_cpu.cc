@@ -12,6 +12,7 @@
 
 #include "codec/bounded/bounded.h"
 #include "codec/bounded/bounded_cpu-inl.h"
+#include "codec/bounded/bounded_masks_cpu-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::bounded::HWY_NAMESPACE {
@@ -29,6 +30,15 @@ HWY_ATTR HWY_INLINE V transpose(D d, V x) {
   x = hn::Xor(x, hn::Xor(t, hn::ShiftLeft<14>(t)));
   t = hn::And(hn::Xor(x, hn::ShiftRight<28>(x)), hn::Set(d, 0x00000000f0f0f0f0u));
   return hn::Xor(x, hn::Xor(t, hn::ShiftLeft<28>(t)));
+}
+
+// Every eight bytes of a chunk, in place.
+HWY_ATTR void transpose_words(std::uint8_t* bytes) {
+  const hn::ScalableTag<std::uint64_t> d;
+  auto* words = reinterpret_cast<std::uint64_t*>(bytes);
+  for (std::size_t i = 0; i < kHalves; i += hn::Lanes(d)) {
+    hn::Store(transpose(d, hn::Load(d, words + i)), d, words + i);
+  }
 }
 
 // All rows of a chunk, in place; kToPlanes: from bytes, else to them.
@@ -65,7 +75,7 @@ HWY_ATTR void transpose_rows(std::uint8_t* rows) {
 
 // ---- codes and differences ----------------------------------------------------------------------
 
-constexpr std::size_t kPayloadRoom = 2 * kWidthWords + 4 * kChunk + 64;  // planes are stored by 32
+constexpr std::size_t kPayloadRoom = 2 * kMostWords + 64;  // planes are stored by 32
 
 // Zigzag differences of codes to `coded`; returns the OR of them. codes[-1] exists.
 HWY_ATTR std::uint32_t differences(const std::int32_t* codes, std::uint32_t* coded) {
@@ -158,12 +168,40 @@ inline int planes_used(const std::uint8_t* planes) {
   return high != 0 ? above : below;
 }
 
+// Numbers of a byte each, to a payload with masks.
+void store_masked_rows(Form form, const Masks& masks, std::uint8_t* bytes, bool alone, int widest,
+                       std::uint8_t* payload) {
+  const int bits = mask_bits(widest);
+  payload[0] = static_cast<std::uint8_t>(bits);
+  payload[1] = static_cast<std::uint8_t>((alone ? 1 : 0) | form << 1);
+  transpose_words(bytes);
+  with_mask_bits(bits, [&]<int kBits>() {
+    if (form == kRowMasks) {
+      std::uint8_t* to = store_masks<kBits>(masks.rows, kRows, payload + 2);
+      store_masked<16>(bytes, masks.rows, to);
+    } else {
+      std::uint8_t* to = store_masks<kBits>(masks.halves, kHalves, payload + 2);
+      *store_masked<8>(bytes, masks.halves, to) = 0;  // a last byte that makes their number even
+    }
+  });
+}
+
 // Numbers that K bytes hold, to a payload; returns its bytes.
 template <int K>
 std::size_t store_rows(const std::uint32_t* numbers, bool alone, int widest,
                        std::uint8_t* payload) {
   alignas(64) std::uint8_t planes[K][kChunk];
   split_bytes<K>(numbers, planes);
+  if constexpr (K == 1) {
+    Masks masks;
+    masks_of(planes[0], masks);
+    const PlaneCounts counts = counts_of(masks, widest);
+    const Form form = form_of(widest, counts);
+    if (form != kWidths) {
+      store_masked_rows(form, masks, planes[0], alone, widest, payload);
+      return 2 * static_cast<std::size_t>(words_of(form, widest, counts));
+    }
+  }
   for (auto& eight : planes) transpose_rows<true>(eight);
   const int least = std::max(widest - 15, 0);
   payload[0] = static_cast<std::uint8_t>(least);
@@ -221,6 +259,32 @@ void load_rows(const std::uint8_t* payload, std::uint32_t* numbers) {
   }
   for (auto& eight : planes) transpose_rows<false>(eight);
   join_bytes<K, kAlone>(planes, numbers);
+}
+
+// Reads masks to `masks`; false if the payload has too few or too many words for them.
+bool read_masks(const std::uint8_t* payload, int words, Masks& masks) {
+  const auto form = static_cast<Form>(payload[1] >> 1);
+  const int bits = payload[0], count = form == kRowMasks ? static_cast<int>(kRows) : kHalves;
+  std::uint8_t* to = form == kRowMasks ? masks.rows : masks.halves;
+  if (!is_mask_bits(bits) || words < front_words(form, bits)) return false;
+  with_mask_bits(bits, [&]<int kBits>() { load_masks<kBits>(payload + 2, count, to); });
+  const int planes = bits_set(to, count);
+  return words == front_words(form, bits) + (form == kRowMasks ? planes : (planes + 1) / 2);
+}
+
+// Numbers of a byte each, from a payload with masks.
+template <bool kAlone>
+void load_masked_rows(const std::uint8_t* payload, const Masks& masks, std::uint32_t* numbers) {
+  alignas(64) std::uint8_t bytes[1][kChunk];
+  const auto form = static_cast<Form>(payload[1] >> 1);
+  const std::uint8_t* from = payload + 2 * front_words(form, payload[0]);
+  if (form == kRowMasks) {
+    load_masked<16>(from, masks.rows, bytes[0]);
+  } else {
+    load_masked<8>(from, masks.halves, bytes[0]);
+  }
+  transpose_words(bytes[0]);
+  join_bytes<1, kAlone>(bytes, numbers);
 }
 
 // Extends sums within kSummed numbers to sums of all numbers, which are codes, in place.
@@ -295,8 +359,9 @@ std::size_t pack_chunk(const TensorBound& tensor, const void* bits, std::int64_t
   return size;
 }
 
-// The widest row of a payload; -1 if it is invalid, or has too few words for its widths.
+// The widest row of a payload with widths; -1 if it is invalid, or has too few words for them.
 int widest_row(const std::uint8_t* payload, int words) {
+  if (words < kWidthWords) return -1;
   int sum = 0, widest = 0;
   for (int i = 0; i < kRows / 2; ++i) {
     const int first = payload[2 + i] & 15, second = payload[2 + i] >> 4;
@@ -305,7 +370,7 @@ int widest_row(const std::uint8_t* payload, int words) {
   }
   sum += static_cast<int>(kRows) * payload[0];
   widest += payload[0];
-  return payload[1] <= 1 && widest <= 32 && words == kWidthWords + sum ? widest : -1;
+  return widest <= 32 && words == kWidthWords + sum ? widest : -1;
 }
 
 template <class Real>
@@ -328,14 +393,22 @@ bool unpack_chunk(const TensorBound& tensor, const ChunkHeader& header, const st
     std::fill_n(codes, kChunk, static_cast<std::uint32_t>(header.base));
   } else {
     std::memcpy(payload, from, 2 * static_cast<std::size_t>(header.words));
-    const int widest = widest_row(payload, header.words);
-    if (widest < 0) return false;
-    if (payload[1] == 0) {
-      with_bytes(widest, [&]<int K>() { load_rows<K, false>(payload, codes); });
-      sum_up(header.base, codes);
+    const bool alone = payload[1] % 2 != 0;
+    if (payload[1] >> 1 == kWidths) {
+      const int widest = widest_row(payload, header.words);
+      if (widest < 0) return false;
+      with_bytes(widest, [&]<int K>() {
+        (alone ? load_rows<K, true> : load_rows<K, false>)(payload, codes);
+      });
     } else {
-      with_bytes(widest, [&]<int K>() { load_rows<K, true>(payload, codes); });
+      Masks masks;
+      if (payload[1] >> 1 > kLastForm || !read_masks(payload, header.words, masks)) return false;
+      (alone ? load_masked_rows<true> : load_masked_rows<false>)(payload, masks, codes);
+    }
+    if (alone) {
       for (std::uint32_t& code : codes) code += static_cast<std::uint32_t>(header.base);
+    } else {
+      sum_up(header.base, codes);
     }
   }
   const Grid<Real> grid = grid_of<Real>(tensor.dtype, tensor.bound, tensor.exact_zero, header.kind);
@@ -361,25 +434,29 @@ std::size_t pack_chunks_target(const TensorBound& tensor, const FlatReader& in, 
 }
 
 bool unpack_chunks_target(const TensorBound& tensor, const std::byte* headers,
-                          const std::byte* from, const FlatWriter& out, std::int64_t begin,
-                          std::int64_t end, bool stream) {
+                          std::span<const std::byte> payloads, const FlatWriter& out,
+                          std::int64_t begin, std::int64_t end, bool stream) {
   alignas(64) std::byte buffer[kChunk * 8];
   bool good = true;
   for (std::int64_t index = begin; index < end; ++index) {
     const std::int64_t count = chunk_elems(tensor.elems, index);
     const ChunkHeader header =
         load_header(headers + static_cast<std::size_t>(index) * kHeaderBytes);
+    const std::size_t bytes = 2 * static_cast<std::size_t>(header.words);
+    if (!well_formed(header, size_bytes(tensor.dtype), count) || bytes > payloads.size()) {
+      return false;
+    }
     void* dense = out.dense(index * kChunk, count);
     void* bits = dense == nullptr ? buffer : dense;
     const bool past_cache =
         stream && dense != nullptr && reinterpret_cast<std::uintptr_t>(dense) % 64 == 0;
     const auto unpack = tensor.dtype == DType::F64 ? unpack_chunk<double> : unpack_chunk<float>;
-    if (unpack(tensor, header, from, count, past_cache, bits)) {
+    if (unpack(tensor, header, payloads.data(), count, past_cache, bits)) {
       if (dense == nullptr) out.scatter_bytes(index * kChunk, count, buffer);
     } else {
       good = false;
     }
-    from += 2 * header.words;
+    payloads = payloads.subspan(bytes);
   }
   return good;
 }
@@ -422,10 +499,11 @@ std::size_t pack_chunks(const TensorBound& tensor, const FlatReader& in, std::in
   return HWY_DYNAMIC_DISPATCH(pack_chunks_target)(tensor, in, begin, end, headers, out);
 }
 
-bool unpack_chunks(const TensorBound& tensor, const std::byte* headers, const std::byte* from,
-                   const FlatWriter& out, std::int64_t begin, std::int64_t end, bool stream) {
-  const bool good =
-      HWY_DYNAMIC_DISPATCH(unpack_chunks_target)(tensor, headers, from, out, begin, end, stream);
+bool unpack_chunks(const TensorBound& tensor, const std::byte* headers,
+                   std::span<const std::byte> payloads, const FlatWriter& out, std::int64_t begin,
+                   std::int64_t end, bool stream) {
+  const bool good = HWY_DYNAMIC_DISPATCH(unpack_chunks_target)(tensor, headers, payloads, out,
+                                                               begin, end, stream);
   if (stream) stream_fence();
   return good;
 }

@@ -3,6 +3,7 @@
 // (CudaOptions::device_result).
 #include <algorithm>
 
+#include "base/cuda/fetch.h"
 #include "base/cuda/runtime.h"
 #include "base/cuda/view.cuh"
 #include "codec/bounded/bounded_pack_cuda.cuh"
@@ -32,30 +33,42 @@ struct BeginArgs {
   std::uint64_t* verdict;
   std::uint64_t* states;
   std::int64_t states_count;
+  unsigned char* holding;  // grids_that_hold of every magnitude, for pack of f16 and bf16; or null
 };
+
+__device__ inline double bound_for(const BeginArgs& args) {
+  const Control& control = *args.control;
+  if (args.relative == 0) return args.absolute;
+  if (args.stored != nullptr) return *args.stored;
+  if (control.highest == 0) return 0;
+  return bound_of(args.relative, of_key(~control.lowest), of_key(control.highest));
+}
 
 template <class Real>
 __global__ void begin_kernel(const __grid_constant__ BeginArgs args) {
+  cuda::allow_next_kernel();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBeginThreads + threadIdx.x;
   if (i < args.states_count) args.states[i] = 0;
+  if (i != 0 && (args.holding == nullptr || i >= kMagnitudes)) return;
+  double bound = bound_for(args);
+  const bool hopeless = !(bound >= 0 && bound <= std::numeric_limits<double>::max());
+  if (hopeless) bound = 0;
+  if (args.holding != nullptr) {
+    const auto bits = static_cast<std::uint16_t>(i);
+    args.holding[i] = static_cast<unsigned char>(
+        args.dtype == DType::F16 ? grids_that_hold(F16{bits}, bound, args.exact_zero)
+                                 : grids_that_hold(BF16{bits}, bound, args.exact_zero));
+  }
   if (i != 0) return;
   Control& control = *args.control;
-  double bound = args.absolute;
-  if (args.relative != 0) {
-    bound = args.stored != nullptr ? *args.stored
-            : control.highest == 0
-                ? 0
-                : bound_of(args.relative, of_key(~control.lowest), of_key(control.highest));
-  }
-  control.hopeless = !(bound >= 0 && bound <= std::numeric_limits<double>::max());
-  if (control.hopeless) bound = 0;
+  control.hopeless = hopeless;
   if (args.kept != nullptr) *args.kept = bound;
   for (int number = 0; number < kGrids; ++number) {
     reinterpret_cast<Grid<Real>*>(control.grids)[number] =
         grid_of<Real>(args.dtype, bound, args.exact_zero, number);
   }
   control.tickets = 0;
-  *args.verdict = control.hopeless ? kRefused : 0;
+  *args.verdict = hopeless ? kRefused : 0;
 }
 
 // ---- a tensor that is stored as it is
@@ -72,6 +85,7 @@ struct CopyArgs {
 
 template <class Word, bool kPack>
 __global__ void copy_kernel(const __grid_constant__ CopyArgs args) {
+  cuda::wait_for_previous_kernel();
   const std::int64_t self = static_cast<std::int64_t>(blockIdx.x) * kCopyThreads + threadIdx.x;
   if (args.size != nullptr) {
     const std::uint64_t size = *args.size;
@@ -98,7 +112,9 @@ template <bool kPack>
 void copy_all(const CopyArgs& args, cuda::Stream stream) {
   with_word(args.view.dtype, [&](auto word) {
     cuda::launch(copy_kernel<decltype(word), kPack>,
-                 {.blocks = few_blocks(args.view.elems, 4 * kCopyThreads), .threads = kCopyThreads},
+                 {.blocks = few_blocks(args.view.elems, 4 * kCopyThreads),
+                  .threads = kCopyThreads,
+                  .early = true},
                  stream, args);
   });
 }
@@ -124,18 +140,11 @@ struct Sizes {
 };
 
 void begin(const BeginArgs& args, cuda::Stream stream) {
-  cuda::launch(
-      args.dtype == DType::F64 ? begin_kernel<double> : begin_kernel<float>,
-      {.blocks = cuda::blocks_for(args.states_count, kBeginThreads), .threads = kBeginThreads},
-      stream, args);
-}
-
-// Reads a number that the device has written at `from`; synchronizes.
-std::uint64_t fetch(const std::uint64_t* from, cuda::Stream stream) {
-  std::uint64_t value = 0;
-  cuda::copy(&value, from, sizeof(value), stream);
-  cuda::synchronize(stream);
-  return value;
+  const std::int64_t threads =
+      std::max<std::int64_t>(args.states_count, args.holding != nullptr ? kMagnitudes : 0);
+  cuda::launch(args.dtype == DType::F64 ? begin_kernel<double> : begin_kernel<float>,
+               {.blocks = cuda::blocks_for(threads, kBeginThreads), .threads = kBeginThreads},
+               stream, args);
 }
 
 Control* control_of(const CudaContext& run) {
@@ -166,6 +175,9 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
   Control* control = control_of(run);
   std::uint64_t* verdict = run.device_result != nullptr ? run.device_result : &control->verdict;
   const cuda::DeviceLimits device = cuda::device();
+  const bool halves = view.dtype == DType::F16 || view.dtype == DType::BF16;
+  auto* holding =
+      halves ? reinterpret_cast<unsigned char*>(words_of(run) + 2 * sizes.parts) : nullptr;
   PackArgs args{.in = view,
                 .chunks = sizes.chunks,
                 .tiles = 0,
@@ -175,13 +187,15 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
                 .bound_bytes = sizes.bound_bytes,
                 .control = control,
                 .states = words_of(run),
+                .holding = holding,
                 .warps = 0,
                 .vectors = view.dense(16)};
   cuda::with_element(view.dtype, [&](auto element) {
     using Element = decltype(element);
     const std::size_t room = WarpBuffers<Element>::kBytes;
-    args.warps = std::min(kPackWarps<Element>,
-                          static_cast<int>((device.shared_bytes - sizeof(Exchange)) / room));
+    args.warps = std::min(
+        kPackWarps<Element>,
+        static_cast<int>((device.shared_bytes - sizeof(Exchange) - kHoldingBytes<Element>) / room));
     args.tiles = cuda::blocks_for(sizes.chunks, args.warps);
     if (params.relative != 0) {
       cuda::fill(control, 0, sizeof(*control), run.stream);
@@ -199,19 +213,22 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
            .control = control,
            .verdict = verdict,
            .states = args.states,
-           .states_count = args.tiles},
+           .states_count = args.tiles,
+           .holding = holding},
           run.stream);
-    cuda::launch(params.exact_zero ? pack_kernel<Element, true> : pack_kernel<Element, false>,
-                 {.blocks = std::min<std::int64_t>(args.tiles, device.sms),
-                  .threads = (args.warps + 1) * kWarp,
-                  .shared_bytes = static_cast<std::size_t>(args.warps) * room},
-                 run.stream, args);
+    cuda::launch(
+        params.exact_zero ? pack_kernel<Element, true> : pack_kernel<Element, false>,
+        {.blocks = std::min<std::int64_t>(args.tiles, device.sms),
+         .threads = (args.warps + 1) * kWarp,
+         .shared_bytes = static_cast<std::size_t>(args.warps) * room + kHoldingBytes<Element>,
+         .early = true},
+        run.stream, args);
   });
   as_it_is.size = &control->size;
   as_it_is.verdict = verdict;
   copy_all<true>(as_it_is, run.stream);
   if (run.device_result != nullptr || cuda::is_capturing(run.stream)) return out.size();
-  return fetch(verdict, run.stream);
+  return cuda::fetch(verdict, run.stream);
 }
 
 void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const TensorView& out,
@@ -262,19 +279,22 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
          .control = control,
          .verdict = args.verdict,
          .states = args.states,
-         .states_count = scans},
+         .states_count = scans,
+         .holding = nullptr},
         run.stream);
-  cuda::launch(scan_kernel, {.blocks = scans, .threads = kScanThreads}, run.stream, args);
+  cuda::launch(scan_kernel, {.blocks = scans, .threads = kScanThreads, .early = true}, run.stream,
+               args);
   cuda::with_element(view.dtype, [&](auto element) {
     using Element = decltype(element);
     cuda::launch(unpack_kernel<Element>,
-                 {.blocks = cuda::blocks_for(sizes.chunks, kUnpackWarps),
+                 {.blocks = cuda::blocks_for(sizes.chunks, kUnpackWarps * kUnpackChunks<Element>),
                   .threads = kUnpackWarps * kWarp,
-                  .shared_bytes = kUnpackWarps * Stage16<Element>::kBytes},
+                  .shared_bytes = kUnpackSharedBytes<Element>,
+                  .early = true},
                  run.stream, args);
   });
   if (run.device_result != nullptr || cuda::is_capturing(run.stream)) return;
-  if (fetch(args.verdict, run.stream) != 0) {
+  if (cuda::fetch(args.verdict, run.stream) != 0) {
     corrupt("a header or a payload contradicts itself; the bytes are damaged or of another tensor");
   }
 }

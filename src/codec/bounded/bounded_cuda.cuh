@@ -61,8 +61,9 @@ struct PackArgs {
   std::uint64_t out_bytes, front_bytes, bound_bytes;
   Control* control;
   std::uint64_t* states;
-  int warps;     // of a block that packs, each with a chunk of the tile
-  bool vectors;  // the tensor is dense, from a multiple of 16 bytes on
+  const unsigned char* holding;  // f16, bf16: grids_that_hold of every magnitude
+  int warps;                     // of a block that packs, each with a chunk of the tile
+  bool vectors;                  // the tensor is dense, from a multiple of 16 bytes on
 };
 
 __device__ inline int lane_of() { return static_cast<int>(threadIdx.x) % kWarp; }

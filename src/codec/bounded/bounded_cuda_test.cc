@@ -10,6 +10,8 @@
 
 #include "base/cuda/device_fixture.h"
 #include "base/fail.h"
+#include "base/half.h"
+#include "codec/bounded/bounded_fixture.h"
 #include "codec/contract_fixture.h"
 #include "tuckfold/codec.h"
 #include "tuckfold/error.h"
@@ -112,6 +114,39 @@ TEST_F(BoundedCuda, EveryWidthHasTheCpusBytes) {
   }
 }
 
+TEST_F(BoundedCuda, RowsOfEveryFormHaveTheCpusBytes) {
+  for (const ref::SteppedValues& stepped : ref::stepped_values()) {
+    SCOPED_TRACE(stepped.name);
+    const auto value = [&](std::int64_t i) {
+      return stepped.values[static_cast<std::size_t>(i) % stepped.values.size()];
+    };
+    for (const DType dtype : {DType::F32, DType::BF16}) {
+      compare("bounded(abs=0.5, codes=bits)", dtype, 2048 + 200, value);
+    }
+  }
+}
+
+// All values of f16 and bf16 in order, so that each chunk has some binades or one, on every grid.
+TEST_F(BoundedCuda, EveryHalfHasTheCpusBytes) {
+  for (const DType dtype : {DType::F16, DType::BF16}) {
+    const auto value = [&](std::int64_t i) {
+      const auto bits = static_cast<std::uint16_t>(i / 3 * 0x2001);  // odd, so all values occur
+      return dtype == DType::F16 ? to_float(F16{bits}) : to_float(BF16{bits});
+    };
+    const auto ordered = [&](std::int64_t i) {
+      const auto bits = static_cast<std::uint16_t>(i);
+      return dtype == DType::F16 ? to_float(F16{bits}) : to_float(BF16{bits});
+    };
+    for (const char* zero : {"near", "exact"}) {
+      for (const char* bound : {"abs=0.003", "abs=0.3", "abs=1000", "abs=1e-8", "rel=1e-3"}) {
+        const std::string text = fmt::format("bounded({}, zero={}, codes=bits)", bound, zero);
+        compare(text, dtype, 65536, ordered);
+        compare(text, dtype, 8192, value);
+      }
+    }
+  }
+}
+
 TEST_F(BoundedCuda, ReluAndImagesInManyBlocksHaveTheCpusBytes) {
   for (const char* bound : {"rel=1e-2", "rel=1e-3", "rel=1e-4", "abs=1e-2", "abs=1e-5"}) {
     for (const char* zero : {"near", "exact"}) {
@@ -189,7 +224,7 @@ TEST_F(BoundedCuda, DamagedBytesAreRefusedWhereTheCpuRefuses) {
   constexpr std::int64_t kElems = 20 * 1024 + 77;
   std::mt19937 random(5);
   int refused = 0;
-  for (const DType dtype : {DType::F32, DType::U8}) {
+  for (const DType dtype : {DType::F32, DType::U8, DType::BF16}) {
     const double scale = dtype == DType::U8 ? 255 : 1;
     const std::string text = "bounded(rel=1e-2, codes=bits)";
     const CodecSpec spec = CodecSpec::parse(text);

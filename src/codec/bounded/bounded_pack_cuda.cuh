@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/cuda/signal.cuh"
+#include "codec/bounded/bounded_masks_cuda.cuh"
 #include "codec/bounded/bounded_quantize_cuda.cuh"
 
 namespace tuckfold::bounded {
@@ -11,7 +12,7 @@ namespace tuckfold::bounded {
 // looks back. There are fewer chunks where shared memory is smaller, but more than four, for which
 // the workspace has room. Fewer blocks with larger tiles look back less far.
 template <class Element>
-inline constexpr int kPackWarps = sizeof(Element) == 8 ? 12 : 23;
+inline constexpr int kPackWarps = sizeof(Element) == 8 ? 12 : 19;
 template <class Element>
 inline constexpr int kPackThreads = (kPackWarps<Element> + 1) * kWarp;
 
@@ -26,36 +27,19 @@ struct WarpBuffers {
   static constexpr int kBytes = kValues + 2 * kStride;
 };
 
-// The result of packing a chunk.
-struct Packed {
-  std::int32_t base;
-  int kind, words;
-};
+// Bytes of shared memory after all warps' parts: grids_that_hold of every magnitude.
+template <class Element>
+inline constexpr int kHoldingBytes = sizeof(Element) == 2 ? kMagnitudes : 0;
 
 // ---- planes -------------------------------------------------------------------------------------
 
-// The planes of a row, `width` of them; `widest` is the chunk's.
+// The planes of a row, `width` of them; `widest` is the chunk's, more than kMaskedBits.
 __device__ TUCKFOLD_INLINE void store_row(const std::uint32_t* numbers, int width, int widest,
                                           std::uint16_t* to) {
-  // One bit for each existing plane, from `first` on.
-  const auto planes_there = [&](int first, int most) {
-    const int some = width - first < most ? width - first : most;
-    return (1u << (some > 0 ? some : 0)) - 1;
-  };
   std::uint32_t words[8];
-  if (widest <= 8) {
-    const unsigned there = planes_there(0, 8);
-    narrow_planes_of(numbers, words);
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      if ((there & 1u << j) != 0) {
-        to[j] = static_cast<std::uint16_t>(j < 4 ? words[j] : words[j - 4] >> 16);
-      }
-    }
-    return;
-  }
   const auto store = [&](int first) {
-    const unsigned there = planes_there(first, 16);
+    const int some = width - first < 16 ? width - first : 16;
+    const unsigned there = (1u << (some > 0 ? some : 0)) - 1;  // a bit for each existing plane
 #pragma unroll
     for (int j = 0; j < 16; ++j) {
       if ((there & 1u << j) != 0) {
@@ -133,73 +117,155 @@ __device__ TUCKFOLD_INLINE bool all_same(const unsigned char* stage) {
 }
 
 __device__ TUCKFOLD_INLINE void store_header(const PackArgs& args, std::int64_t chunk,
-                                             const Packed& packed) {
+                                             std::int32_t base, int kind, int words) {
   if (lane_of() >= 3) return;
-  const auto base = static_cast<std::uint32_t>(packed.base);
+  const auto code = static_cast<std::uint32_t>(base);
   auto* header = reinterpret_cast<std::uint16_t*>(args.out + args.bound_bytes +
                                                   chunk * static_cast<int>(kHeaderBytes));
-  header[lane_of()] =
-      static_cast<std::uint16_t>(lane_of() == 0   ? base
-                                 : lane_of() == 1 ? base >> 16
-                                                  : packed.kind | packed.words << 3);
+  header[lane_of()] = static_cast<std::uint16_t>(lane_of() == 0   ? code
+                                                 : lane_of() == 1 ? code >> 16
+                                                                  : kind | words << 3);
 }
 
-// The result of packing a chunk, and of a lane's two rows of it.
-struct Rows {
-  Packed chunk;
-  int widest;  // of the chunk
-  int first_width, second_width, at;
-  bool alone;
+// Where a chunk's rows go, and a lane's two of them.
+struct Placed {
+  int words, widest;  // of the chunk
+  Form form;
+  std::uint32_t at;  // where the planes begin, in words, or in bytes with masks of halves
+  // In bytes: two widths if the widest exceeds kMaskedBits, else two masks, or four of half rows.
+  std::uint32_t planes;
 };
 
-// Converts a chunk's staged values to a lane's numbers.
+// The same in few registers, with what else is needed when the payload is stored.
+struct Rows {
+  std::uint32_t what = 0, at = 0, planes = 0;
+
+  __device__ static Rows of(const Placed& placed, int kind, bool alone) {
+    return {static_cast<std::uint32_t>(placed.words | kind << 13 | placed.widest << 16 |
+                                       placed.form << 22 | (alone ? 1 : 0) << 24),
+            placed.at, placed.planes};
+  }
+  __device__ int words() const { return static_cast<int>(what & 0x1fffu); }
+  __device__ int kind() const { return static_cast<int>(what >> 13 & 7u); }
+  __device__ int widest() const { return static_cast<int>(what >> 16 & 63u); }
+  __device__ Form form() const { return static_cast<Form>(what >> 22 & 3u); }
+  __device__ std::uint32_t alone() const { return what >> 24; }
+};
+static_assert(4 * kChunk < 1 << 13);  // words of f64
+
+// What the rows of a lane take, by the OR of every eight numbers.
+__device__ TUCKFOLD_INLINE Placed place_rows(const std::uint32_t* halves) {
+  const std::uint32_t first = halves[0] | halves[1], second = halves[2] | halves[3];
+  const int widest = width_of(__reduce_or_sync(kAllLanes, first | second));
+  const int least = least_width(widest);
+  const int first_width = width_of(first) > least ? width_of(first) : least;
+  const int second_width = width_of(second) > least ? width_of(second) : least;
+  const int both = first_width + second_width;
+  if (widest > kMaskedBits) {
+    const int sum = sum_of_lanes(both);
+    return {.words = kWidthWords + __shfl_sync(kAllLanes, sum, kWarp - 1),
+            .widest = widest,
+            .form = kWidths,
+            .at = static_cast<std::uint32_t>(kWidthWords + sum - both),
+            .planes = static_cast<std::uint32_t>(first_width | second_width << 8)};
+  }
+  // Planes of 64 rows, of 128 halves and of widths are counted in 10, 11 and 11 bits.
+  constexpr int kHalvesAt = 10, kWidthsAt = 21;
+  const std::uint32_t by_row = first | second << 8;
+  const std::uint32_t by_half = halves[0] | halves[1] << 8 | halves[2] << 16 | halves[3] << 24;
+  const int own = __popc(by_row) | __popc(by_half) << kHalvesAt | both << kWidthsAt;
+  const int sum = sum_of_lanes(own), all = __shfl_sync(kAllLanes, sum, kWarp - 1);
+  const PlaneCounts counts{all & 0x3ff, all >> kHalvesAt & 0x7ff, all >> kWidthsAt};
+  const Form form = form_of(widest, counts);
+  const int front = front_words(form, mask_bits(widest)), before = sum - own;
+  const int at = form == kWidths     ? front + (before >> kWidthsAt)
+                 : form == kRowMasks ? front + (before & 0x3ff)
+                                     : 2 * front + (before >> kHalvesAt & 0x7ff);
+  return {.words = widest == 0 ? 0 : words_of(form, widest, counts),
+          .widest = widest,
+          .form = form,
+          .at = static_cast<std::uint32_t>(at),
+          .planes = form == kWidths ? ((1u << first_width) - 1) | ((1u << second_width) - 1) << 8
+                    : form == kRowMasks ? by_row
+                                        : by_half};
+}
+
+// Converts a chunk's staged values to a lane's numbers, and stores the chunk's header.
 template <class Element, bool kExactZero>
 __device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, const Control& control,
                                         std::int64_t chunk, const unsigned char* stage,
-                                        std::uint32_t* numbers) {
-  Rows rows{};
-  rows.chunk.kind = quantize_chunk<Element, kExactZero>(&control, stage, numbers);
-  if (rows.chunk.kind >= 0) {
+                                        const unsigned char* holding, std::uint32_t* numbers) {
+  Placed placed{};
+  int kind;
+  std::int32_t base = 0;
+  bool alone = false;
+  if constexpr (sizeof(Element) == 2) {
+    kind = quantize_halves<Element, kExactZero>(&control, stage, holding, numbers);
+  } else {
+    kind = quantize_chunk<Element, kExactZero>(&control, stage, numbers);
+  }
+  if (kind >= 0) {
     std::uint32_t before = __shfl_up_sync(kAllLanes, numbers[kEach - 1], 1);
     if (lane_of() == 0) before = numbers[0];
-    rows.alone = number_alone<Element>(numbers, before);
+    alone = number_alone<Element>(numbers, before);
     const auto held = static_cast<std::int32_t>(__shfl_sync(kAllLanes, before, 0));
-    rows.chunk.base = rows.alone ? 0 : held >> kHeldShift<Element>;
-    std::uint32_t first = 0, second = 0;
+    base = alone ? 0 : held >> kHeldShift<Element>;
+    std::uint32_t halves[4] = {};
 #pragma unroll
-    for (int i = 0; i < kRowValues; ++i) {
-      first |= numbers[i];
-      second |= numbers[kRowValues + i];
-    }
-    rows.widest = width_of(__reduce_or_sync(kAllLanes, first | second));
-    const int least = least_width(rows.widest);
-    rows.first_width = width_of(first) > least ? width_of(first) : least;
-    rows.second_width = width_of(second) > least ? width_of(second) : least;
-    const int both = rows.first_width + rows.second_width, sum = sum_of_lanes(both);
-    rows.at = kWidthWords + sum - both;
-    rows.chunk.words = rows.widest == 0 ? 0 : kWidthWords + __shfl_sync(kAllLanes, sum, kWarp - 1);
+    for (int i = 0; i < kEach; ++i) halves[i / 8] |= numbers[i];
+    placed = place_rows(halves);
   }
   constexpr int kSize = sizeof(Element);
   const int count = static_cast<int>(chunk_elems(args.in.elems, chunk));
-  if (rows.chunk.kind < 0 || 2 * rows.chunk.words >= count * kSize) {
+  if (kind < 0 || 2 * placed.words >= count * kSize) {
     const bool same = all_same<Element>(stage);
-    rows.chunk = {
-        .base = 0, .kind = same ? kSame : kKept, .words = kept_words(kSize, same ? 1 : count)};
+    base = 0;
+    kind = same ? kSame : kKept;
+    placed.words = kept_words(kSize, same ? 1 : count);
   }
-  return rows;
+  store_header(args, chunk, base, kind, placed.words);
+  return Rows::of(placed, kind, alone);
 }
 
 // Stores a chunk's payload; each lane stores its rows.
-__device__ TUCKFOLD_INLINE void store_rows(const Rows& rows, const std::uint32_t* numbers,
-                                           unsigned char* payload) {
-  const int least = least_width(rows.widest);
+__device__ TUCKFOLD_INLINE void store_wide_rows(const Rows& rows, const std::uint32_t* numbers,
+                                                unsigned char* payload) {
+  const int widest = rows.widest(), least = least_width(widest);
+  const int first = static_cast<int>(rows.planes & 0xffu),
+            second = static_cast<int>(rows.planes >> 8);
   auto* halves = reinterpret_cast<std::uint16_t*>(payload);
-  if (lane_of() == 0) halves[0] = static_cast<std::uint16_t>(least | (rows.alone ? 0x100 : 0));
-  payload[2 + lane_of()] =
-      static_cast<unsigned char>((rows.first_width - least) | (rows.second_width - least) << 4);
-  store_row(numbers, rows.first_width, rows.widest, halves + rows.at);
-  store_row(numbers + kRowValues, rows.second_width, rows.widest,
-            halves + rows.at + rows.first_width);
+  if (lane_of() == 0)
+    halves[0] = static_cast<std::uint16_t>(least | static_cast<int>(rows.alone()) << 8);
+  payload[2 + lane_of()] = static_cast<unsigned char>((first - least) | (second - least) << 4);
+  store_row(numbers, first, widest, halves + rows.at);
+  store_row(numbers + kRowValues, second, widest, halves + rows.at + first);
+}
+
+__device__ TUCKFOLD_INLINE void store_narrow_rows(const Rows& rows, const std::uint32_t* numbers,
+                                                  unsigned char* payload) {
+  const int bits = mask_bits(rows.widest());
+  const Form form = rows.form();
+  const bool wide = bits > 4;
+  auto* halves = reinterpret_cast<std::uint16_t*>(payload);
+  if (form != kHalfMasks) {
+    std::uint16_t* to = store_by_row(numbers, rows.planes & 0xffu, wide, halves + rows.at);
+    store_by_row(numbers + kRowValues, rows.planes >> 8, wide, to);
+  } else {
+    unsigned char* to = store_by_half(numbers, rows.planes & 0xffffu, wide, payload + rows.at);
+    to = store_by_half(numbers + kRowValues, rows.planes >> 16, wide, to);
+    if (lane_of() == kWarp - 1 && to < payload + 2 * rows.words()) *to = 0;
+  }
+  // Now that the numbers' registers are free.
+  if (lane_of() == 0) {
+    const int first = form == kWidths ? 0 : bits;
+    halves[0] = static_cast<std::uint16_t>(first | static_cast<int>(rows.alone()) << 8 | form << 9);
+  }
+  if (form == kWidths) {
+    payload[2 + lane_of()] =
+        static_cast<unsigned char>(__popc(rows.planes & 0xffu) | __popc(rows.planes >> 8) << 4);
+  } else {
+    store_lane_masks(masks_from_bytes(rows.planes, bits), lane_mask_bits(form, bits), payload + 2);
+  }
 }
 
 // ---- tiles --------------------------------------------------------------------------------------
@@ -286,9 +352,16 @@ __global__ void __launch_bounds__(kPackThreads<Element>, 1)
   __shared__ Exchange exchange;
   const int lane = lane_of(), warp = static_cast<int>(threadIdx.x) / kWarp;
   static_assert(sizeof(Control) % sizeof(unsigned) == 0 && kPackWarps<Element> <= kMostWarps);
+  cuda::wait_for_previous_kernel();
   for (unsigned i = threadIdx.x; i < sizeof(Control) / sizeof(unsigned); i += blockDim.x) {
     reinterpret_cast<unsigned*>(&exchange.control)[i] =
         reinterpret_cast<unsigned*>(args.control)[i];
+  }
+  unsigned char* holding = cuda::shared_memory() + args.warps * R::kBytes;
+  if constexpr (kHoldingBytes < Element >> 0) {
+    for (unsigned i = threadIdx.x; i < kHoldingBytes<Element> / 16; i += blockDim.x) {
+      reinterpret_cast<uint4*>(holding)[i] = reinterpret_cast<const uint4*>(args.holding)[i];
+    }
   }
   if (threadIdx.x == 0) exchange.tickets = &args.control->tickets;
   if (threadIdx.x < kTurns) {
@@ -338,27 +411,31 @@ __global__ void __launch_bounds__(kPackThreads<Element>, 1)
       if (!started) stage_any<Element>(args, chunk, stage);
       cuda::wait_for_copies();
       __syncwarp();
-      rows = rows_of<Element, kExactZero>(args, exchange.control, chunk, stage, numbers);
-      store_header(args, chunk, rows.chunk);
+      rows = rows_of<Element, kExactZero>(args, exchange.control, chunk, stage, holding, numbers);
     }
-    if (lane == 0) put_size(args, exchange, step, tile, warp, rows.chunk.words);
+    const int words = rows.words();
+    if (lane == 0) put_size(args, exchange, step, tile, warp, words);
     __syncwarp();
     tile = exchange.tile(step + 1);
-    const bool kept = rows.chunk.kind >= kSame;
+    const bool kept = rows.kind() >= kSame;
     if (!kept) started = start_values<Element>(args, tile * args.warps + warp, stage);
 
-    const bool both = small(newer) && small(rows.chunk.words);
+    const bool both = small(newer) && small(words);
     copy_out(step - 2, both ? step - 1 : step);
     older = both ? newer : 0;
-    newer = rows.chunk.words;
+    newer = words;
     unsigned char* payload = place_of(step, newer);
     if (kept) {
-      const std::int64_t count = rows.chunk.kind == kSame ? 1 : chunk_elems(args.in.elems, chunk);
+      const std::int64_t count = rows.kind() == kSame ? 1 : chunk_elems(args.in.elems, chunk);
       keep_values<Element>(stage, static_cast<int>(count) * Stage16<Element>::kSize, payload);
       __syncwarp();
       started = start_values<Element>(args, tile * args.warps + warp, stage);
     } else if (newer > 0) {
-      store_rows(rows, numbers, payload);
+      if (rows.widest() > kMaskedBits) {
+        store_wide_rows(rows, numbers, payload);
+      } else {
+        store_narrow_rows(rows, numbers, payload);
+      }
     }
     __syncwarp();
   }

@@ -141,6 +141,38 @@ __device__ TUCKFOLD_INLINE int quantize_chunk(const Control* control, const unsi
   return -1;
 }
 
+// The same for f16 and bf16, where `holding` knows the grids of every value.
+template <class Element, bool kExactZero>
+__device__ TUCKFOLD_INLINE int quantize_halves(const Control* control, const unsigned char* stage,
+                                               const unsigned char* holding, std::uint32_t* codes) {
+  using S = Stage16<Element>;
+  unsigned all = ~0u;
+#pragma unroll
+  for (int v = 0; v < S::kVectors; ++v) {
+    const uint4 some = *reinterpret_cast<const uint4*>(stage + lane_of() * S::kStride + 16 * v);
+    const auto look = [&](unsigned two) {
+      all &= holding[two & 0x7fffu] & holding[two >> 16 & 0x7fffu];
+    };
+    look(some.x);
+    look(some.y);
+    look(some.z);
+    look(some.w);
+  }
+  const int number = __ffs(static_cast<int>(__reduce_and_sync(kAllLanes, all))) - 1;
+  if (number < 0) return -1;
+  const Grid<float> grid = grid_at<float>(control, number);
+  for_each_value<Element>(stage, [&](int i, float value) {
+    if constexpr (kExactZero) {
+      codes[i] = static_cast<std::uint32_t>(code_of(value, grid)) << kHeldShift<Element>;
+    } else {
+      constexpr std::uint32_t kOrigin = std::bit_cast<std::uint32_t>(kToInteger<float>);
+      const float sum = value * grid.inverse + kToInteger<float>;
+      codes[i] = (__float_as_uint(sum) - kOrigin) << kHeldShift<Element>;
+    }
+  });
+  return number;
+}
+
 // ---- codes --------------------------------------------------------------------------------------
 
 // The zigzag number of a difference of held codes.

@@ -59,7 +59,12 @@ inline std::vector<double> unpack_bits(DType dtype, std::int64_t elems, bool rel
     const int kind = both & 7, words = both >> 3;
     const std::int64_t count = std::min<std::int64_t>(1024, elems - 1024 * chunk);
     auto code = load<std::int32_t>(headers);
-    const std::byte* row = at + 34;
+    // What the numbers are, which form they have, and the first planes of the next row or half.
+    const int what = words > 0 ? static_cast<int>(at[1]) & 1 : 0;
+    const int form = words > 0 ? static_cast<int>(at[1]) >> 1 : 0;
+    const int mask_bits = words > 0 ? static_cast<int>(at[0]) : 0;
+    const int size = form == 2 ? 8 : 16;  // of a row, or of half of one
+    const std::byte* row = at + 2 + (form == 0 ? 32 : 1024 / size * mask_bits / 8);
     for (std::int64_t i = 0; i < count; ++i) {
       if (kind >= 6) {
         alignas(8) std::byte bits[8];
@@ -68,20 +73,32 @@ inline std::vector<double> unpack_bits(DType dtype, std::int64_t elems, bool rel
         continue;
       }
       if (words > 0) {
-        const int nibbles = static_cast<int>(at[2 + i / 32]);
-        const int planes =
-            static_cast<int>(at[0]) + (i / 16 % 2 == 0 ? nibbles & 15 : nibbles >> 4);
-        std::uint32_t coded = 0;
-        for (int j = 0; j < planes; ++j) {
-          coded |= ((load<std::uint16_t>(row + 2 * j) >> (i % 16)) & 1u) << j;
+        const auto bits_at = [&](std::int64_t bit, int many) {
+          const int byte = static_cast<int>(at[2 + bit / 8]);
+          return byte >> bit % 8 & ((1 << many) - 1);
+        };
+        std::uint32_t stored = 0;  // a bit for each plane that is there
+        if (form == 0) {
+          const int planes = mask_bits + bits_at(i / 16 * 4, 4);
+          stored = planes == 32 ? ~0u : (1u << planes) - 1;
+        } else {
+          stored = static_cast<std::uint32_t>(bits_at(i / size * mask_bits, mask_bits));
         }
-        const bool alone = at[1] != std::byte{0};
+        std::uint32_t coded = 0;
+        const std::byte* plane = row;
+        for (int j = 0; j < 32; ++j) {
+          if ((stored >> j & 1u) == 0) continue;
+          const int bit = static_cast<int>(i % size);
+          coded |= (static_cast<std::uint32_t>(plane[bit / 8]) >> bit % 8 & 1u) << j;
+          plane += size / 8;
+        }
+        const bool alone = what != 0;
         if (alone) code = load<std::int32_t>(headers) + static_cast<std::int32_t>(coded);
         if (!alone) {
           code += coded % 2 == 0 ? static_cast<std::int32_t>(coded / 2)
                                  : -static_cast<std::int32_t>(coded / 2) - 1;
         }
-        if (i % 16 == 15) row += 2 * planes;
+        if (i % size == size - 1) row = plane;
       }
       const double half = half_step(dtype, bound, exact, kind);
       const bool inward = exact && !((dtype == DType::U8 || dtype == DType::U16) && bound < 1);

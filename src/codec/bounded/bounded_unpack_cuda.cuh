@@ -2,7 +2,9 @@
 // warp, without communication between warps.
 #pragma once
 
-#include "codec/bounded/bounded_cuda.cuh"
+#include "base/cuda/async.cuh"
+#include "codec/blocks/vectors_cuda.cuh"
+#include "codec/bounded/bounded_masks_cuda.cuh"
 
 namespace tuckfold::bounded {
 
@@ -33,6 +35,8 @@ __global__ void scan_kernel(const __grid_constant__ UnpackArgs args) {
   __shared__ std::int64_t shared_tile;
   __shared__ std::uint64_t shared_before;
   __shared__ int sums[kScanWarps];
+  cuda::allow_next_kernel();
+  cuda::wait_for_previous_kernel();
   if (threadIdx.x == 0) shared_tile = cuda::take_ticket(&args.control->tickets);
   __syncthreads();
   const int lane = lane_of(), warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -71,35 +75,27 @@ __global__ void scan_kernel(const __grid_constant__ UnpackArgs args) {
 
 // ---- a payload ----------------------------------------------------------------------------------
 
-// Copies packed bytes [begin, begin + count) to shared memory, widened to multiples of 16, and
-// returns where they begin there. Reads nothing past the end of the packed bytes.
-__device__ TUCKFOLD_INLINE const unsigned char* stage_payload(const UnpackArgs& args,
-                                                              std::uint64_t begin, int count,
-                                                              unsigned char* stage) {
-  constexpr int kAtOnce = 4;
+// Starts to copy packed bytes [begin, begin + count) to shared memory, widened to multiples of 16.
+// Reads nothing past the end of the packed bytes. They begin at payload_in(stage, begin).
+__device__ TUCKFOLD_INLINE void start_payload(const UnpackArgs& args, std::uint64_t begin,
+                                              int count, unsigned char* stage) {
   const int ahead = static_cast<int>(begin % 16);
   const std::byte* from = args.packed + (begin - static_cast<unsigned>(ahead));
   const int vectors = (ahead + count + 15) / 16;
   const std::uint64_t room = (args.packed_bytes - (begin - static_cast<unsigned>(ahead))) / 16;
   const int whole = room < static_cast<unsigned>(vectors) ? static_cast<int>(room) : vectors;
-  for (int v = lane_of(); v < whole; v += kAtOnce * kWarp) {
-    uint4 some[kAtOnce];
-#pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) {
-      if (v + k * kWarp < whole) some[k] = reinterpret_cast<const uint4*>(from)[v + k * kWarp];
-    }
-#pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) {
-      if (v + k * kWarp < whole) reinterpret_cast<uint4*>(stage)[v + k * kWarp] = some[k];
-    }
+  for (int v = lane_of(); v < whole; v += kWarp) {
+    cuda::copy_async(stage + 16 * v, from + 16 * v);
   }
   const int half = 8 * whole + lane_of();
   if (whole < vectors && 2 * half < ahead + count) {
     reinterpret_cast<std::uint16_t*>(stage)[half] =
         reinterpret_cast<const std::uint16_t*>(from)[half];
   }
-  __syncwarp();
-  return stage + ahead;
+}
+__device__ TUCKFOLD_INLINE const unsigned char* payload_in(const unsigned char* stage,
+                                                           std::uint64_t begin) {
+  return stage + begin % 16;
 }
 
 // A row's numbers from its planes. Reads as many planes as the chunk's widest row has, and masks
@@ -129,22 +125,31 @@ __device__ TUCKFOLD_INLINE void load_row(const std::uint16_t* from, int width, i
   for (int i = 0; i < kRowValues; ++i) numbers[i] &= mask;
 }
 
+// A lane's numbers from a payload with widths; false if it contradicts itself.
+__device__ TUCKFOLD_INLINE bool load_wide_rows(const unsigned char* payload, int words,
+                                               std::uint32_t* numbers) {
+  if (words < kWidthWords) return false;
+  const int least = payload[0], beyond = payload[2 + lane_of()];
+  const int first = least + (beyond & 15), second = least + (beyond >> 4);
+  const int sum = sum_of_lanes(first + second);
+  const int widest = __reduce_max_sync(kAllLanes, first > second ? first : second);
+  if (widest > 32 || __shfl_sync(kAllLanes, sum, kWarp - 1) != words - kWidthWords) return false;
+  const auto* rows = reinterpret_cast<const std::uint16_t*>(payload) + kWidthWords + sum - second;
+  load_row(rows - first, first, widest, numbers);
+  load_row(rows, second, widest, numbers + kRowValues);
+  return true;
+}
+
 // A lane's codes from a payload, times 2 if kTwice; false if it contradicts itself.
 template <bool kTwice>
 __device__ TUCKFOLD_INLINE bool load_codes(const unsigned char* payload, int words,
                                            std::uint32_t base, std::uint32_t* codes) {
-  const int least = payload[0], what = payload[1], beyond = payload[2 + lane_of()];
-  const int first = least + (beyond & 15), second = least + (beyond >> 4);
-  const int sum = sum_of_lanes(first + second);
-  const int widest = __reduce_max_sync(kAllLanes, first > second ? first : second);
-  if (widest > 32 || what > 1 || __shfl_sync(kAllLanes, sum, kWarp - 1) != words - kWidthWords) {
+  if (!(payload[1] >> 1 == kWidths ? load_wide_rows(payload, words, codes)
+                                   : load_masked_rows(payload, words, codes))) {
     return false;
   }
-  const auto* rows = reinterpret_cast<const std::uint16_t*>(payload) + kWidthWords + sum - second;
-  load_row(rows - first, first, widest, codes);
-  load_row(rows, second, widest, codes + kRowValues);
   constexpr std::uint32_t kTimes = kTwice ? 2 : 1;
-  if (what == 1) {
+  if (payload[1] % 2 != 0) {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) codes[i] = (codes[i] + base) * kTimes;
     return true;
@@ -176,6 +181,21 @@ __device__ TUCKFOLD_INLINE void scatter(const UnpackArgs& args, std::int64_t chu
   }
 }
 
+// Sixteen bytes of values.
+template <class Element>
+__device__ TUCKFOLD_INLINE uint4 elements_of(const RealOf<Element>* values) {
+  if constexpr (sizeof(Element) == 2) {
+    return cuda::halves_of<Element>(values);
+  } else {
+    Sixteen<Element> some;
+#pragma unroll
+    for (int i = 0; i < Stage16<Element>::kTogetherValues; ++i) {
+      some.elements[i] = element_of<Element>(values[i]);
+    }
+    return std::bit_cast<uint4>(some);
+  }
+}
+
 template <class Element, bool kTwice>
 __device__ TUCKFOLD_INLINE void store_values(const UnpackArgs& args, std::int64_t chunk, int count,
                                              const Grid<RealOf<Element>>& grid,
@@ -184,14 +204,14 @@ __device__ TUCKFOLD_INLINE void store_values(const UnpackArgs& args, std::int64_
   __syncwarp();  // every lane has read what it needs of the payload
 #pragma unroll
   for (int v = 0; v < S::kVectors; ++v) {
-    Sixteen<Element> some;
+    RealOf<Element> values[S::kTogetherValues];
 #pragma unroll
     for (int i = 0; i < S::kTogetherValues; ++i) {
       const auto code = static_cast<std::int32_t>(codes[v * S::kTogetherValues + i]);
-      some.elements[i] = element_of<Element>(kTwice ? static_cast<RealOf<Element>>(code) * grid.half
-                                                    : value_of(code, grid));
+      values[i] = kTwice ? static_cast<RealOf<Element>>(code) * grid.half : value_of(code, grid);
     }
-    *reinterpret_cast<uint4*>(stage + lane_of() * S::kStride + 16 * v) = std::bit_cast<uint4>(some);
+    *reinterpret_cast<uint4*>(stage + lane_of() * S::kStride + 16 * v) =
+        elements_of<Element>(values);
   }
   __syncwarp();
   if (args.vectors && count == kChunk) {
@@ -254,17 +274,16 @@ __device__ TUCKFOLD_INLINE bool unpack_codes(const UnpackArgs& args, std::int64_
   return true;
 }
 
+// A chunk, and where its payload is.
+struct Found {
+  ChunkHeader header;
+  std::uint64_t begin;
+  bool good;
+};
 template <class Element>
-__global__ void __launch_bounds__(kUnpackWarps* kWarp, sizeof(Element) == 8 ? 1 : kUnpackBlocks)
-    unpack_kernel(const __grid_constant__ UnpackArgs args) {
-  using S = Stage16<Element>;
-  const int lane = lane_of(), warp = static_cast<int>(threadIdx.x) / kWarp;
-  const std::int64_t chunk = static_cast<std::int64_t>(blockIdx.x) * kUnpackWarps + warp;
-  if (chunk >= args.chunks) return;
-  unsigned char* stage = cuda::shared_memory() + warp * S::kBytes;
-
+__device__ TUCKFOLD_INLINE Found find_chunk(const UnpackArgs& args, std::int64_t chunk) {
   // Headers of the part up to this chunk, a lane each.
-  const int in_part = static_cast<int>(chunk % kTogether);
+  const int lane = lane_of(), in_part = static_cast<int>(chunk % kTogether);
   const std::int64_t part = chunk / kTogether;
   const auto* header = reinterpret_cast<const std::uint16_t*>(
       args.packed + args.bound_bytes + chunk * static_cast<int>(kHeaderBytes));
@@ -272,19 +291,29 @@ __global__ void __launch_bounds__(kUnpackWarps* kWarp, sizeof(Element) == 8 ? 1 
   const std::uint32_t base = header[0] | static_cast<std::uint32_t>(header[1]) << 16;
   const std::uint64_t before = args.before[part];
   const unsigned both = __shfl_sync(kAllLanes, mine, in_part);
-  const ChunkHeader of{.base = static_cast<std::int32_t>(base),
-                       .kind = static_cast<int>(both & 7u),
-                       .words = static_cast<int>(both >> 3)};
   const int inside = __reduce_add_sync(kAllLanes, lane < in_part ? static_cast<int>(mine >> 3) : 0);
-  const std::uint64_t begin = args.front_bytes + 2 * (before + static_cast<unsigned>(inside));
+  Found found;
+  found.header = {.base = static_cast<std::int32_t>(base),
+                  .kind = static_cast<int>(both & 7u),
+                  .words = static_cast<int>(both >> 3)};
+  found.begin = args.front_bytes + 2 * (before + static_cast<unsigned>(inside));
+  found.good = !args.control->hopeless &&
+               well_formed(found.header, sizeof(Element), chunk_elems(args.out.elems, chunk)) &&
+               found.begin + 2 * static_cast<unsigned>(found.header.words) <= args.packed_bytes;
+  return found;
+}
+
+// A chunk whose payload is in the stage, which values then pass through.
+template <class Element>
+__device__ TUCKFOLD_INLINE void unpack_chunk(const UnpackArgs& args, std::int64_t chunk,
+                                             const Found& found, unsigned char* stage) {
+  const ChunkHeader& of = found.header;
   const int count = static_cast<int>(chunk_elems(args.out.elems, chunk));
-  if (!args.control->hopeless && well_formed(of, S::kSize, count) &&
-      begin + 2 * static_cast<unsigned>(of.words) <= args.packed_bytes) {
+  if (found.good) {
     const auto grid = grid_at<RealOf<Element>>(args.control, of.kind < kGrids ? of.kind : 0);
-    const unsigned char* payload = stage;
-    if (of.words > 0) payload = stage_payload(args, begin, 2 * of.words, stage);
+    const unsigned char* payload = payload_in(stage, found.begin);
     if (of.kind >= kSame) {
-      const int step = of.kind == kSame ? 0 : S::kSize;
+      const int step = of.kind == kSame ? 0 : Stage16<Element>::kSize;
       return scatter<Element>(args, chunk, count,
                               [&](int i) { return element_at<Element>(payload + i * step); });
     }
@@ -294,8 +323,49 @@ __global__ void __launch_bounds__(kUnpackWarps* kWarp, sizeof(Element) == 8 ? 1 
       return;
     }
   }
-  if (lane == 0) *args.verdict = kRefused;
+  if (lane_of() == 0) *args.verdict = kRefused;
   scatter<Element>(args, chunk, count, [](int) { return no_value<Element>(); });
+}
+
+// Chunks of a warp. Two of them wait for memory together where shared memory has room for both.
+template <class Element>
+inline constexpr int kUnpackChunks = sizeof(Element) == 2 ? 2 : 1;
+template <class Element>
+inline constexpr int kUnpackSharedBytes =
+    kUnpackWarps* kUnpackChunks<Element>* Stage16<Element>::kBytes;
+
+template <class Element>
+__global__ void __launch_bounds__(kUnpackWarps* kWarp, sizeof(Element) == 8 ? 1 : kUnpackBlocks)
+    unpack_kernel(const __grid_constant__ UnpackArgs args) {
+  using S = Stage16<Element>;
+  constexpr int kMany = kUnpackChunks<Element>;
+  static_assert(kTogether % kMany == 0);
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * kUnpackWarps + warp) * kMany;
+  if (first >= args.chunks) return;
+  cuda::wait_for_previous_kernel();
+  unsigned char* stages = cuda::shared_memory() + warp * kMany * S::kBytes;
+  Found found[kMany];
+#pragma unroll
+  for (int k = 0; k < kMany; ++k) {
+    if (first + k < args.chunks) found[k] = find_chunk<Element>(args, first + k);
+  }
+#pragma unroll
+  for (int k = 0; k < kMany; ++k) {
+    if (first + k < args.chunks && found[k].good && found[k].header.words > 0) {
+      start_payload(args, found[k].begin, 2 * found[k].header.words, stages + k * S::kBytes);
+    }
+  }
+  cuda::wait_for_copies();
+  __syncwarp();
+  Found mine = found[0];
+#pragma unroll 1
+  for (int k = 0;;) {  // one text for all
+    unpack_chunk<Element>(args, first + k, mine, stages + k * S::kBytes);
+    if (++k == kMany || first + k == args.chunks) break;
+    mine = found[kMany - 1];
+  }
+  static_assert(kMany <= 2);
 }
 
 }  // namespace tuckfold::bounded

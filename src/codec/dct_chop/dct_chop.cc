@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "base/fail.h"
 #include "base/stream.h"
@@ -15,6 +16,7 @@ constexpr std::array<std::string_view, 3> kCoefs = {"f32", "f16", "bf16"};
 constexpr std::array kCoefTypes = {DType::F32, DType::F16, DType::BF16};
 constexpr std::array<std::string_view, 2> kTransforms = {"dct", "zfp"};
 constexpr std::array<std::string_view, 3> kOrders = {"auto", "rows", "planes"};
+constexpr int kMaxSerialize = 64;
 
 constexpr ParamInfo kParams[] = {
     {.name = "block",
@@ -44,7 +46,7 @@ constexpr ParamInfo kParams[] = {
      .summary = "s: matrix form in s x s tiles; the bytes stay the same",
      .default_value = 1,
      .min = 1,
-     .max = 64},
+     .max = kMaxSerialize},
     {.name = "order",
      .summary =
          "rows: the paper's matrix; planes: by frequency, as block_quant wants it; auto: that",
@@ -152,8 +154,12 @@ Params Params::of(const Stage& stage) {
 Blocks blocks_of(const Params& params, const Shape& shape) {
   const Blocks b = Blocks::of("dct_chop", params.block, shape, "a smaller block, or block_quant");
   if (b.block_rows % params.serialize != 0 || b.block_cols % params.serialize != 0) {
-    invalid("[layout] serialize={} must divide the {} x {} blocks of {}", params.serialize,
-            b.block_rows, b.block_cols, to_string(shape));
+    std::vector<int> divisors;
+    for (int s = 1; s <= kMaxSerialize; ++s) {
+      if (b.block_rows % s == 0 && b.block_cols % s == 0) divisors.push_back(s);
+    }
+    invalid("[layout] serialize={} must divide the {} x {} blocks of {}; use {}", params.serialize,
+            b.block_rows, b.block_cols, to_string(shape), fmt::join(divisors, ", "));
   }
   return b;
 }

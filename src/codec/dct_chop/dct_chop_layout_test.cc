@@ -160,9 +160,9 @@ TEST(DctChopLayout, SerializeNeverChangesTheBytes) {
 
 TEST(DctChopLayout, SerializeMustDivideTheBlocks) {
   EXPECT_EQ(refusal("dct_chop(keep=4, serialize=3)", DType::F32, {5, 32, 64}),
-            "[layout] serialize=3 must divide the 4 x 8 blocks of 5x32x64");
+            "[layout] serialize=3 must divide the 4 x 8 blocks of 5x32x64; use 1, 2, 4");
   EXPECT_EQ(refusal("dct_chop(keep=4, serialize=8)", DType::F32, {32, 64}),
-            "[layout] serialize=8 must divide the 4 x 8 blocks of 32x64");
+            "[layout] serialize=8 must divide the 4 x 8 blocks of 32x64; use 1, 2, 4");
   EXPECT_EQ(refusal("dct_chop(keep=4, serialize=4)", DType::F32, {32, 64}), "accepted");
   EXPECT_EQ(refusal("dct_chop(keep=4, serialize=4)", DType::F32, {25, 64}), "accepted");
 }

@@ -49,20 +49,26 @@ __device__ TUCKFOLD_INLINE void fill_table(unsigned char* table, int lane) {
                                                 .pick = lowest * 0x10001u};
 }
 
-// Returns whether all values are sure to be numbers.
-template <int kTiles>
-__device__ TUCKFOLD_INLINE bool unpack_fast(const Form& form, const Words& in,
-                                            const unsigned char* table, float* x) {
-  constexpr int kWords = (kTiles + 3) / 4;
-  std::uint32_t head[2];
-  in.get64(0, 0, head[0], head[1]);
-  const int q = static_cast<int>(head[0] & 1023u);
-  const std::uint32_t first_given = head[0] >> 10 & 15u;
+// A header's widths of tiles, four to a word. All loops over tiles are unrolled: these are registers.
+struct Given {
+  std::uint32_t width[4] = {};
+  std::uint32_t left = 0;  // nibbles that no tile takes
+  int q = 0;               // the step's number
+  bool good = false;       // the header is one that pack writes
+};
 
-  // Widths, 64 more each, so that bytes stay positive whatever the header says.
-  constexpr std::uint32_t kMore = 0x40;
+// The tiles 4i to 4i + 3, a byte each.
+__device__ TUCKFOLD_INLINE constexpr std::uint32_t numbers_of_tiles(int i) {
+  return 0x03020100u + 4u * static_cast<std::uint32_t>(i) * kOnes;
+}
+
+template <int kTiles>
+__device__ TUCKFOLD_INLINE Given read_header(const Form& form, const std::uint32_t* head) {
+  constexpr int kWords = (kTiles + 3) / 4;
+  constexpr std::uint32_t kMore = 0x40;  // added, so that bytes stay positive whatever is there
   const std::uint32_t changes = __funnelshift_r(head[0], head[1], 12);  // two bits a tile, from 1
-  std::uint32_t given[4] = {}, before = kMore + first_given, wrong = 0, sum = 0;
+  std::uint32_t before = kMore + (head[0] >> 10 & 15u), wrong = 0, sum = 0;
+  Given given{.q = static_cast<int>(head[0] & 1023u)};
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
     std::uint32_t change = changes >> (8 * i) & 0xffu;
@@ -70,103 +76,154 @@ __device__ TUCKFOLD_INLINE bool unpack_fast(const Form& form, const Words& in,
     change = (change | change << 6) & (i == 0 ? 0x03030300u : 0x03030303u);
     const std::uint32_t sums = (change + before) * kOnes;
     before = sums >> 24;
-    given[i] =
-        (sums - 2 * (0x03020100u + 4u * static_cast<std::uint32_t>(i) * kOnes)) ^ (kMore * kOnes);
-    if (kTiles % 4 != 0 && i == kWords - 1) given[i] &= (1u << (8 * (kTiles % 4))) - 1;
-    wrong |= (given[i] + kOnes) & 0xf0f0f0f0u;  // past 14
-    sum = __dp4a(given[i], kOnes, sum);
+    given.width[i] = (sums - 2 * numbers_of_tiles(i)) ^ (kMore * kOnes);
+    if (kTiles % 4 != 0 && i == kWords - 1) given.width[i] &= (1u << (8 * (kTiles % 4))) - 1;
+    wrong |= (given.width[i] + kOnes) & 0xf0f0f0f0u;  // past 14
+    sum = __dp4a(given.width[i], kOnes, sum);
   }
   const auto room = static_cast<std::uint32_t>(form.nibbles);
-  const bool good = wrong == 0 && sum <= room && q >= kLeastStep && q < kNoStep;
+  given.left = room - sum;
+  given.good = wrong == 0 && sum <= room && given.q >= kLeastStep && given.q < kNoStep;
+  return given;
+}
 
-  // What is left over, and where tiles begin.
-  const std::uint32_t left = room - sum, handed = (0x7fu + (left < 16 ? left : 16u)) * kOnes;
-  const int low_dc = form.header_bits() % 8;
-  std::uint32_t width[4] = {};
+// Where the codes of each tile are. Like the widths, a byte for each tile.
+struct Tiles {
+  std::uint32_t width[4] = {};                            // with what is left over handed out
   std::uint32_t begin_words[4] = {}, begin_bits[4] = {};  // whole words of bytes, and bits more
-  std::uint32_t takes[4] = {};                            // bits of the tail
-  std::uint32_t two_codes[4] = {};                        // bits of two codes but for the tail's
-  std::uint32_t entries[4] = {};                          // where the table has them
-  std::uint32_t end = static_cast<std::uint32_t>(form.header_bits()) / 8;
+  std::uint32_t tail_bits[4] = {};
+  std::uint32_t two_codes[4] = {};  // bits of two codes but for the tail's
+  std::uint32_t entries[4] = {};    // where the table has them
+  std::uint32_t end = 0;            // the first byte of the tail
+};
+
+template <int kTiles>
+__device__ TUCKFOLD_INLINE Tiles find_tiles(const Form& form, const Given& given) {
+  const std::uint32_t handed = (0x7fu + (given.left < 16 ? given.left : 16u)) * kOnes;
+  Tiles tiles{.end = static_cast<std::uint32_t>(form.header_bits()) / 8};
 #pragma unroll
-  for (int i = 0; i < kWords; ++i) {
-    const std::uint32_t places = 0x03020100u + 4u * static_cast<std::uint32_t>(i) * kOnes;
-    width[i] = given[i] + (((handed - places) & (given[i] + 0x7f7f7f7fu)) >> 7 & kOnes);
-    if (!good) width[i] = 0;  // then nothing is read past the block
-    takes[i] = (width[i] & kOnes) * 4;
-    two_codes[i] = (width[i] & 0x0e0e0e0eu) * 2;
-    entries[i] = width[i] * static_cast<std::uint32_t>(sizeof(WidthEntry));
-    const std::uint32_t bytes = width[i] >> 1 & 0x07070707u;
-    const std::uint32_t ends = (bytes + end) * kOnes;
-    const std::uint32_t begin = ends - bytes;
-    begin_words[i] = begin & 0xfcfcfcfcu;
-    begin_bits[i] = (begin & 0x03030303u) * 8;
-    end = ends >> 24;
+  for (int i = 0; i < (kTiles + 3) / 4; ++i) {
+    const std::uint32_t asked = given.width[i];
+    std::uint32_t width =
+        asked + (((handed - numbers_of_tiles(i)) & (asked + 0x7f7f7f7fu)) >> 7 & kOnes);
+    if (!given.good) width = 0;  // then nothing is read past the block
+    tiles.width[i] = width;
+    tiles.tail_bits[i] = (width & kOnes) * 4;
+    tiles.two_codes[i] = (width & 0x0e0e0e0eu) * 2;
+    tiles.entries[i] = width * static_cast<std::uint32_t>(sizeof(WidthEntry));
+    const std::uint32_t bytes = width >> 1 & 0x07070707u;
+    const std::uint32_t ends = (bytes + tiles.end) * kOnes, begin = ends - bytes;
+    tiles.begin_words[i] = begin & 0xfcfcfcfcu;
+    tiles.begin_bits[i] = (begin & 0x03030303u) * 8;
+    tiles.end = ends >> 24;
   }
-  std::uint32_t tail[2];
-  in.get64(end & ~3u, end % 4 * 8, tail[0], tail[1]);
-  std::uint32_t dc = __funnelshift_r(head[0], head[1], 12 + 2 * kTiles);
+  return tiles;
+}
+
+// The lowest bits of odd widths, four a tile, by columns (kTileAt).
+struct Tail {
+  std::uint32_t words[2];
+  std::uint32_t taken = 0;
+
+  __device__ TUCKFOLD_INLINE std::uint32_t next_four() const {
+    return __funnelshift_r(words[0], words[1], taken) & 15u;
+  }
+  // After half of the tiles, which take 32 bits at most.
+  __device__ TUCKFOLD_INLINE void drop_taken() {
+    const bool all = taken == 32;
+    words[0] = all ? words[1] : __funnelshift_r(words[0], words[1], taken);
+    words[1] = all ? 0 : words[1] >> taken;
+    taken = 0;
+  }
+};
+
+// Reads the tail, and the upper bits of the first coefficient, which have four there if the header
+// does not end with a byte.
+template <int kTiles>
+__device__ TUCKFOLD_INLINE Tail read_tail(const Form& form, const Words& in,
+                                          const std::uint32_t* head, std::uint32_t end,
+                                          std::uint32_t& dc) {
+  Tail tail{};
+  in.get64(end & ~3u, end % 4 * 8, tail.words[0], tail.words[1]);
+  dc = __funnelshift_r(head[0], head[1], 12 + 2 * kTiles);
   if constexpr (12 + 2 * kTiles >= 32) dc = head[1] >> (12 + 2 * kTiles - 32);
-  if (low_dc != 0) {
-    dc = dc << 4 | (tail[0] & 15u);
+  if (form.header_bits() % 8 != 0) {
+    dc = dc << 4 | (tail.words[0] & 15u);
     std::uint32_t beyond, unused;  // up to 68 bits
     in.get64((end & ~3u) + 8, end % 4 * 8, beyond, unused);
-    tail[0] = __funnelshift_r(tail[0], tail[1], 4);
-    tail[1] = __funnelshift_r(tail[1], beyond, 4);
+    tail.words[0] = __funnelshift_r(tail.words[0], tail.words[1], 4);
+    tail.words[1] = __funnelshift_r(tail.words[1], beyond, 4);
   }
+  return tail;
+}
+
+// The first coefficient: `dc` above the code that its tile has for it.
+__device__ TUCKFOLD_INLINE float first_coefficient(const Form& form, const Given& given,
+                                                   std::uint32_t wide, std::uint32_t dc,
+                                                   std::uint32_t low, std::uint32_t four) {
+  const std::uint32_t odd = wide & 1u, even = wide - odd;
+  const int total = static_cast<int>(wide) + form.dc, unused = 32 - total;
+  const std::uint32_t code = (low & ((1u << even) - 1)) << odd | (four & odd);
+  const auto number = static_cast<std::int32_t>((dc << wide | code) << unused) >> unused;
+  const float step = wide > (given.width[0] & 0xffu) ? 0.5f * step_of(given.q) : step_of(given.q);
+  return given.good ? static_cast<float>(number) * step : float_of(kNanBits);
+}
+
+// Tile k's four coefficients.
+__device__ TUCKFOLD_INLINE void read_tile(int k, const Form& form, const Words& in,
+                                          const unsigned char* table, const Given& given,
+                                          const Tiles& tiles, Tail& tail, std::uint32_t dc,
+                                          float* z) {
+  const auto byte_of = [k](const std::uint32_t* words) {
+    return __byte_perm(words[k / 4], 0, 0x4440u + static_cast<unsigned>(k % 4));
+  };
+  const auto entry = *reinterpret_cast<const WidthEntry*>(table + byte_of(tiles.entries));
+  std::uint32_t low, high;
+  in.get64(byte_of(tiles.begin_words), byte_of(tiles.begin_bits), low, high);
+  const std::uint32_t four = tail.next_four();  // if the width is odd
+  tail.taken += byte_of(tiles.tail_bits);
+  const std::uint32_t mask = 0x10000u - entry.top * 0x10001u, top_twice = entry.top * entry.top;
+  const std::uint32_t codes[2] = {low, __funnelshift_r(low, high, byte_of(tiles.two_codes))};
+  const std::uint32_t step_bits = static_cast<std::uint32_t>(given.q) << kStepShift;
+  const float scale = float_of(step_bits + (byte_of(given.width) << 23) - (16u << 23));
+#pragma unroll
+  for (int pair = 0; pair < 2; ++pair) {
+    const std::uint32_t both =
+        __byte_perm(codes[pair] * entry.top, codes[pair] * top_twice, 0x7610);
+    const std::uint32_t lowest = (four >> (2 * pair)) * entry.spread & entry.pick;
+    const std::uint32_t words = (both & mask) ^ entry.turned ^ lowest;
+#pragma unroll
+    for (int t = 0; t < 2; ++t) {
+      // 2^23 and a word without sign.
+      const float number =
+          float_of(__byte_perm(0x4b000000u, words, t == 0 ? 0x3254 : 0x3276)) - (0x1p23f + 0x1p15f);
+      z[place(k, 2 * pair + t)] = number * scale;
+    }
+  }
+  if (k == 0) z[0] = first_coefficient(form, given, tiles.width[0] & 0xffu, dc, low, four);
+}
+
+// Returns whether all values are sure to be numbers.
+template <int kTiles>
+__device__ TUCKFOLD_INLINE bool unpack_fast(const Form& form, const Words& in,
+                                            const unsigned char* table, float* x) {
+  std::uint32_t head[2];
+  in.get64(0, 0, head[0], head[1]);
+  const Given given = read_header<kTiles>(form, head);
+  const Tiles tiles = find_tiles<kTiles>(form, given);
+  std::uint32_t dc;
+  Tail tail = read_tail<kTiles>(form, in, head, tiles.end, dc);
 
   float z[64];
 #pragma unroll
   for (int i = 0; i < 64; ++i) z[i] = 0.0f;
-  std::uint32_t taken = 0;
-  const std::uint32_t step_bits = static_cast<std::uint32_t>(q) << kStepShift;
 #pragma unroll
   for (int i = 0; i < 16; ++i) {
-    if (i == 8) {  // half of the tiles take 32 bits at most
-      const bool all = taken == 32;
-      tail[0] = all ? tail[1] : __funnelshift_r(tail[0], tail[1], taken);
-      tail[1] = all ? 0 : tail[1] >> taken;
-      taken = 0;
-    }
-    const int k = kTileAt[i];
-    if (k >= kTiles) continue;
-    const auto byte_of = [k](const std::uint32_t* words) {
-      return __byte_perm(words[k / 4], 0, 0x4440u + static_cast<unsigned>(k % 4));
-    };
-    const auto entry = *reinterpret_cast<const WidthEntry*>(table + byte_of(entries));
-    const std::uint32_t top = entry.top;
-    std::uint32_t low, high;
-    in.get64(byte_of(begin_words), byte_of(begin_bits), low, high);
-    const std::uint32_t four = __funnelshift_r(tail[0], tail[1], taken) & 15u;  // if odd
-    taken += byte_of(takes);
-    const std::uint32_t mask = 0x10000u - top * 0x10001u, top_twice = top * top;
-    const std::uint32_t codes[2] = {low, __funnelshift_r(low, high, byte_of(two_codes))};
-#pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
-      const std::uint32_t both = __byte_perm(codes[pair] * top, codes[pair] * top_twice, 0x7610);
-      const std::uint32_t lowest = (four >> (2 * pair)) * entry.spread & entry.pick;
-      const std::uint32_t words = (both & mask) ^ entry.turned ^ lowest;
-      if (k == 0 && pair == 0) {
-        const std::uint32_t wide = width[0] & 0xffu, odd = wide & 1u, even = wide - odd;
-        const int total = static_cast<int>(wide) + form.dc, unused = 32 - total;
-        const std::uint32_t code = (low & ((1u << even) - 1)) << odd | (four & odd);
-        const auto number = static_cast<std::int32_t>((dc << wide | code) << unused) >> unused;
-        const float step = wide > (given[0] & 0xffu) ? 0.5f * step_of(q) : step_of(q);
-        z[0] = good ? static_cast<float>(number) * step : float_of(kNanBits);
-      }
-      const float scale = float_of(step_bits + (byte_of(given) << 23) - (16u << 23));
-#pragma unroll
-      for (int t = 0; t < 2; ++t) {
-        if (k == 0 && pair == 0 && t == 0) continue;
-        // 2^23 and a word without sign.
-        const float number = float_of(__byte_perm(0x4b000000u, words, t == 0 ? 0x3254 : 0x3276)) -
-                             (0x1p23f + 0x1p15f);
-        z[place(k, 2 * pair + t)] = number * scale;
-      }
-    }
+    if (i == 8) tail.drop_taken();
+    if (kTileAt[i] < kTiles) read_tile(kTileAt[i], form, in, table, given, tiles, tail, dc, z);
   }
   inverse(z, x);
-  return good && q < kHugeStep;
+  return given.good && given.q < kHugeStep;
 }
 
 // ---- kernel -------------------------------------------------------------------------------------

@@ -1,5 +1,8 @@
 // pool_index on CUDA: a block takes 2048 indices in contiguous pairs; codes are exchanged between
 // threads in shared memory, and a thread stores eight as whole bytes.
+#include <cstdint>
+#include <type_traits>
+
 #include "base/cuda/divide.cuh"
 #include "base/cuda/runtime.h"
 #include "codec/exact/exact_cuda.cuh"
@@ -22,14 +25,21 @@ struct Args {
   std::int64_t width;
   Divider by_inner, by_cols, by_rows, by_width, by_kernel;
   int kernel, stride, padding, bits;
-  bool narrow;  // whether 31 bits hold all outputs and all indices
+  // How far the window of an odd output is to the right of that of the even one before it; -1: it
+  // may be in another row.
+  int apart;
 };
+
+// Narrow tensors: 31 bits hold all outputs, those of the last tile's size beyond the end, and all
+// indices. Then 32 bits and no division are enough, which needs fewer registers, too.
+template <bool kNarrow>
+using Place = std::conditional_t<kNarrow, std::int32_t, std::int64_t>;
 
 // Where a window begins, in 32 bits; for narrow tensors.
 struct Corner {
   int y, x;
 };
-__device__ TUCKFOLD_INLINE Corner corner_of(const Args& a, std::int64_t output) {
+__device__ TUCKFOLD_INLINE Corner corner_of(const Args& a, std::int32_t output) {
   const auto cols = static_cast<std::uint32_t>(a.outputs.cols);
   const auto rows = static_cast<std::uint32_t>(a.outputs.rows);
   const std::uint32_t place = a.by_inner.quotient(static_cast<std::uint32_t>(output));
@@ -45,11 +55,29 @@ __device__ TUCKFOLD_INLINE Window window_of(const Args& a, std::int64_t output) 
                    a.padding);
 }
 
+// The windows of an even output and of the next.
+template <bool kNarrow>
+struct TwoWindows {
+  using Of = std::conditional_t<kNarrow, Corner, Window>;
+  Of first, second;
+
+  __device__ TUCKFOLD_INLINE TwoWindows(const Args& a, Place<kNarrow> output) {
+    if constexpr (kNarrow) {
+      first = corner_of(a, output);
+      second = a.apart >= 0 ? Corner{first.y, first.x + a.apart} : corner_of(a, output + 1);
+    } else {
+      first = window_of(a, output);
+      second = window_of(a, output + 1);
+    }
+  }
+};
+
 // code_of, with 32 bits and without division where that is enough.
-__device__ TUCKFOLD_INLINE int code_at(const Args& a, std::int64_t index, std::int64_t output) {
-  if (!a.narrow) return code_of(index, a.width, window_of(a, output), a.kernel);
+__device__ TUCKFOLD_INLINE int code_at(const Args& a, std::int64_t index, const Window& window) {
+  return code_of(index, a.width, window, a.kernel);
+}
+__device__ TUCKFOLD_INLINE int code_at(const Args& a, std::int64_t index, const Corner& corner) {
   if (static_cast<std::uint64_t>(index) >> 31 != 0) return -1;
-  const Corner corner = corner_of(a, output);
   const auto small = static_cast<std::uint32_t>(index);
   const std::uint32_t y = a.by_width.quotient(small);
   const std::uint32_t x = small - y * static_cast<std::uint32_t>(a.width);
@@ -61,11 +89,11 @@ __device__ TUCKFOLD_INLINE int code_at(const Args& a, std::int64_t index, std::i
 
 // index_of, likewise.
 __device__ TUCKFOLD_INLINE std::int64_t index_at(const Args& a, std::uint32_t code,
-                                                 std::int64_t output) {
-  if (!a.narrow) {
-    return index_of(static_cast<int>(code), a.width, window_of(a, output), a.kernel);
-  }
-  const Corner corner = corner_of(a, output);
+                                                 const Window& window) {
+  return index_of(static_cast<int>(code), a.width, window, a.kernel);
+}
+__device__ TUCKFOLD_INLINE std::int64_t index_at(const Args& a, std::uint32_t code,
+                                                 const Corner& corner) {
   const auto kernel = static_cast<std::uint32_t>(a.kernel);
   code = min(code, kernel * kernel - 1);
   const std::uint32_t dy = a.by_kernel.quotient(code);
@@ -80,22 +108,23 @@ struct alignas(2 * sizeof(T)) Two {
   T first, second;
 };
 
-template <class T, bool kDense>
+template <class T, bool kDense, bool kNarrow>
 __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ Args a) {
   __shared__ __align__(8) unsigned char staged[kTile];
   const int thread = static_cast<int>(threadIdx.x);
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kTile;
+  using At = Place<kNarrow>;
+  const At begin = static_cast<At>(blockIdx.x) * kTile, elems = static_cast<At>(a.view.elems);
   const T* data = reinterpret_cast<const T*>(a.view.data);
   cuda::wait_for_previous_kernel();
   Two<T> pairs[kPairs];
 #pragma unroll
   for (int i = 0; i < kPairs; ++i) {
-    const std::int64_t at = begin + 2 * (i * kThreads + thread);
-    if (kDense && at + 1 < a.view.elems) {
+    const At at = begin + 2 * (i * kThreads + thread);
+    if (kDense && at + 1 < elems) {
       pairs[i] = *reinterpret_cast<const Two<T>*>(data + at);
     } else {
-      const std::int64_t last = a.view.elems - 1;
-      const std::int64_t first = at < last ? at : last, second = at + 1 < last ? at + 1 : last;
+      const At last = elems - 1;
+      const At first = at < last ? at : last, second = at + 1 < last ? at + 1 : last;
       pairs[i] = {data[a.view.offset(first)], data[a.view.offset(second)]};
     }
   }
@@ -103,15 +132,17 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
 #pragma unroll
   for (int i = 0; i < kPairs; ++i) {
     const int place = 2 * (i * kThreads + thread);
-    const std::int64_t at = begin + place;
-    const auto code = [&](T index, std::int64_t output) -> std::uint32_t {
-      if (output >= a.view.elems) return 0;
-      const int found = code_at(a, index, output);
+    const At at = begin + place;
+    const auto code = [&](T index, const auto& window, At output) -> std::uint32_t {
+      if (output >= elems) return 0;
+      const int found = code_at(a, index, window);
       if (found >= 0) return static_cast<std::uint32_t>(found);
       refuse(a.refusals, output);
       return 0;
     };
-    const std::uint32_t both = code(pairs[i].first, at) | code(pairs[i].second, at + 1) << 8;
+    const TwoWindows<kNarrow> windows(a, at);
+    const std::uint32_t both = code(pairs[i].first, windows.first, at) |
+                               code(pairs[i].second, windows.second, at + 1) << 8;
     *reinterpret_cast<std::uint16_t*>(staged + place) = static_cast<std::uint16_t>(both);
   }
   __syncthreads();
@@ -122,9 +153,9 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
     const std::uint32_t code = (i < 4 ? words.x : words.y) >> 8 * (i % 4) & 0xffu;
     eight |= static_cast<std::uint64_t>(code) << i * a.bits;
   }
-  const std::int64_t left = a.view.elems - (begin + kEach * thread);
+  const At left = elems - (begin + kEach * thread);
   if (left <= 0) return;
-  unsigned char* to = a.codes + (begin / 8 + thread) * a.bits;
+  unsigned char* to = a.codes + static_cast<std::int64_t>(begin / 8 + thread) * a.bits;
   if (left >= kEach && a.bits == 4) {
     *reinterpret_cast<std::uint32_t*>(to) = static_cast<std::uint32_t>(eight);
   } else if (left >= kEach && a.bits == 2) {
@@ -135,20 +166,22 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
   }
 }
 
-template <class T, bool kDense>
+template <class T, bool kDense, bool kNarrow>
 __global__ void __launch_bounds__(kThreads) unpack_kernel(const __grid_constant__ Args a) {
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kTile;
+  using At = Place<kNarrow>;
+  const At begin = static_cast<At>(blockIdx.x) * kTile, elems = static_cast<At>(a.view.elems);
+  const int thread = static_cast<int>(threadIdx.x);
   T* data = reinterpret_cast<T*>(a.view.data);
   cuda::wait_for_previous_kernel();
   std::uint32_t codes[kPairs];  // of two outputs
 #pragma unroll
   for (int i = 0; i < kPairs; ++i) {
-    const std::int64_t output = begin + 2 * (i * kThreads + threadIdx.x);
+    const At output = begin + 2 * (i * kThreads + thread);
     codes[i] = 0;
-    if (output >= a.view.elems) continue;
-    const unsigned char* from = a.codes + output / 8 * a.bits;
+    if (output >= elems) continue;
+    const unsigned char* from = a.codes + static_cast<std::int64_t>(output / 8) * a.bits;
     const int bit = static_cast<int>(output % 8) * a.bits;
-    const int bits = output + 1 < a.view.elems ? 2 * a.bits : a.bits;
+    const int bits = output + 1 < elems ? 2 * a.bits : a.bits;
     codes[i] = __ldg(from + bit / 8);
     if (bit % 8 + bits > 8) codes[i] |= static_cast<std::uint32_t>(__ldg(from + bit / 8 + 1)) << 8;
     if (bit % 8 + bits > 16) {
@@ -160,14 +193,15 @@ __global__ void __launch_bounds__(kThreads) unpack_kernel(const __grid_constant_
   const std::uint32_t mask = (1u << a.bits) - 1u;
 #pragma unroll
   for (int i = 0; i < kPairs; ++i) {
-    const std::int64_t output = begin + 2 * (i * kThreads + threadIdx.x);
-    if (output >= a.view.elems) continue;
-    const auto first = static_cast<T>(index_at(a, codes[i] & mask, output));
-    if (output + 1 == a.view.elems) {
+    const At output = begin + 2 * (i * kThreads + thread);
+    if (output >= elems) continue;
+    const TwoWindows<kNarrow> windows(a, output);
+    const auto first = static_cast<T>(index_at(a, codes[i] & mask, windows.first));
+    if (output + 1 == elems) {
       data[a.view.offset(output)] = first;
       continue;
     }
-    const auto second = static_cast<T>(index_at(a, codes[i] >> a.bits & mask, output + 1));
+    const auto second = static_cast<T>(index_at(a, codes[i] >> a.bits & mask, windows.second));
     if (kDense) {
       *reinterpret_cast<Two<T>*>(data + output) = {first, second};
     } else {
@@ -180,7 +214,6 @@ __global__ void __launch_bounds__(kThreads) unpack_kernel(const __grid_constant_
 Args args_of(const Params& p, const View& view, const Shape& shape, const std::byte* codes,
              const Refusals& refusals) {
   const Outputs outputs = Outputs::of(p, shape);
-  const bool small = outputs.rows * p.stride + p.kernel <= INT32_MAX / p.width;
   const auto by = [](std::int64_t divisor) { return Divider(static_cast<std::uint32_t>(divisor)); };
   return {.view = view,
           .codes = reinterpret_cast<unsigned char*>(const_cast<std::byte*>(codes)),
@@ -196,29 +229,39 @@ Args args_of(const Params& p, const View& view, const Shape& shape, const std::b
           .stride = p.stride,
           .padding = p.padding,
           .bits = p.bits(),
-          .narrow = view.elems >> 31 == 0 && small};
+          .apart = outputs.inner % 2 == 0                        ? 0
+                   : outputs.inner == 1 && outputs.cols % 2 == 0 ? p.stride
+                                                                 : -1};
 }
 
-// Calls launch(kernel for the tensor).
-template <template <class T, bool kDense> class Kernel>
+bool is_narrow(const Args& a) {
+  return a.view.elems <= INT32_MAX - kTile &&
+         a.outputs.rows * a.stride + a.kernel <= INT32_MAX / a.width;
+}
+
+// Launches Kernel's kernel for the tensor.
+template <template <class T, bool kDense, bool kNarrow> class Kernel>
 void launch(const Args& args, void* stream) {
   const cuda::Grid grid{
       .blocks = cuda::blocks_for(args.view.elems, kTile), .threads = kThreads, .early = true};
   const bool dense = args.view.dense(2 * size_bytes(args.view.dtype));
   const auto run = [&](auto kernel) { cuda::launch(kernel, grid, stream, args); };
-  if (args.view.dtype == DType::I32) {
-    dense ? run(Kernel<std::int32_t, true>::kernel) : run(Kernel<std::int32_t, false>::kernel);
-  } else {
-    dense ? run(Kernel<std::int64_t, true>::kernel) : run(Kernel<std::int64_t, false>::kernel);
-  }
+  const auto of_type = [&]<class T>(T) {
+    if (is_narrow(args)) {
+      dense ? run(Kernel<T, true, true>::kernel) : run(Kernel<T, false, true>::kernel);
+    } else {
+      run(Kernel<T, false, false>::kernel);
+    }
+  };
+  args.view.dtype == DType::I32 ? of_type(std::int32_t{}) : of_type(std::int64_t{});
 }
-template <class T, bool kDense>
+template <class T, bool kDense, bool kNarrow>
 struct Pack {
-  static constexpr auto kernel = pack_kernel<T, kDense>;
+  static constexpr auto kernel = pack_kernel<T, kDense, kNarrow>;
 };
-template <class T, bool kDense>
+template <class T, bool kDense, bool kNarrow>
 struct Unpack {
-  static constexpr auto kernel = unpack_kernel<T, kDense>;
+  static constexpr auto kernel = unpack_kernel<T, kDense, kNarrow>;
 };
 
 std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<std::byte> out,

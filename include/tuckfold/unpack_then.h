@@ -1,0 +1,34 @@
+// Unpacks, then normalizes and activates: one tensor of a normalization-activation pair is stored,
+// and the other follows from it while it is unpacked.
+//
+//   unpack_then(plan, packed, out, {.scale = scale, .shift = shift, .channels = 64,
+//                                   .inner = 56 * 56, .relu = true});
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tuckfold/codec.h"
+
+namespace tuckfold {
+
+// y = scale[c] * x + shift[c], and with relu max(y, 0). The channel c of the value at index i, in
+// row-major order, is i / inner % channels: inner is height * width in rows, 1 in channels_last.
+struct Then {
+  const float* scale = nullptr;  // as many as there are channels, where the tensor is
+  const float* shift = nullptr;
+  std::int64_t channels = 1;
+  std::int64_t inner = 1;
+  bool relu = false;
+};
+
+// Like Plan::unpack, for tensors of f32, f16 and bf16. x is the value that unpack gives, in the
+// tensor's dtype. The product and the sum are rounded to f32 each, and the result to the dtype:
+// finite numbers beyond its largest become that. ReLU gives +0 for -0, and NaN stays. On a CUDA
+// device block_quant of 2, 4 and 8 bits does all of it in one kernel; other codecs use a second.
+TUCKFOLD_API void unpack_then(const Plan& plan, std::span<const std::byte> packed,
+                              const TensorView& out, const Then& then,
+                              const RunOptions& options = {});
+
+}  // namespace tuckfold

@@ -1,0 +1,107 @@
+// unpack_then: checks, and the CPU, where a second pass over values that were just unpacked is
+// made by all threads.
+#include "codec/then/then.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/fail.h"
+#include "base/parallel.h"
+#include "base/strided.h"
+#include "codec/then/then_block.h"
+
+namespace tuckfold {
+namespace {
+
+constexpr std::int64_t kPart = 4096;  // values that are converted together
+
+void check(const TensorView& out, const Then& then) {
+  if (out.dtype != DType::F32 && out.dtype != DType::F16 && out.dtype != DType::BF16) {
+    invalid("[unpack_then] the tensor must be f32, f16 or bf16, got {}", to_string(out.dtype));
+  }
+  if (then.channels < 1 || then.inner < 1) {
+    invalid("[unpack_then] channels and inner must be 1 or more, got {} and {}", then.channels,
+            then.inner);
+  }
+  const std::int64_t elems = out.shape.elems();
+  if (elems > 0 &&
+      (then.inner > elems || elems % then.inner != 0 || elems / then.inner % then.channels != 0)) {
+    invalid("[unpack_then] {} values are not whole samples of {} channels with {} values each",
+            elems, then.channels, then.inner);
+  }
+  if (then.scale == nullptr || then.shift == nullptr) {
+    invalid("[unpack_then] scale and shift must be given");
+  }
+}
+
+// Values from index `first` on, in runs of one channel, or where channels are next to each other in
+// runs of all of them.
+void normalize(const Then& then, std::int64_t first, std::int64_t count, float* values) {
+  std::int64_t channel = first / then.inner % then.channels, past = first % then.inner;
+  for (std::int64_t i = 0; i < count;) {
+    const float *scale = then.scale + channel, *shift = then.shift + channel;
+    float* run = values + i;
+    if (then.inner == 1) {
+      const std::int64_t some = std::min(count - i, then.channels - channel);
+      for (std::int64_t k = 0; k < some; ++k) {
+        run[k] = then::value_of(run[k], scale[k], shift[k], then.relu);
+      }
+      channel = 0;
+      i += some;
+    } else {
+      const std::int64_t some = std::min(count - i, then.inner - past);
+      const float by = *scale, add = *shift;
+      for (std::int64_t k = 0; k < some; ++k) {
+        run[k] = then::value_of(run[k], by, add, then.relu);
+      }
+      past = 0;
+      channel = channel + 1 == then.channels ? 0 : channel + 1;
+      i += some;
+    }
+  }
+}
+
+void apply_on_cpu(const TensorView& out, const Then& then, int threads) {
+  const FlatReader in(ConstTensorView{out});
+  const FlatWriter to(out);
+  const std::int64_t elems = out.shape.elems();
+  parallel_for((elems + kPart - 1) / kPart, threads, [&](std::int64_t begin, std::int64_t end) {
+    float values[kPart];
+    for (std::int64_t part = begin; part < end; ++part) {
+      const std::int64_t first = part * kPart, count = std::min(kPart, elems - first);
+      in.gather(first, count, values);
+      normalize(then, first, count, values);
+      for (std::int64_t i = 0; i < count; ++i) values[i] = then::without_payload(values[i]);
+      to.scatter(first, count, values);
+    }
+  });
+}
+
+// Whether block_quant's kernel was launched for it. What unpack would refuse is left to unpack.
+bool unpack_fused(const Plan& plan, std::span<const std::byte> packed, const TensorView& out,
+                  const Then& then, void* stream) {
+  const auto stages = plan.spec().stages();
+  return &block_quant::kCudaUnpackThen != nullptr && stages.size() == 1 &&
+         stages[0].codec->name == "block_quant" && out.dtype == plan.dtype() &&
+         out.shape == plan.shape() && packed.size() == plan.layout().max_bytes &&
+         reinterpret_cast<std::uintptr_t>(packed.data()) % 16 == 0 && out.shape.elems() > 0 &&
+         block_quant::kCudaUnpackThen.unpack(stages[0], packed, out, then, stream);
+}
+
+}  // namespace
+
+void unpack_then(const Plan& plan, std::span<const std::byte> packed, const TensorView& out,
+                 const Then& then, const RunOptions& options) {
+  check(out, then);
+  const bool on_cuda = out.device == Device::Cuda;
+  if (on_cuda && unpack_fused(plan, packed, out, then, options.cuda.stream)) return;
+  plan.unpack(packed, out, options);
+  if (out.shape.elems() == 0) return;
+  if (on_cuda) {
+    then::kCuda.apply(out, then, options.cuda.stream);
+  } else {
+    apply_on_cpu(out, then, thread_count(options.threads));
+  }
+}
+
+}  // namespace tuckfold

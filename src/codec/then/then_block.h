@@ -1,0 +1,24 @@
+// The normative arithmetic of unpack_then: each operation is rounded to f32. Kernels give these
+// bits on every device. What becomes f32 is made canonical; f16 and bf16 are when they are rounded.
+#pragma once
+
+#include <cstdint>
+
+#include "base/device.h"
+#include "base/half.h"
+
+namespace tuckfold::then {
+
+TUCKFOLD_HOST_DEVICE inline float value_of(float x, float scale, float shift, bool relu) {
+  const float product = scale * x;
+  const float sum = product + shift;
+  return relu && sum <= 0.0f ? 0.0f : sum;  // NaN is not less
+}
+
+// The canonical NaN for any NaN. With integers, since compilers take NaN for NaN.
+TUCKFOLD_HOST_DEVICE inline float without_payload(float value) {
+  const std::uint32_t bits = bits_of(value);
+  return float_of((bits & ~kSignBit) > kInfBits ? kNanBits : bits);
+}
+
+}  // namespace tuckfold::then

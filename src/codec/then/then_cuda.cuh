@@ -1,0 +1,136 @@
+// unpack_then's arithmetic on sixteen bytes of a dense tensor.
+#pragma once
+
+#include <cstdint>
+
+#include "base/cuda/divide.cuh"
+#include "codec/blocks/vectors_cuda.cuh"
+#include "codec/then/then_block.h"
+#include "tuckfold/unpack_then.h"
+
+namespace tuckfold::then {
+
+// How channels change within a vector: not at all; once at most; with every value, from a multiple
+// of 16 bytes on; or in any way.
+enum class Channels { kOne, kTwo, kEach, kAny };
+
+struct CudaArgs {
+  const float* scale;
+  const float* shift;
+  std::int64_t channels, inner;  // of 31 bits each if indices are narrow
+  cuda::Divider by_inner, by_channels;
+  bool narrow;  // whether indices have 31 bits
+  bool relu;
+  Channels way;
+
+  CudaArgs(const Then& then, std::int64_t elems, int vector)
+      : scale(then.scale),
+        shift(then.shift),
+        channels(then.channels),
+        inner(then.inner),
+        narrow(elems >> 31 == 0),
+        relu(then.relu),
+        way(Channels::kAny) {
+    if (narrow) {
+      by_inner = cuda::Divider(static_cast<std::uint32_t>(inner));
+      by_channels = cuda::Divider(static_cast<std::uint32_t>(channels));
+    }
+    const auto aligned = [](const float* from) {
+      return reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
+    };
+    if (inner % vector == 0) {
+      way = Channels::kOne;
+    } else if (inner >= vector) {
+      way = Channels::kTwo;
+    } else if (inner == 1 && channels % vector == 0 && aligned(scale) && aligned(shift)) {
+      way = Channels::kEach;
+    }
+  }
+};
+
+// The channel of a value, and how many of the channel's values are before it.
+struct Position {
+  std::int64_t channel, past;
+
+  __device__ TUCKFOLD_INLINE Position(const CudaArgs& args, std::int64_t index) {
+    if (args.narrow) {
+      const auto i = static_cast<std::uint32_t>(index);
+      const std::uint32_t whole = args.by_inner.quotient(i);
+      past = i - whole * static_cast<std::uint32_t>(args.inner);
+      channel =
+          whole - args.by_channels.quotient(whole) * static_cast<std::uint32_t>(args.channels);
+    } else {
+      past = index % args.inner;
+      channel = index / args.inner % args.channels;
+    }
+  }
+};
+
+// A value of a channel, as stored.
+template <class T>
+__device__ TUCKFOLD_INLINE T element_at(const CudaArgs& args, T element, std::int64_t index) {
+  const std::int64_t channel = Position(args, index).channel;
+  const float y = value_of(cuda::as_float(element), __ldg(args.scale + channel),
+                           __ldg(args.shift + channel), args.relu);
+  return cuda::from_float<T>(without_payload(y));
+}
+
+// The values from `index`, a multiple of their number, on.
+template <class T>
+__device__ TUCKFOLD_INLINE uint4 vector_after(const CudaArgs& args, const uint4& raw,
+                                              std::int64_t index) {
+  constexpr int kV = cuda::kVector<T>;
+  float x[kV];
+  cuda::floats_of<T>(raw, x);
+  Position at(args, index);
+  if (args.way == Channels::kOne) {
+    const float scale = __ldg(args.scale + at.channel), shift = __ldg(args.shift + at.channel);
+#pragma unroll
+    for (int i = 0; i < kV; ++i) x[i] = value_of(x[i], scale, shift, args.relu);
+  } else if (args.way == Channels::kTwo) {
+    const std::int64_t next = at.channel + 1 == args.channels ? 0 : at.channel + 1;
+    const float scale = __ldg(args.scale + at.channel), next_scale = __ldg(args.scale + next);
+    const float shift = __ldg(args.shift + at.channel), next_shift = __ldg(args.shift + next);
+#pragma unroll
+    for (int i = 0; i < kV; ++i) {
+      const bool here = at.past + i < args.inner;
+      x[i] = value_of(x[i], here ? scale : next_scale, here ? shift : next_shift, args.relu);
+    }
+  } else if (args.way == Channels::kEach) {
+#pragma unroll
+    for (int i = 0; i < kV; i += 4) {
+      const auto four = [&](const float* from) {
+        return __ldg(reinterpret_cast<const uint4*>(from + at.channel + i));
+      };
+      const uint4 scale = four(args.scale), shift = four(args.shift);
+      const auto put = [&](int k, std::uint32_t by, std::uint32_t add) {
+        x[i + k] = value_of(x[i + k], __uint_as_float(by), __uint_as_float(add), args.relu);
+      };
+      put(0, scale.x, shift.x);
+      put(1, scale.y, shift.y);
+      put(2, scale.z, shift.z);
+      put(3, scale.w, shift.w);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kV; ++i) {
+      x[i] =
+          value_of(x[i], __ldg(args.scale + at.channel), __ldg(args.shift + at.channel), args.relu);
+      if (++at.past < args.inner) continue;
+      at.past = 0;
+      at.channel = at.channel + 1 == args.channels ? 0 : at.channel + 1;
+    }
+  }
+  if constexpr (sizeof(T) == 4) {
+    bool any_nan = false;
+#pragma unroll
+    for (int i = 0; i < kV; ++i) any_nan |= x[i] != x[i];
+    if (any_nan) {
+#pragma unroll
+      for (int i = 0; i < kV; ++i) x[i] = without_payload(x[i]);
+    }
+  }
+  return cuda::vector_of<T>(x);
+}
+
+}  // namespace tuckfold::then

@@ -1,0 +1,49 @@
+// unpack_then from its definition, one value at a time. For tests only.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "base/tensor_fixture.h"
+#include "tuckfold/unpack_then.h"
+
+namespace tuckfold::ref {
+
+// The numbers of some channels, with those that need care: 0, -0, infinities and NaN in results.
+struct Channels {
+  std::vector<float> scale, shift;
+
+  explicit Channels(std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto x = static_cast<float>(i % 101);
+      scale.push_back(i % 13 == 5 ? 0.0f : i % 17 == 3 ? 3e38f : 0.37f * x - 9);
+      shift.push_back(i % 13 == 5 ? -0.0f : i % 19 == 4 ? NAN : 1.7f - 0.21f * x);
+    }
+  }
+  Then then(std::int64_t inner, bool relu) const {
+    return {.scale = scale.data(),
+            .shift = shift.data(),
+            .channels = static_cast<std::int64_t>(scale.size()),
+            .inner = inner,
+            .relu = relu};
+  }
+};
+
+// What unpack_then gives for values that were unpacked, as doubles of the dtype. The exact product
+// and sum are rounded to f32 one after the other.
+inline std::vector<double> then_ref(DType dtype, const std::vector<double>& unpacked,
+                                    const Channels& channels, std::int64_t inner, bool relu) {
+  std::vector<double> all;
+  for (std::size_t i = 0; i < unpacked.size(); ++i) {
+    const std::size_t c = i / static_cast<std::size_t>(inner) % channels.scale.size();
+    const auto product = static_cast<float>(double{channels.scale[c]} * unpacked[i]);
+    const auto sum = static_cast<float>(double{product} + channels.shift[c]);
+    alignas(8) std::byte element[8];
+    set(dtype, element, 0, relu && !(sum > 0) && !std::isnan(sum) ? 0.0 : double{sum});
+    all.push_back(get(dtype, element, 0));
+  }
+  return all;
+}
+
+}  // namespace tuckfold::ref

@@ -1,0 +1,107 @@
+// unpack_then on the CPU: against its definition, and what it refuses.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/tensor_fixture.h"
+#include "codec/contract_fixture.h"
+#include "codec/then/then_fixture.h"
+#include "tuckfold/codec.h"
+#include "tuckfold/error.h"
+
+namespace tuckfold {
+namespace {
+
+using ref::Channels;
+using ref::Tensor;
+
+struct Case {
+  Shape shape;
+  std::int64_t channels, inner;
+};
+
+TEST(UnpackThen, GivesWhatItsDefinitionSays) {
+  for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
+    for (const char* text : {"block_quant(bits=4)", "raw", "dct_quant(rate=4)"}) {
+      for (const Case& c : {Case{{2, 24, 16, 16}, 24, 256}, Case{{2, 16, 16, 24}, 24, 1},
+                            Case{{3, 7, 9, 11}, 7, 99}, Case{{8, 1000}, 1, 1}}) {
+        const CodecSpec spec = CodecSpec::parse(text);
+        if (!Plan::make_if_fits(spec, dtype, c.shape)) continue;
+        Tensor in(dtype, c.shape);
+        in.fill(ref::pattern(ref::Pattern::Random, dtype, in.elems()));
+        const Plan plan(spec, dtype, c.shape);
+        std::vector<std::byte> packed(plan.layout().max_bytes);
+        packed.resize(plan.pack(in.view(), packed));
+        Tensor unpacked(dtype, c.shape), got(dtype, c.shape);
+        plan.unpack(packed, unpacked.view());
+        const Channels channels(c.channels);
+        for (const bool relu : {false, true}) {
+          SCOPED_TRACE(std::string(text) + " of " + std::string(to_string(dtype)));
+          unpack_then(plan, packed, got.view(), channels.then(c.inner, relu));
+          const auto expected = ref::then_ref(dtype, unpacked.values(), channels, c.inner, relu);
+          const std::vector<double> values = got.values();
+          ASSERT_EQ(values.size(), expected.size());
+          for (std::size_t i = 0; i < values.size(); ++i) {
+            if (std::isnan(expected[i])) {
+              ASSERT_TRUE(std::isnan(values[i])) << i;
+            } else {
+              ASSERT_EQ(std::bit_cast<std::uint64_t>(values[i]),
+                        std::bit_cast<std::uint64_t>(expected[i]))
+                  << i;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(UnpackThen, ReluOfNegativeZeroIsZeroAndNanStays) {
+  const Plan plan(CodecSpec::parse("raw"), DType::F32, {4});
+  const float in[] = {-0.0f, -1.0f, NAN, 2.0f}, one = 1, zero = -0.0f;
+  float out[4];
+  std::vector<std::byte> packed(16);
+  plan.pack({in, DType::F32, {4}}, packed);
+  const TensorView view(out, DType::F32, {4});
+  unpack_then(plan, packed, view, {.scale = &one, .shift = &zero, .relu = true});
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(out[0]), 0u);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(out[1]), 0u);
+  EXPECT_TRUE(std::isnan(out[2]));
+  EXPECT_EQ(out[3], 2.0f);
+}
+
+TEST(UnpackThen, RefusesWhatDoesNotFit) {
+  const Plan plan(CodecSpec::parse("raw"), DType::F32, {4, 6});
+  std::vector<std::byte> packed(96);
+  std::vector<float> out(24), numbers(6);
+  const TensorView view(out.data(), DType::F32, {4, 6});
+  const auto code = [&](const Then& then) {
+    return ref::code_of([&] { unpack_then(plan, packed, view, then); });
+  };
+  const Then good{.scale = numbers.data(), .shift = numbers.data(), .channels = 6};
+  EXPECT_NO_THROW(unpack_then(plan, packed, view, good));
+  const auto with = [&](auto&& change) {
+    Then then = good;
+    change(then);
+    return code(then);
+  };
+  EXPECT_EQ(with([](Then& t) { t.channels = 5; }), Errc::InvalidArgument);
+  EXPECT_EQ(with([](Then& t) { t.channels = 0; }), Errc::InvalidArgument);
+  EXPECT_EQ(with([](Then& t) { t.inner = 3; }), Errc::InvalidArgument);
+  EXPECT_EQ(with([](Then& t) { t.inner = -1; }), Errc::InvalidArgument);
+  EXPECT_EQ(with([](Then& t) { t.inner = 48; }), Errc::InvalidArgument);
+  EXPECT_EQ(with([](Then& t) { t.scale = nullptr; }), Errc::InvalidArgument);
+  EXPECT_EQ(with([](Then& t) { t.shift = nullptr; }), Errc::InvalidArgument);
+  const Plan whole(CodecSpec::parse("raw"), DType::I32, {4, 6});
+  const TensorView integers(out.data(), DType::I32, {4, 6});
+  EXPECT_EQ(ref::code_of([&] { unpack_then(whole, packed, integers, good); }),
+            Errc::InvalidArgument);
+  packed.resize(95);
+  EXPECT_EQ(code(good), Errc::CorruptData);
+}
+
+}  // namespace
+}  // namespace tuckfold

@@ -1,0 +1,123 @@
+"""unpack with a normalization and an activation in the same call."""
+
+import itertools
+
+import pytest
+import torch
+
+import tuckfold
+import tuckfold.torch as tft
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def reference(x, then):
+    """One value after the other, in double precision with a rounding to float32 after each operation."""
+    y = torch.empty_like(x)
+    for place in itertools.product(*map(range, x.shape)):
+        channel = place[then.dim]
+        product = (x[place].double() * then.scale[channel].double()).float()
+        total = (product.double() + then.shift[channel].double()).float()
+        y[place] = torch.where(total <= 0, 0.0, total) if then.act == "relu" else total
+    return y
+
+
+def numbers(channels):
+    return torch.linspace(-1.3, 2.1, channels), torch.linspace(0.7, -0.9, channels)
+
+
+@pytest.mark.parametrize("order", ["logical", "storage"])
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_values_are_those_of_the_definition(dtype, memory, order):
+    x = torch.randn(2, 5, 4, 6).to(dtype).to(memory_format=memory)
+    for act, spec in (("relu", "block_quant(bits=4, group=8)"), ("none", "raw")):
+        packed = tft.Packed.pack(x, spec, order=order)
+        then = tft.Then(*numbers(5), act=act)
+        y = packed.unpack(then=then)
+        assert y.stride() == x.stride() and y.dtype == dtype
+        assert torch.equal(y, reference(packed.unpack(), then))
+        out = torch.empty_like(x)
+        assert packed.unpack(then=then, out=out) is out
+        assert torch.equal(out, y)
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((3, 7), 1), ((3, 7), -2), ((6,), 0), ((1, 1, 5), 1)])
+def test_channels_may_be_any_axis(shape, dim):
+    x = torch.randn(shape)
+    then = tft.Then(*numbers(shape[dim]), act="relu", dim=dim)
+    packed = tft.pack(x, "raw")
+    y = tft.unpack(packed, "raw", shape, torch.float32, then=then)
+    assert torch.equal(y, reference(x, tft.Then(then.scale, then.shift, "relu", dim % len(shape))))
+
+
+def test_a_transposed_tensor_keeps_its_strides():
+    x = torch.randn(4, 6, 3).transpose(0, 2)
+    then = tft.Then(*numbers(6), act="relu")
+    for order in ("logical", "storage"):
+        y = tft.Packed.pack(x, "raw", order=order).unpack(then=then)
+        assert y.stride() == x.stride()
+        assert torch.equal(y, reference(x, then))
+
+
+def test_batch_normalization_and_relu_come_back_from_what_was_before_them():
+    norm = torch.nn.BatchNorm2d(8).eval()
+    with torch.no_grad():
+        norm.weight.uniform_(0.5, 1.5)
+        norm.bias.uniform_(-1, 1)
+        norm.running_mean.uniform_(-1, 1)
+        norm.running_var.uniform_(0.5, 2)
+    x = torch.randn(3, 8, 5, 5).to(memory_format=torch.channels_last)
+    scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+    then = tft.Then(scale, norm.bias - norm.running_mean * scale, act="relu")
+    y = tft.Packed.pack(x, "raw", order="storage").unpack(then=then)
+    assert not y.requires_grad
+    torch.testing.assert_close(y, norm(x).relu().detach())
+
+
+def test_it_compiles():
+    x, then = torch.randn(2, 4, 8), tft.Then(*numbers(4), act="relu")
+    packed = tft.pack(x, "block_quant(bits=4, group=8)")
+
+    def unpack(packed, scale, shift):
+        return torch.ops.tuckfold.unpack_then(
+            packed,
+            "block_quant(bits=4, group=8)",
+            [2, 4, 8],
+            torch.float32,
+            scale,
+            shift,
+            8,
+            "relu",
+        )
+
+    wanted = tft.unpack(packed, "block_quant(bits=4, group=8)", x.shape, then=then)
+    compiled = torch.compile(unpack, backend="aot_eager", fullgraph=True)
+    assert torch.equal(compiled(packed, then.scale, then.shift), wanted)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"act": "gelu"}, "act must be none or relu, got gelu"),
+        ({"dim": 3}, "a tensor of 3 axes has no axis 3"),
+        ({"scale": torch.ones(5)}, "scale must have one axis of 4 numbers"),
+        ({"shift": torch.ones(4, 1)}, "shift must have one axis of 4 numbers"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, text):
+    packed = tft.pack(torch.randn(2, 4, 8), "raw")
+    arguments = {"scale": torch.ones(4), "shift": torch.ones(4)} | change
+    with pytest.raises(ValueError, match=text):
+        tft.unpack(packed, "raw", (2, 4, 8), torch.float32, then=tft.Then(**arguments))
+
+
+def test_damaged_bytes_and_integers_are_refused():
+    then = tft.Then(torch.ones(4), torch.ones(4))
+    packed = tft.pack(torch.randn(2, 4, 8), "raw")
+    with pytest.raises(tuckfold.CorruptDataError):
+        tft.unpack(packed[:-1], "raw", (2, 4, 8), torch.float32, then=then)
+    with pytest.raises(ValueError, match="must be f32, f16 or bf16, got i32"):
+        tft.unpack(packed, "raw", (2, 4, 8), torch.int32, then=then)
+    with pytest.raises(ValueError, match="leave out away"):
+        tft.unpack(packed, "raw", out=torch.empty(2, 4, 8), then=then)
