@@ -12,6 +12,7 @@
 #include "cli/terminal/bus_error.h"
 #include "cli/terminal/help_format.h"
 #include "cli/terminal/interrupt.h"
+#include "cli/terminal/message.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
 #include "tuckfold/version.h"
@@ -73,6 +74,12 @@ int run(int argc, char** argv) {
   const bool known = std::find(names.begin(), names.end(), verb) != names.end();
   if (!known && !verb.empty() && verb[0] != '-') {
     run_external(verb, argv + 1);
+    if (verb == "activations" || verb == "factorize") {
+      invalid(
+          "'{}' comes with the Python package, and no tuckfold-{} is found; 'pip install .' in "
+          "the sources installs it",
+          verb, verb);
+    }
     const std::vector<std::string_view> candidates(names.begin(), names.end());
     invalid("{}", unknown_text("verb", verb, candidates));
   }
@@ -86,7 +93,7 @@ int run(int argc, char** argv) {
     return answer.value;
   } catch (const CLI::ParseError& error) {
     if (verb.empty()) {
-      fmt::print(stderr, "{}", fit_help(parser.help(), terminal_columns()));
+      print_err(fit_help(parser.help(), terminal_columns()));
       return exit_code(Errc::InvalidArgument);
     }
     invalid("{}{}; see 'tuckfold {}--help'", known ? "[" + verb + "] " : "", error.what(),
@@ -101,23 +108,25 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using tuckfold::Errc;
+  using tuckfold::cli::say;
+  tuckfold::cli::guard_streams();
   tuckfold::cli::install_bus_error_handler();
   tuckfold::Bytes::remember_mapped(true);  // none of them may be written over
   try {
     return tuckfold::cli::run(argc, argv);
   } catch (const tuckfold::Error& error) {
-    fmt::print(stderr, "tuckfold: {}\n", error.what());
+    say("{}", error.what());
     return exit_code(error.code());
   } catch (const tuckfold::cli::Interrupted& stop) {
-    if (*stop.what() != '\0') fmt::print(stderr, "tuckfold: {}\n", stop.what());
+    if (*stop.what() != '\0') say("{}", stop.what());
     std::signal(stop.signal(), SIG_DFL);
     std::raise(stop.signal());  // so that a shell stops its script, too
     return 128 + stop.signal();
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "tuckfold: there is not enough memory for this\n");
+    tuckfold::cli::print_err("tuckfold: there is not enough memory for this\n");
     return exit_code(Errc::Io);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "tuckfold: internal error: {}\n", error.what());
+    say("internal error: {}", error.what());
     return exit_code(Errc::Internal);
   }
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <random>
 
@@ -196,6 +197,32 @@ TEST(Checks, TooFewSamplesAreCounted) {
     EXPECT_EQ(writer.written(0).too_few, 5);
   } catch (const Error& error) {  // a refusal names the shape of a sample
     EXPECT_NE(std::string(error.what()).find("samples of 7x13"), std::string::npos) << error.what();
+  }
+}
+
+// Readers refuse a frame that unpacks to far more bytes than it has.
+TEST(Checks, BlankSamplesAreStoredAsTheyAre) {
+  const TempFolder folder;
+  constexpr std::int64_t kWide = 640;
+  std::vector<std::int64_t> values(3 * kWide * kWide);
+  values[5] = 3;  // the others are blank
+  for (const char* codec : {"bits", "bits | zstd", "zstd", "shuffle | zstd"}) {
+    for (const std::int64_t chunk : {1, 2, 3}) {
+      const ArrayInfo array{.name = "x",
+                            .dtype = DType::I64,
+                            .shape = {kWide, kWide},
+                            .codec = CodecSpec::parse(codec),
+                            .samples_per_chunk = chunk};
+      const std::string path = folder / "a.tuck";
+      FileWriter writer(path, {array}, {.sync = false});
+      writer.write({ConstTensorView(values.data(), DType::I64, {3, kWide, kWide})});
+      writer.finish();
+      const FileReader reader(path);
+      std::vector<std::int64_t> back(values.size(), -1);
+      reader.read(0, 0, 3, TensorView(back.data(), DType::I64, {3, kWide, kWide}));
+      EXPECT_TRUE(back == values) << codec << ", " << chunk;
+      std::filesystem::remove(path);
+    }
   }
 }
 

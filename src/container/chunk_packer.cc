@@ -49,7 +49,7 @@ FramePlan ChunkPacker::raw_plan(const Samples& samples) const {
   return FramePlan(raw_spec(), samples.view.dtype, samples.view.shape);
 }
 
-// Packs a view behind room for the heads, and returns the bytes of the frame.
+// Packs a view, leaving room for the heads before it, and returns the bytes of the frame.
 std::size_t ChunkPacker::write(const Samples& samples, const FramePlan& plan,
                                const ConstTensorView& view, PackBuffers& room, PackedRecord& out,
                                int threads) const {
@@ -59,12 +59,9 @@ std::size_t ChunkPacker::write(const Samples& samples, const FramePlan& plan,
                  {.threads = threads,
                   .seed = seed_ + samples.number * kOdd + samples.array,
                   .workspace = room.workspace.of(plan.workspace_bytes())});
-  const ArrayInfo& array = arrays_[samples.array];
-  if (passes_ratio(array.dtype, view.shape, written)) {
-    invalid(
-        "[write] samples pack to less than a {}th of their bytes; choose a smaller "
-        "samples_per_chunk than {}",
-        kMaxRatio, array.samples_per_chunk);
+  // Readers refuse a larger ratio, which blank samples may have.
+  if (passes_ratio(view.dtype, view.shape, written)) {
+    return write(samples, FramePlan(raw_spec(), view.dtype, view.shape), view, room, out, threads);
   }
   put_chunk_head(bytes.data() + kRecordHeadBytes,
                  {.array = samples.array,
@@ -134,7 +131,10 @@ void ChunkPacker::check(const Samples& samples, const Marked& marked, PackBuffer
   const std::size_t bytes = static_cast<std::size_t>(elems) * size_bytes(given.dtype);
   const TensorView unpacked(room.unpacked.of(bytes).data(), given.dtype, given.shape);
   unpack_frame(frame_of(out.values), unpacked, {.threads = threads});
-  if (marked.marks != nullptr) fill_[samples.array].restore(marked.marks, unpacked);
+  if (marked.marks != nullptr) {
+    fill_[samples.array].step_aside(unpacked);
+    fill_[samples.array].restore(marked.marks, unpacked);
+  }
   found.sums = measure(unpacked.data);
   const Sums& sums = found.sums;
   if (!asked.max_error ||

@@ -13,6 +13,7 @@
 #include "base/strided.h"
 #include "codec/registry.h"
 #include "container/frame.h"
+#include "container/rewrite.h"
 #include "container/shard_files.h"
 #include "container/shards.h"
 #include "container/trailing_data.h"
@@ -145,11 +146,11 @@ struct FileReader::Impl {
     const ByteSpan payload = file->bytes().subspan(
         place.offset + kRecordHeadBytes, kChunkHeadBytes + column.chunks[chunk].frame_bytes);
     const ByteSpan frame = payload.subspan(kChunkHeadBytes);
-    file->note_read(payload.size());
     std::atomic<std::uint32_t>& seen = column.seen[chunk];
     std::uint32_t state = seen.load(std::memory_order_relaxed);
     if (state == 0) {
       state = look_at(*file, number, chunk);
+      file->note_read(payload.size());
       seen.store(state, std::memory_order_relaxed);
     }
     const std::size_t header = state & ~kIsRaw;
@@ -192,20 +193,25 @@ struct FileReader::Impl {
     const Found found = find_chunk(number, chunk);
     const std::int64_t row = columns[number].chunks[chunk].skip + first;
     const std::int64_t rows = out.shape[0];
+    const auto all_rows = static_cast<std::size_t>(found.rows);
+    const Shape whole = with_samples(found.rows, schema().arrays[number].shape);
+    const bool alone = rows < found.rows && rows_independent(*found.spec, whole);
+    const std::size_t each_packed = found.packed.size() / all_rows;
+    // Samples that are unpacked alone count for an eighth: they are small and in random order, and
+    // to map a page again takes longer than to copy what is on it.
+    found.file->note_read(alone ? static_cast<std::size_t>(rows) * each_packed / 8
+                                : found.packed.size());
     if (rows == found.rows) return unpack(*found.spec, found.packed, out, {.threads = threads});
     const ArrayInfo& info = schema().arrays[number];
-    const Shape whole = with_samples(found.rows, info.shape);
-    if (rows_independent(*found.spec, whole)) {
-      const std::size_t each = found.packed.size() / static_cast<std::size_t>(found.rows);
+    if (alone) {
       return unpack(*found.spec,
-                    found.packed.subspan(static_cast<std::size_t>(row) * each,
-                                         static_cast<std::size_t>(rows) * each),
+                    found.packed.subspan(static_cast<std::size_t>(row) * each_packed,
+                                         static_cast<std::size_t>(rows) * each_packed),
                     out, {.threads = threads});
     }
     const auto elems = static_cast<std::size_t>(info.shape.elems());
     const std::size_t each = elems * size_bytes(info.dtype);
-    const auto all =
-        std::make_unique_for_overwrite<std::byte[]>(each * static_cast<std::size_t>(found.rows));
+    const auto all = std::make_unique_for_overwrite<std::byte[]>(each * all_rows);
     unpack(*found.spec, found.packed, TensorView(all.get(), info.dtype, whole),
            {.threads = threads});
     const FlatWriter writer(out);
@@ -226,6 +232,14 @@ struct FileReader::Impl {
       const std::int64_t from = first + row - chunk.first;
       const std::int64_t rows = std::min(chunk.samples - from, out.shape[0] - row);
       read_rows(mask, i, from, rows_of(all, row, rows), threads);
+      row += rows;
+    }
+    for (std::int64_t row = 0; row < out.shape[0];) {
+      const std::size_t i = chunk_of(number, first + row);
+      const ChunkInfo& chunk = columns[number].chunks[i];
+      const std::int64_t rows =
+          std::min(chunk.first + chunk.samples - first - row, out.shape[0] - row);
+      if (!is_exact(*find_chunk(number, i).spec)) fill[number].step_aside(rows_of(out, row, rows));
       row += rows;
     }
     if (!fill[number].restore(marks.get(), out)) {
@@ -367,6 +381,7 @@ const CodecSpec& FileReader::chunk_codec(std::size_t array, std::size_t chunk) c
 ChunkBytes FileReader::chunk_bytes(std::size_t array, std::size_t chunk) const {
   impl_->check_chunk_number(array, chunk);
   Found found = impl_->find_chunk(array, chunk);
+  found.file->note_read(found.frame.size());
   return {.frame = found.frame, .owner = std::move(found.file)};
 }
 

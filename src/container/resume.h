@@ -2,6 +2,8 @@
 // of all of them.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,22 @@ struct Kept {
 // Throws InvalidArgument, and names the difference, if the file was begun with another schema, from
 // another source, or as part of a dataset of shards.
 Kept find_kept(const std::string& path, const Schema& schema, const Begun& begun);
+
+// Packs the first samples of a file, complete or not, once more, and compares bytes: what certainty
+// about changed inputs takes. Throws InvalidArgument, and names the samples, where they differ. The
+// checks and the seed are those of the writer.
+struct RepackOptions {
+  std::span<const ArrayCheck> checks{};
+  std::uint64_t seed = 0;
+  int threads = 1;
+  Progress progress{};  // of samples, unpacked
+};
+void check_repacked(const std::string& path, std::int64_t samples, const FileWriter::Fetch& fetch,
+                    const RepackOptions& options);
+
+// What PATH.partial was begun with: that of a file, or of a dataset of shards. Nothing where there
+// is none.
+std::optional<Begun> begun_at(const std::string& path);
 
 // The difference, such as "the codec of 'image': raw then, zstd now": between schemas that do
 // differ, or between the origins of two writers, empty if they are equal.

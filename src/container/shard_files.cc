@@ -25,7 +25,8 @@ void ShardFiles::keep(Shard& shard, std::uint32_t number,
 }
 
 std::shared_ptr<const MappedFile> ShardFiles::get(std::uint32_t number) const {
-  if (shards_.size() == 1) return shards_.front().file;  // never let go
+  // None is let go, and so there is no lock that a forked child could find held.
+  if (shards_.size() <= kMostMapped) return shards_[number].file;
   const std::lock_guard lock(mutex_);
   Shard& shard = shards_[number];
   if (shard.file) {

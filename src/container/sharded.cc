@@ -291,6 +291,14 @@ void ShardedOutput::finish() {
   impl_->remove_state();
 }
 
+std::optional<Begun> begun_at(const std::string& path) {
+  if (!exists(partial_of(path))) return {};
+  const MappedFile file(partial_of(path), "resume");
+  if (!is_manifest(file.bytes())) return get_begun(file.bytes());
+  const std::optional<State> state = state_at(path);
+  return state ? std::optional(state->begun) : std::nullopt;
+}
+
 Leftover find_leftover(const std::string& path) {
   const std::string partial = partial_of(path);
   struct stat info {};

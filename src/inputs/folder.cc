@@ -31,8 +31,17 @@ void listing(const fs::path& folder, Body&& body) {
   try {
     body();
   } catch (const fs::filesystem_error& error) {
-    fail(Errc::Io, "[source] cannot list '{}': {}", folder.string(), error.code().message());
+    const fs::path& where = error.path1().empty() ? folder : error.path1();
+    fail(Errc::Io, "[source] cannot list '{}': {}", where.string(), error.code().message());
   }
+}
+
+// A link that leads nowhere, or in a circle, counts: whoever opens it says so, with its name.
+bool is_file(const fs::directory_entry& entry) {
+  std::error_code error;
+  const fs::file_type type = entry.status(error).type();
+  const bool broken = type == fs::file_type::not_found || type == fs::file_type::none;
+  return type == fs::file_type::regular || (broken && entry.is_symlink(error));
 }
 
 // "'a', 'b' and 3 more"
@@ -228,10 +237,10 @@ FolderEntries entries_of(const fs::path& folder) {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
       std::string name = entry.path().filename().string();
       if (name.starts_with('.')) continue;
-      if (entry.is_directory()) {
-        entries.folders.push_back(std::move(name));
-      } else if (entry.is_regular_file()) {
+      if (is_file(entry)) {
         entries.files.push_back(std::move(name));
+      } else if (entry.is_directory()) {
+        entries.folders.push_back(std::move(name));
       }
     }
   });
@@ -246,7 +255,7 @@ void walk_files(const fs::path& folder, const std::function<bool(const std::stri
     for (fs::recursive_directory_iterator at(folder); at != fs::end(at); ++at) {
       if (at->path().filename().string().starts_with('.')) {
         at.disable_recursion_pending();  // editors keep copies in hidden folders
-      } else if (at->is_regular_file() && !take(at->path().string())) {
+      } else if (is_file(*at) && !take(at->path().string())) {
         return;
       }
     }

@@ -168,13 +168,29 @@ class Hdf5Source final : public Source {
                    path, name, what);
 }
 
+// An object that the library cannot open: one that is damaged, or of a version that it does not know.
+[[noreturn]] void refuse_unreadable(const std::string& path, const std::string& name) {
+  const std::string reason = complaint();
+  unsigned major = 0, minor = 0, release = 0;
+  ::H5get_libversion(&major, &minor, &release);
+  const bool version = reason.find("version") != reason.npos;
+  fail_over_arrays(
+      version ? Errc::Unsupported : Errc::CorruptData, path,
+      "[hdf5] '{}': '{}' cannot be opened: {}; it is damaged{}", path, name, reason,
+      version ? fmt::format(", or written by a later HDF5 than {}.{}.{}", major, minor, release)
+              : "");
+}
+
 // Lists every dataset of a file by its path, each once, in the order of names. Links to other files
-// are errors, are listed without being followed, or are followed.
+// are errors, are listed without being followed, or are followed. Objects that cannot be opened are
+// errors, or listed by the names that they have.
 enum class External : unsigned char { Refuse, Name, Follow };
+enum class Unreadable : unsigned char { Refuse, Name };
 
 class Listing {
  public:
-  Listing(const std::string& path, External external) : path_(path), external_(external) {}
+  Listing(const std::string& path, External external, Unreadable unreadable)
+      : path_(path), external_(external), unreadable_(unreadable) {}
 
   std::vector<std::string> of(hid_t file) {
     walk(file, "", 0);
@@ -199,7 +215,9 @@ class Listing {
       static_cast<std::vector<Link>*>(out)->push_back({name, info->type});
       return 0;
     };
-    ::H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, note, &links);
+    if (::H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, nullptr, note, &links) < 0) {
+      cannot_open(prefix.empty() ? "/" : prefix);
+    }
     for (const Link& link : links) {
       const std::string name = prefix + link.name;
       if (link.type == H5L_TYPE_SOFT) continue;  // to what has a name already
@@ -216,19 +234,47 @@ class Listing {
 
   void visit(hid_t group, const std::string& link, const std::string& name, int depth) {
     H5O_info_t info;
-    if (::H5Oget_info_by_name(group, link.c_str(), &info, H5P_DEFAULT) < 0) return;
+    if (::H5Oget_info_by_name(group, link.c_str(), &info, H5P_DEFAULT) < 0) {
+      return cannot_open(name);
+    }
     if (!seen_.emplace(info.fileno, info.addr).second) return;
+    // A dataset that has lost a message of its header looks like a named type, which has no values.
+    constexpr unsigned kDataspace = 1, kLayout = 8;  // numbers of messages
+    const std::uint64_t of_datasets = (1u << kDataspace) | (1u << kLayout);
+    if (info.type != H5O_TYPE_DATASET && (info.hdr.mesg.present & of_datasets) != 0) {
+      return cannot_open(name);
+    }
     if (info.type == H5O_TYPE_DATASET) names_.push_back(name);
-    if (info.type != H5O_TYPE_GROUP) return;
+    if (info.type == H5O_TYPE_DATASET || info.type == H5O_TYPE_NAMED_DATATYPE) return;
     const Handle inner(::H5Gopen2(group, link.c_str(), H5P_DEFAULT), ::H5Gclose);
-    if (inner) walk(inner.get(), name + "/", depth + 1);
+    inner ? walk(inner.get(), name + "/", depth + 1) : cannot_open(name);
+  }
+
+  void cannot_open(const std::string& name) {
+    if (unreadable_ == Unreadable::Refuse) refuse_unreadable(path_, name);
+    names_.push_back(name);
   }
 
   const std::string& path_;
   External external_;
+  Unreadable unreadable_;
   std::set<std::pair<unsigned long, haddr_t>> seen_;
   std::vector<std::string> names_;
 };
+
+// Whether something has this path, a group aside. Keeps the library's complaint of the last call.
+bool is_there(hid_t file, const std::string& name) {
+  const hid_t stack = ::H5Eget_current_stack();  // H5Eset_current_stack closes it
+  bool found = true;
+  for (std::size_t end = 0; found && end != name.npos;) {
+    end = name.find('/', end + 1);
+    found = ::H5Lexists(file, name.substr(0, end).c_str(), H5P_DEFAULT) > 0;
+  }
+  H5O_info_t info;
+  const bool known = found && ::H5Oget_info_by_name(file, name.c_str(), &info, H5P_DEFAULT) >= 0;
+  ::H5Eset_current_stack(stack);
+  return found && !(known && info.type != H5O_TYPE_DATASET);
+}
 
 // Opens a dataset by its path; follows links to other files only if that is allowed.
 Handle open_dataset(hid_t file, const std::string& path, const std::string& name,
@@ -245,6 +291,7 @@ Handle open_dataset(hid_t file, const std::string& path, const std::string& name
   }
   Handle data(::H5Dopen2(file, name.c_str(), access.get()), ::H5Dclose);
   if (external) refuse_external(path, name, "reached by a link to another file");
+  if (!data && is_there(file, name)) refuse_unreadable(path, name);
   if (!data) {
     fail_over_arrays(Errc::InvalidArgument, path, "[hdf5] '{}' has no dataset '{}'", path, name);
   }
@@ -298,7 +345,8 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
   Attributes attributes;
   const External external = options.allow_external ? External::Follow : External::Refuse;
   const std::vector<std::string> names =
-      options.arrays.empty() ? Listing(path, external).of(file.get()) : options.arrays;
+      options.arrays.empty() ? Listing(path, external, Unreadable::Refuse).of(file.get())
+                             : options.arrays;
   for (const std::string& name : names) {
     Dataset dataset{.data = open_dataset(file.get(), path, name, options.allow_external)};
     const Handle type(::H5Dget_type(dataset.data.get()), ::H5Tclose);
@@ -307,6 +355,10 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
     if (!dtype) {
       fail_over_arrays(Errc::Unsupported, path,
                        "[hdf5] '{}': dataset '{}' holds no numbers that can be read", path, name);
+    }
+    if (space && ::H5Sget_simple_extent_type(space.get()) == H5S_NULL) {
+      fail_over_arrays(Errc::InvalidArgument, path, "[hdf5] '{}': dataset '{}' has no values", path,
+                       name);
     }
     const Shape shape = shape_of(space);
     const Shape sample = sample_of(shape, "hdf5", path, name);
@@ -342,21 +394,26 @@ std::vector<InputArray> list(const SourceInput& input, const SourceOptions& opti
   const Handle file = open_file(input);
   std::vector<InputArray> arrays;
   const External external = options.allow_external ? External::Follow : External::Name;
-  for (const std::string& name : Listing(input.path, external).of(file.get())) {
+  for (const std::string& name : Listing(input.path, external, Unreadable::Name).of(file.get())) {
     InputArray array{.name = name, .dtype = "?", .shape = {}};
     try {
       const Handle data = open_dataset(file.get(), input.path, name, options.allow_external);
       const Handle type(::H5Dget_type(data.get()), ::H5Tclose);
-      array.shape = shape_of(Handle(::H5Dget_space(data.get()), ::H5Sclose));
-      if (const std::optional<DType> dtype = type ? dtype_by(type.get()) : std::nullopt) {
+      const Handle space(::H5Dget_space(data.get()), ::H5Sclose);
+      array.shape = shape_of(space);
+      if (space && ::H5Sget_simple_extent_type(space.get()) == H5S_NULL) {
+        array.refused = "no values";
+      } else if (const std::optional<DType> dtype = type ? dtype_by(type.get()) : std::nullopt) {
         array.dtype = to_string(*dtype);
         array.bytes = static_cast<std::uint64_t>(array.shape.elems()) * size_bytes(*dtype);
       } else {
         array.refused = "no numbers that can be read";
       }
     } catch (const Error& error) {
-      array.refused = error.code() == Errc::Unsupported ? "in another file; --allow-external"
-                                                        : "it cannot be opened";
+      const std::string_view text = error.what();
+      array.refused = text.find("--allow-external") != text.npos
+                          ? "in another file; --allow-external"
+                          : "it cannot be opened: damaged, or of a later HDF5";
     }
     arrays.push_back(std::move(array));
   }

@@ -1,10 +1,12 @@
 #include "inputs/hdf5_writer.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "base/fail.h"
 #include "inputs/hdf5_session.h"
+#include "inputs/hdf5_write_attributes.h"
 
 namespace tuckfold {
 namespace {
@@ -42,6 +44,35 @@ Handle type_of(DType dtype) {
   fail(Errc::Unsupported, "[hdf5] a file has no {}; convert it first", to_string(dtype));
 }
 
+// Chunks of about a megabyte: some samples, or a part of one. Small arrays, for which a filter gains
+// nothing, are contiguous; so are all where the library lacks deflate.
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20, kSmallBytes = std::size_t{1} << 14;
+
+std::vector<hsize_t> chunk_of(const std::vector<hsize_t>& axes, std::size_t value_bytes) {
+  std::vector<hsize_t> chunk(axes.size(), 1);
+  hsize_t room = kChunkBytes / value_bytes;
+  for (std::size_t i = axes.size(); i-- > 0 && room > 1; room /= chunk[i]) {
+    chunk[i] = std::min(axes[i], room);
+  }
+  return chunk;
+}
+
+// How a dataset is stored, and a cache that holds every chunk of the samples that one of them has.
+std::pair<Handle, Handle> storage_of(const std::vector<hsize_t>& axes, std::size_t value_bytes) {
+  std::pair<Handle, Handle> how{Handle(::H5Pcreate(H5P_DATASET_CREATE), ::H5Pclose),
+                                Handle(::H5Pcreate(H5P_DATASET_ACCESS), ::H5Pclose)};
+  std::size_t bytes = value_bytes;
+  for (const hsize_t axis : axes) bytes *= axis;
+  if (axes.empty() || bytes < kSmallBytes || ::H5Zfilter_avail(H5Z_FILTER_DEFLATE) <= 0) return how;
+  const std::vector<hsize_t> chunk = chunk_of(axes, value_bytes);
+  ::H5Pset_chunk(how.first.get(), static_cast<int>(chunk.size()), chunk.data());
+  ::H5Pset_shuffle(how.first.get());
+  ::H5Pset_deflate(how.first.get(), 1);
+  const std::size_t rows = bytes / axes[0] * chunk[0] + kChunkBytes;
+  ::H5Pset_chunk_cache(how.second.get(), 12421, std::min(rows, std::size_t{256} << 20), 1);
+  return how;
+}
+
 }  // namespace
 
 struct Hdf5Writer::Impl {
@@ -60,7 +91,10 @@ Hdf5Writer::Hdf5Writer(const std::string& path, std::string name)
     : impl_(std::make_unique<Impl>()) {
   const Session session;
   impl_->name = std::move(name);
-  impl_->file = {::H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), ::H5Fclose};
+  const Handle access(::H5Pcreate(H5P_FILE_ACCESS), ::H5Pclose);
+  // Older versions of the format have no attributes of more than 64 KiB.
+  ::H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_LATEST);
+  impl_->file = {::H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), ::H5Fclose};
   if (!impl_->file) impl_->refuse("create");
 }
 
@@ -69,7 +103,14 @@ Hdf5Writer::~Hdf5Writer() {
   impl_.reset();
 }
 
-void Hdf5Writer::begin(const std::string& array, DType dtype, const Shape& shape) {
+void Hdf5Writer::set_attributes(const Json& members) {
+  const Session session;
+  const Handle root(::H5Gopen2(impl_->file.get(), "/", H5P_DEFAULT), ::H5Gclose);
+  if (!hdf5::write_attributes(root.get(), members)) impl_->refuse("write attributes of");
+}
+
+void Hdf5Writer::begin(const std::string& array, DType dtype, const Shape& shape,
+                       const Json* attributes, std::span<const FillValue> fill) {
   const Session session;
   impl_->type = type_of(dtype);
   impl_->axes.assign(shape.begin(), shape.end());
@@ -82,10 +123,16 @@ void Hdf5Writer::begin(const std::string& array, DType dtype, const Shape& shape
       ::H5Screate_simple(static_cast<int>(shape.rank()), impl_->axes.data(), nullptr), ::H5Sclose);
   const Handle links(::H5Pcreate(H5P_LINK_CREATE), ::H5Pclose);
   ::H5Pset_create_intermediate_group(links.get(), 1);
+  const auto [how, access] = storage_of(impl_->axes, size_bytes(dtype));
   impl_->data = {::H5Dcreate2(impl_->file.get(), array.c_str(), impl_->type.get(), space.get(),
-                              links.get(), H5P_DEFAULT, H5P_DEFAULT),
+                              links.get(), how.get(), access.get()),
                  ::H5Dclose};
   if (!impl_->data) impl_->refuse(fmt::format("create the dataset '{}' in", array));
+  const hid_t data = impl_->data.get(), type = impl_->type.get();
+  if ((attributes != nullptr && !hdf5::write_attributes(data, *attributes, type)) ||
+      !hdf5::write_fill(data, fill, type)) {
+    impl_->refuse(fmt::format("write attributes of the dataset '{}' in", array));
+  }
 }
 
 void Hdf5Writer::add(std::span<const std::byte> rows) {

@@ -46,22 +46,29 @@ bool is_image_name(std::string_view path, OtherImages others) {
   return std::ranges::count(kRead, extension) > 0;
 }
 
-ImageInfo look_at_image(std::span<const std::byte> bytes, std::string_view path) {
+std::vector<std::uint64_t> pages_of_image(std::span<const std::byte> bytes, std::string_view path) {
+  const ImageFormat* format = image_format(bytes);
+  if (format == nullptr || format->pages == nullptr) return {kOnlyPage};
+  return format->pages(bytes, path);
+}
+
+ImageInfo look_at_image(std::span<const std::byte> bytes, std::string_view path,
+                        std::uint64_t page) {
   const ImageFormat* format = image_format(bytes);
   if (format == nullptr) {
     fail(Errc::CorruptData, "[images] '{}' begins as neither PNG, JPEG nor TIFF", path);
   }
-  return format->look(bytes, path);
+  return format->look(bytes, path, page);
 }
 
 void read_image(std::span<const std::byte> bytes, std::string_view path, const ImageInfo& info,
-                std::byte* out) {
-  if (look_at_image(bytes, path) != info) {
+                std::byte* out, std::uint64_t page) {
+  if (look_at_image(bytes, path, page) != info) {
     fail(Errc::CorruptData, "[images] '{}' is no longer {} {}", path, to_string(info.shape()),
          to_string(info.dtype));
   }
   std::vector<std::byte> mixed(info.bytes());
-  image_format(bytes)->decode(bytes, path, info, mixed.data());
+  image_format(bytes)->decode(bytes, path, page, info, mixed.data());
   // A channel is a sample whose values are `channels` apart.
   const Slab slab{
       .data = mixed.data(),

@@ -73,7 +73,7 @@ bool read_rows(Jpeg& file, std::byte* out, std::size_t step) {
        std::string_view(file.message));
 }
 
-ImageInfo look(std::span<const std::byte> bytes, std::string_view path) {
+ImageInfo look(std::span<const std::byte> bytes, std::string_view path, std::uint64_t) {
   Jpeg file;
   if (!read_header(file, bytes)) corrupt(path, file);
   const J_COLOR_SPACE colours = file.decoder.jpeg_color_space;
@@ -92,8 +92,8 @@ ImageInfo look(std::span<const std::byte> bytes, std::string_view path) {
   return found;
 }
 
-void decode(std::span<const std::byte> bytes, std::string_view path, const ImageInfo& info,
-            std::byte* out) {
+void decode(std::span<const std::byte> bytes, std::string_view path, std::uint64_t,
+            const ImageInfo& info, std::byte* out) {
   Jpeg file;
   if (!read_header(file, bytes)) corrupt(path, file);
   file.decoder.out_color_space = info.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;

@@ -79,7 +79,7 @@ bool read_rows(Png& file, png_bytepp rows) {
        std::string_view(reader.message));
 }
 
-ImageInfo look(std::span<const std::byte> bytes, std::string_view path) {
+ImageInfo look(std::span<const std::byte> bytes, std::string_view path, std::uint64_t) {
   Reader reader{.rest = bytes};
   Png file(reader);
   ImageInfo found;
@@ -92,8 +92,8 @@ ImageInfo look(std::span<const std::byte> bytes, std::string_view path) {
   return found;
 }
 
-void decode(std::span<const std::byte> bytes, std::string_view path, const ImageInfo& info,
-            std::byte* out) {
+void decode(std::span<const std::byte> bytes, std::string_view path, std::uint64_t,
+            const ImageInfo& info, std::byte* out) {
   Reader reader{.rest = bytes};
   Png file(reader);
   ImageInfo found;

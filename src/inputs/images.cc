@@ -1,4 +1,4 @@
-// Images, each a file: named one by one, or in folders, where folders inside are classes. They are
+// Images, each a file or a page of one: named one by one, or in folders, where folders inside are classes. They are
 // opened when they are read, since a system maps only so many files at once.
 #include <algorithm>
 #include <filesystem>
@@ -17,8 +17,13 @@ struct Picture {
   std::string path;
   std::shared_ptr<const Bytes> file;  // null: opened when needed
   std::int64_t label = -1;            // -1: of no class
+  std::uint64_t page = kOnlyPage;
+  std::int64_t number = -1;  // of the page, from 0; -1: the only one
 
   std::shared_ptr<const Bytes> bytes() const { return file ? file : Bytes::map(path, "images"); }
+  std::string name(const std::string& of) const {
+    return number < 0 ? of : fmt::format("{}, page {}", of, number);
+  }
 };
 
 class ImagesSource final : public Source {
@@ -36,7 +41,7 @@ class ImagesSource final : public Source {
     for (; count > 0; --count, ++first, out += size) {
       const Picture& picture = pictures_[static_cast<std::size_t>(first)];
       if (array == 0) {
-        read_image(picture.bytes()->span(), picture.path, info_, out);
+        read_image(picture.bytes()->span(), picture.name(picture.path), info_, out, picture.page);
       } else {
         std::copy_n(reinterpret_cast<const std::byte*>(&picture.label), size, out);
       }
@@ -108,10 +113,17 @@ Gathered gather(std::span<const SourceInput> inputs, std::vector<std::string>& n
       invalid("[images] folder '{}' has no PNG, JPEG or TIFF images", input.path);
     }
     const fs::path base = input.file ? fs::path(input.path).parent_path() : fs::path(input.path);
-    for (Picture& picture : found.pictures) {
-      names.push_back(fs::path(picture.path).lexically_relative(base).string());
-      if (names.back().empty()) names.back() = picture.path;
-      all.pictures.push_back(std::move(picture));
+    for (const Picture& file : found.pictures) {
+      std::string name = fs::path(file.path).lexically_relative(base).string();
+      if (name.empty()) name = file.path;
+      const std::vector<std::uint64_t> pages = pages_of_image(file.bytes()->span(), file.path);
+      for (std::size_t i = 0; i < pages.size(); ++i) {
+        Picture page = file;
+        page.page = pages[i];
+        if (pages.size() > 1) page.number = static_cast<std::int64_t>(i);
+        names.push_back(page.name(name));
+        all.pictures.push_back(std::move(page));
+      }
     }
   }
   return all;
@@ -122,15 +134,18 @@ std::unique_ptr<Source> open(std::span<const SourceInput> inputs, const SourceOp
   auto [pictures, classes] = gather(inputs, about.files);
   about.classes = std::move(classes);
   const Picture& first = pictures.front();
-  const ImageInfo info = look_at_image(first.bytes()->span(), first.path);
+  const auto look = [](const Picture& picture) {
+    return look_at_image(picture.bytes()->span(), picture.name(picture.path), picture.page);
+  };
+  const ImageInfo info = look(first);
   for (const Picture& picture : pictures) {
-    const ImageInfo other = look_at_image(picture.bytes()->span(), picture.path);
+    const ImageInfo other = look(picture);
     if (other != info) {
       invalid(
           "[images] all must have one size and type, but '{}' is {} {} and '{}' is {} {}; "
           "resize them",
-          first.path, to_string(info.shape()), to_string(info.dtype), picture.path,
-          to_string(other.shape()), to_string(other.dtype));
+          first.name(first.path), to_string(info.shape()), to_string(info.dtype),
+          picture.name(picture.path), to_string(other.shape()), to_string(other.dtype));
     }
   }
   std::vector<SourceArray> arrays = {{"image", info.dtype, info.shape()}};

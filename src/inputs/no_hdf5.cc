@@ -26,7 +26,9 @@ Hdf5Writer::Hdf5Writer(const std::string&, std::string name) {
        name);
 }
 Hdf5Writer::~Hdf5Writer() = default;
-void Hdf5Writer::begin(const std::string&, DType, const Shape&) {}
+void Hdf5Writer::set_attributes(const Json&) {}
+void Hdf5Writer::begin(const std::string&, DType, const Shape&, const Json*,
+                       std::span<const FillValue>) {}
 void Hdf5Writer::add(std::span<const std::byte>) {}
 void Hdf5Writer::finish() {}
 

@@ -27,7 +27,8 @@ struct NpyHeader {
   std::size_t data_offset = 0;
 };
 
-// Reads the header at the front of a file's bytes, versions 1.0 to 3.0. `path` is for messages.
+// Reads the header at the front of a file's bytes, versions 1.0 to 3.0. Fewer bytes than its values
+// have, and more, are errors. `path` is for messages.
 NpyHeader parse_npy_header(std::span<const std::byte> bytes, std::string_view path);
 
 // "<f4", "|u1" …, as a header has it. Throws Unsupported for bf16, which numpy lacks.

@@ -119,9 +119,12 @@ DType parse_descr(Scanner& scanner, std::string_view path) {
   const auto found = std::find_if(kTypes.begin(), kTypes.end(),
                                   [&](const TypeRow& type) { return type.descr == kind; });
   if (found == kTypes.end() || std::string_view("<>|=").find(descr[0]) == std::string_view::npos) {
-    fail(Errc::Unsupported,
-         "[npy] '{}': dtype '{}' cannot be read ({}); convert it with astype('f4')", path, descr,
-         kKnown);
+    const std::string_view advice = kind == "c8" ? "save its .real and .imag, or .view('f4')"
+                                    : kind.starts_with('c')
+                                        ? "save its .real and .imag, or .view('f8')"
+                                        : "convert it with astype('f4')";
+    fail(Errc::Unsupported, "[npy] '{}': dtype '{}' cannot be read ({}); {}", path, descr, kKnown,
+         advice);
   }
   if (descr[0] == '>' && size_bytes(found->dtype) > 1) {
     fail(Errc::Unsupported,
@@ -211,6 +214,18 @@ NpyHeader parse_npy_header(std::span<const std::byte> bytes, std::string_view pa
          "[npy] '{}' is truncated: {} values of {} do not fit in the {} bytes after the "
          "header; copy or save it again",
          path, to_string(header.shape), to_string(header.dtype), left);
+  }
+  const std::size_t end =
+      header.data_offset + static_cast<std::size_t>(elems) * size_bytes(header.dtype);
+  if (text.substr(end).starts_with(kMagic)) {
+    fail(Errc::Unsupported,
+         "[npy] '{}' has an array after the first, and one is read; save each to a file of its own",
+         path);
+  }
+  if (end < text.size()) {
+    fail(Errc::CorruptData,
+         "[npy] '{}' has {} bytes after its {} values of {}; copy or save it again", path,
+         text.size() - end, to_string(header.shape), to_string(header.dtype));
   }
   return header;
 }

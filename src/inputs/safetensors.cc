@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/fail.h"
 #include "base/json.h"
@@ -120,6 +122,24 @@ void add(SlabBuilder& builder, const std::string& name, const Tensor& tensor,
   builder.add(name, data.data() + tensor.begin, dtype, tensor.shape);
 }
 
+// Tensors follow each other from the first byte to the last, each byte in one of them: that is the
+// format, and what says that none was lost.
+void check_places(std::vector<Tensor> tensors, std::size_t bytes, std::string_view path) {
+  std::ranges::sort(tensors, {}, [](const Tensor& one) { return std::pair(one.begin, one.end); });
+  std::size_t at = 0;
+  for (const Tensor& tensor : tensors) {
+    if (tensor.begin != at) {
+      corrupt(path, fmt::format("the tensor at {}..{} {} the one before it, which ends at {}",
+                                tensor.begin, tensor.end,
+                                tensor.begin < at ? "overlaps" : "does not follow", at));
+    }
+    at = tensor.end;
+  }
+  if (at != bytes) {
+    corrupt(path, fmt::format("its tensors have {} bytes, and {} are there", at, bytes));
+  }
+}
+
 std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& options) {
   const std::span<const std::byte> bytes = input.bytes();
   const std::optional<std::uint64_t> length = header_length(bytes);
@@ -132,13 +152,17 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
   builder.keep(input.file);
   const Json header = parse_header(input.text().substr(8, *length), input.path);
   if (header.kind != Json::Kind::Object) corrupt(input.path, "the header is no JSON object");
+  std::vector<Tensor> tensors;
   for (std::size_t i = 0; i < header.items.size(); ++i) {
     const std::string& name = header.keys[i];
     if (name == "__metadata__") continue;
     const Tensor tensor = parse_tensor(header.items[i], name, input.path);
     if (wanted(options, name)) add(builder, name, tensor, data, input.path);
+    tensors.push_back(tensor);
   }
-  return builder.finish();
+  std::unique_ptr<Source> source = builder.finish();
+  check_places(std::move(tensors), data.size(), input.path);
+  return source;
 }
 
 std::vector<InputArray> list(const SourceInput& input, const SourceOptions&) {

@@ -50,8 +50,8 @@ TEST(SourceSafetensors, TensorsThatDoNotFitAreNamed) {
       folder.write("a.safetensors", safetensors("{" + entry("image", "U8", "[2]", 0, 2) + "," +
                                                     entry("mean", "F32", "[]", 2, 6) + "," +
                                                     entry("classes", "U8", "[3]", 6, 9) + "," +
-                                                    entry("odd", "F8_E4M3", "[2]", 6, 8) + "}",
-                                                std::string(9, 'x')));
+                                                    entry("odd", "F8_E4M3", "[2]", 9, 11) + "}",
+                                                std::string(11, 'x')));
   const Error scalar = error_of({path}, {.arrays = {"image", "mean"}});
   EXPECT_NE(std::string(scalar.what()).find("array 'mean' is a scalar"), std::string::npos)
       << scalar.what();
@@ -108,6 +108,30 @@ TEST(SourceSafetensors, HeadersThatLieAreCorruptData) {
   EXPECT_EQ(code(safetensors("{}", data)), Errc::InvalidArgument);
   EXPECT_EQ(code(safetensors("{\"__metadata__\":" + std::string(100000, '['), data)),
             Errc::CorruptData);
+}
+
+TEST(SourceSafetensors, EveryByteIsThatOfOneTensor) {
+  const TempFolder folder;
+  const auto path = [&](std::size_t begin, std::size_t bytes) {
+    return folder.write("a.safetensors",
+                        safetensors("{" + entry("b", "U8", "[2,2]", begin, begin + 4) + "," +
+                                        entry("none", "U8", "[2,0]", 4, 4) + "," +
+                                        entry("a", "U8", "[2,2]", 0, 4) + "}",
+                                    std::string(bytes, 'x')));
+  };
+  EXPECT_EQ(open_paths({path(4, 8)})->samples(), 2);
+  struct Wrong {
+    std::size_t begin, bytes;
+    const char* words;
+  };
+  for (const Wrong& wrong : {Wrong{2, 6, "overlaps"}, Wrong{0, 4, "overlaps"},
+                             Wrong{5, 9, "does not follow"}, Wrong{4, 9, "9 are there"}}) {
+    for (const std::vector<std::string>& names : {std::vector<std::string>{}, {"a"}}) {
+      const Error error = error_of({path(wrong.begin, wrong.bytes)}, {.arrays = names});
+      EXPECT_EQ(error.code(), Errc::CorruptData);
+      EXPECT_NE(std::string(error.what()).find(wrong.words), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST(SourceSafetensors, DamagedFilesNeverCrash) {

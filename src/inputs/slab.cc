@@ -78,7 +78,7 @@ bool is_as_stored(const Slab& slab) {
          (!slab.big_endian || size_bytes(slab.dtype) == 1);
 }
 // and samples one after the other.
-bool lies_in_rows(const Slab& slab, const SourceArray& array) {
+bool is_contiguous(const Slab& slab, const SourceArray& array) {
   return is_as_stored(slab) && slab.step == static_cast<std::int64_t>(array.sample_bytes());
 }
 
@@ -118,7 +118,7 @@ class SlabSource final : public Source {
     const std::size_t at = slab_of(array, first);
     const Slab& slab = slabs_[array][at];
     const std::int64_t end = ends_[array][at];
-    if (count > end - first || !lies_in_rows(slab, arrays()[array])) return nullptr;
+    if (count > end - first || !is_contiguous(slab, arrays()[array])) return nullptr;
     const std::byte* found = slab.data + (first - (end - slab.samples)) * slab.step;
     if (reinterpret_cast<std::uintptr_t>(found) % size_bytes(slab.dtype) != 0) return nullptr;
     look_at(array, count);
@@ -158,7 +158,7 @@ std::byte* read_slab(const Slab& slab, std::int64_t first, std::int64_t count,
   const std::int64_t elems = array.sample.elems();
   const auto stored_bytes = static_cast<std::int64_t>(size_bytes(slab.dtype));
   const bool as_is = is_as_stored(slab);
-  if (lies_in_rows(slab, array)) {
+  if (is_contiguous(slab, array)) {
     std::memcpy(out, from, static_cast<std::size_t>(count * slab.step));
     return out + count * slab.step;
   }

@@ -76,7 +76,7 @@ class Source {
   const std::byte* fetch(std::size_t array, std::int64_t first, std::int64_t count,
                          std::byte* room) const;
   // Whether fetch() needs no room, for the first sample at least.
-  bool lies_in_memory(std::size_t array) const {
+  bool is_in_memory(std::size_t array) const {
     return has_bytes(array, 0, std::min<std::int64_t>(samples_, 1)) &&
            find_samples(array, 0, 1) != nullptr;
   }

@@ -61,7 +61,7 @@ TEST(Source, WhatLiesInMemoryIsFetchedWithoutACopy) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       EXPECT_EQ(values[i], 2 * first + static_cast<std::int64_t>(i));
     }
-    EXPECT_TRUE(first > 0 || source.lies_in_memory(0) == (found != room.data()));
+    EXPECT_TRUE(first > 0 || source.is_in_memory(0) == (found != room.data()));
     return found == room.data();
   };
   const auto a = folder.write("a.npy", aligned(0, 8)), b = folder.write("b.npy", aligned(8, 4));

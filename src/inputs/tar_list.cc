@@ -1,4 +1,5 @@
-// Walks a tar archive: headers of 512 bytes, each followed by its member in blocks of 512.
+// Walks a tar archive: headers of 512 bytes, each followed by its member in blocks of 512. Archives
+// that follow each other are one.
 #include <charconv>
 #include <cstdint>
 #include <optional>
@@ -66,10 +67,19 @@ class Archive {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
 
-  // A block of zeros ends an archive. One that just stops was cut.
-  bool at_end() const {
+  // A block of zeros ends an archive. One that just stops was cut. Another archive may follow the
+  // zeros, as `cat a.tar b.tar` has it; its members are read, too.
+  bool at_end() {
     if (rest_.size() < kBlock) corrupt("it is truncated: no block of zeros ends it");
-    return text(rest_.first(kBlock)).find_first_not_of('\0') == std::string_view::npos;
+    if (!is_zero(rest_.first(kBlock))) return false;
+    while (rest_.size() >= kBlock && is_zero(rest_.first(kBlock))) take(kBlock);
+    if (rest_.size() >= kBlock) return false;
+    if (!is_zero(rest_)) corrupt("bytes that are no archive follow its end");
+    return true;
+  }
+
+  static bool is_zero(std::span<const std::byte> bytes) {
+    return text(bytes).find_first_not_of('\0') == std::string_view::npos;
   }
 
   std::span<const std::byte> take(std::uint64_t count) {

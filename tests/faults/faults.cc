@@ -21,9 +21,11 @@ thread_local int t_nth = 0, t_error = 0, t_seen = 0;
 thread_local bool t_forever = false;
 
 bool fails(const char* call) {
-  if (t_call == nullptr || std::strcmp(t_call, call) != 0) return false;
+  if (t_call == nullptr) return false;
+  if (std::strcmp(t_call, call) != 0 && std::strcmp(t_call, "any") != 0) return false;
   ++t_seen;
   if (t_seen != t_nth && !(t_forever && t_seen > t_nth)) return false;
+  if (t_error == TUCKFOLD_FAULT_KILLED) ::_exit(TUCKFOLD_FAULT_KILLED);
   errno = t_error;
   return true;
 }

@@ -1,5 +1,7 @@
 // Files that get their names together where the system refuses: all are new, or all as before.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <list>
@@ -46,6 +48,38 @@ TEST(Faults, FilesThatAreFinishedTogetherAreAllNewOrAllOld) {
           begin_again();
         });
   }
+}
+
+// A process that is killed before any call of the system leaves all files as they were or all new, but
+// between two renames.
+TEST(Faults, NothingButRenamesComesBetweenTheNamesOfFilesFinishedTogether) {
+  const ref::TempFolder folder;
+  int mixed = 0;
+  for (int nth = 1;; ++nth) {
+    for (const char* name : {"a", "b", "c"}) std::ofstream(folder / name) << "old";
+    const pid_t child = ::fork();
+    if (child == 0) {
+      tuckfold_fault("any", nth, TUCKFOLD_FAULT_KILLED, 0);
+      write_three(folder);
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    int renewed = 0;
+    for (const std::string name : {"a", "b", "c"}) {
+      const std::string text = read_file(folder / name);
+      ASSERT_TRUE(text == "old" || text == "new " + name) << text;
+      renewed += text != "old";
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+      EXPECT_EQ(renewed, 3);
+      EXPECT_GT(nth, 10);
+      break;
+    }
+    ASSERT_EQ(WEXITSTATUS(status), TUCKFOLD_FAULT_KILLED);
+    mixed += renewed == 1 || renewed == 2;
+  }
+  EXPECT_EQ(mixed, 2);
 }
 
 // What cannot be put back is kept beside.

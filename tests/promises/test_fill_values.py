@@ -86,6 +86,51 @@ def test_a_bound_holds_beside_fill_values(tool, bound):
     assert np.abs(back[~land].astype(np.float64) - field[~land]).max() <= bound
 
 
+@pytest.mark.parametrize("fill", [0, 255, 128])
+@pytest.mark.parametrize(
+    "how", [("--max-error", 2), ("--target-psnr", 25), ("--codec", "dct_quant(rate=2)")]
+)
+def test_valid_bytes_do_not_become_fill_values(tool, how, fill):
+    y, x = np.mgrid[:64, :64]
+    waves = 4 * np.sin(x / 5 + np.arange(50)[:, None, None]) * np.cos(y / 6)
+    values = waves + np.random.default_rng(0).normal(0, 2, (50, 64, 64))
+    values = {0: np.clip(6 + values, 1, 255), 255: np.clip(249 + values, 0, 254), 128: 128 + values}
+    values = values[fill].astype(np.uint8)
+    values[values == fill] -= np.uint8(1) if fill else np.uint8(0)
+    values[:, :20, :20] = fill
+    np.save(tool.folder / "a.npy", values)
+    tool.run("pack", "a.npy", "-o", "a.tuck", "--fill", fill, *how)
+    back = tool.unpacked("a.tuck")
+    np.testing.assert_array_equal(back == fill, values == fill)
+    if how[0] == "--max-error":
+        assert np.abs(back.astype(int) - values.astype(int)).max() <= 2
+    # Nor where a conversion copies chunks, or cuts them.
+    tool.run("convert", "a.tuck", "-o", "b.tuck", "--samples-per-chunk", 3)
+    np.testing.assert_array_equal(tool.unpacked("b.tuck") == fill, values == fill)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("fill", [0, -1.5])
+@pytest.mark.parametrize(
+    "how",
+    [("--max-error", 1e-2), ("--codec", "dct_quant(rate=2)"), ("--codec", "block_quant(bits=4)")],
+)
+def test_valid_numbers_do_not_become_fill_values(tool, how, fill, dtype):
+    values = np.random.default_rng(0).normal(0, 0.02, (50, 64, 64)) + fill
+    values = values.astype(dtype)
+    values[values == fill] = dtype(fill + 0.5)
+    values[:, :20, :20] = fill
+    values[:, 40:44] = fill + np.finfo(dtype).smallest_normal  # rounds to it, or is next to it
+    valid = values != fill
+    np.save(tool.folder / "a.npy", values)
+    tool.run("pack", "a.npy", "-o", "a.tuck", "--fill", fill, *how)
+    back = tool.unpacked("a.tuck")
+    assert (back[values == fill] == fill).all()
+    assert (back[valid] != fill).all()
+    if how[0] == "--max-error":
+        assert np.abs(back.astype(np.float64) - values.astype(np.float64)).max() <= 1e-2
+
+
 def test_several_fill_values_and_arrays(tool):
     field, land = ocean()
     field[:, 39, ::3] = -999
@@ -179,7 +224,7 @@ def test_an_append_with_other_fill_values_is_refused(tool):
     np.save(tool.folder / "x.npy", field)
     tool.run("pack", "x.npy", "-o", "x.tuck", "--codec", "dct_quant(rate=6)", "--fill", 1e20)
     done = tool.run("pack", "x.npy", "-o", "x.tuck", "--append", exit=2)
-    assert "with fill values 1e+20" in done.stderr
+    assert "--fill data=1e+20" in done.stderr
 
 
 def test_resume_keeps_fill_values_and_refuses_others(tool):

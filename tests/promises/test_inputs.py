@@ -23,12 +23,12 @@ def npy(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def tar(samples: int = 4) -> bytes:
+def tar(samples: int = 4, first: int = 0) -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
         for i in range(samples):
-            for name, data in ((f"{i:04}.image.npy", npy(IMAGES[i])), (f"{i:04}.cls", b"%d" % i)):
-                member = tarfile.TarInfo(name)
+            for name, data in (("image.npy", npy(IMAGES[i])), ("cls", b"%d" % i)):
+                member = tarfile.TarInfo(f"{first + i:04}.{name}")
                 member.size = len(data)
                 archive.addfile(member, io.BytesIO(data))
     return file.getvalue()
@@ -361,3 +361,100 @@ def test_what_is_no_file(tool, verb):
         assert name in done.stderr
     tool.run(verb, "/dev/null", *more, exit=5)
     tool.run(verb, "none", *more, exit=5)
+
+
+def test_an_array_after_the_first_is_refused(tool):
+    """np.save appends to an open file; what follows the first array would be dropped."""
+    x = np.arange(20.0).reshape(5, 4)
+    with (tool.folder / "two.npy").open("wb") as file:
+        np.save(file, x)
+        np.save(file, x + 1)
+    for verb in (("pack", "-o", "d.tuck"), ("inputs",), ("eval", "--codec", "zstd")):
+        done = tool.run(verb[0], "two.npy", *verb[1:], exit=4)
+        assert "two.npy" in done.stderr and "array after the first" in done.stderr
+    (tool.folder / "long.npy").write_bytes(npy(x) + b"\0\0\0")
+    done = tool.run("pack", "long.npy", "-o", "d.tuck", exit=3)
+    assert "3 bytes after" in done.stderr
+    (tool.folder / "two.npy.gz").write_bytes(gzip.compress((tool.folder / "two.npy").read_bytes()))
+    tool.run("pack", "two.npy.gz", "-o", "d.tuck", exit=4)
+
+
+def test_archives_that_follow_each_other_are_read(tool):
+    """`cat a.tar b.tar` is read by `tar -i`; the second one must not be dropped."""
+    first, second = tar(4), tar(5, first=4)
+    (tool.folder / "c.tar").write_bytes(first + second)
+    tool.run("pack", "c.tar", "-o", "d.tuck")
+    assert json.loads(tool.run("info", "d.tuck", "--json").stdout)[0]["samples"] == 9
+    for rest in (second[:700], b"garbage", b"x" * 512):
+        (tool.folder / "c.tar").write_bytes(first + rest)
+        tool.run("pack", "c.tar", "-o", "e.tuck", exit=3)
+    (tool.folder / "c.tar").write_bytes(first + bytes(777))
+    tool.run("pack", "c.tar", "-o", "e.tuck")
+
+
+def test_links_that_lead_nowhere_are_named(tool):
+    folder = tool.folder / "d"
+    folder.mkdir()
+    np.save(folder / "a.npy", np.arange(5.0))
+    (folder / "round.npy").symlink_to("round.npy")
+    done = tool.run("pack", "d", "-o", "d.tuck", exit=5)
+    assert "round.npy" in done.stderr
+    (folder / "round.npy").unlink()
+    (folder / "gone.npy").symlink_to("/nonexistent/x.npy")
+    done = tool.run("pack", "d", "-o", "d.tuck", exit=5)
+    assert "gone.npy" in done.stderr
+
+
+def test_an_append_without_the_fill_values_names_the_option(tool):
+    x = np.random.default_rng(0).normal(size=(8, 16, 16)).astype(np.float32)
+    x[:, :3] = -999
+    np.save(tool.folder / "a.npy", x)
+    pack = ("pack", "a.npy", "-o", "d.tuck", "--codec", "dct_quant(rate=4)")
+    tool.run(*pack, "--fill", -999)
+    done = tool.run(*pack, "--append", exit=2)
+    assert "--fill data=-999" in done.stderr
+    tool.run(*pack, "--append", "--fill", "data=-999")
+    assert len(tool.unpacked("d.tuck")) == 16
+
+
+# ---- arrays that do not fit together, in verbs that read one
+
+
+def test_view_and_diff_take_one_array_of_many(tool):
+    x = np.random.default_rng(0).normal(size=(10, 32, 32)).astype(np.float32)
+    x[:, :8] = 1e20
+    np.savez(tool.folder / "a.npz", x=x, lat=np.arange(32.0), one=np.float32(3))
+    pack = ("pack", "a.npz", "-o", "a.tuck", "--select", "x", "--fill", 1e20)
+    tool.run(*pack, "--codec", "dct_quant(rate=8)")
+    tool.run("view", "a.npz", "--select", "x", "-o", "a.png")
+    done = tool.run("diff", "a.tuck", "a.npz", "--json")
+    figures, *only_there = json.loads(done.stdout)
+    assert figures["array"] == "x"
+    assert "lat" in str(only_there)
+    shown = ("view", "a.tuck", "--against", "a.npz", "--count", 10, "-f", "--json")
+    for out in ("b.png", "b.html"):
+        (page,) = json.loads(tool.run(*shown, "-o", out).stdout)
+        (result,) = page["results"]
+        assert result["psnr_db"] == pytest.approx(figures["psnr_db"], abs=1e-6)
+        assert result["max_error"] < 1
+
+
+def test_view_leaves_fill_values_out(tool):
+    x = np.random.default_rng(0).normal(size=(10, 32, 32)).astype(np.float32)
+    valid = x.copy()
+    x[:, :8] = 1e20
+    np.save(tool.folder / "a.npy", x)
+    view = ("view", "a.npy", "--codec", "dct_quant(rate=8)", "--count", 10, "-f", "--json")
+    (page,) = json.loads(tool.run(*view, "-o", "a.html", "--fill", 1e20).stdout)
+    assert page["results"][0]["max_error"] < 1
+    assert 20 < page["results"][0]["psnr_db"] < 100
+    # Shades are those of the other values: the same picture as without the hole, outside of it.
+    image = pytest.importorskip("PIL.Image")
+    np.save(tool.folder / "b.npy", np.where(x == 1e20, valid[:, 8:].mean(), x).astype(np.float32))
+    pixels = []
+    for name in ("a.npy", "b.npy"):
+        tool.run("view", name, "-o", "s.png", "-f", "--fill", 1e20, "--samples", 0)
+        pixels.append(np.asarray(image.open(tool.folder / "s.png").convert("RGB")).astype(int))
+    same = (pixels[0] == pixels[1]).all(axis=-1)
+    assert same.mean() > 0.7
+    assert (pixels[0][~same] == [112, 144, 192]).all()  # the colour of what is missing

@@ -22,16 +22,6 @@ double psnr_of(const Report& report) {
   return std::isnan(psnr) ? -std::numeric_limits<double>::infinity() : psnr;
 }
 
-bool reaches(const Report& report, const Target& target) {
-  if (report.quality.lost > 0) return false;
-  switch (target.kind) {
-    case Kind::Psnr: return psnr_of(report) >= target.value;
-    case Kind::Ratio: return report.ratio >= target.value;
-    case Kind::MaxError: break;
-  }
-  return report.quality.max_error <= target.value;
-}
-
 // Whether a is to be preferred to b; neither is where they are equal.
 bool better(const Candidate& a, const Candidate& b, const Target& target, Prefer prefer) {
   if (a.reaches != b.reaches) return a.reaches;
@@ -195,6 +185,16 @@ std::string figure_of(const Report& report, const Target& target) {
 }
 
 }  // namespace
+
+bool reaches(const Report& report, const Target& target) {
+  if (report.quality.lost > 0) return false;
+  switch (target.kind) {
+    case Kind::Psnr: return psnr_of(report) >= target.value;
+    case Kind::Ratio: return report.ratio >= target.value;
+    case Kind::MaxError: break;
+  }
+  return report.quality.max_error <= target.value;
+}
 
 void check_target(const char* verb, const Target& target) {
   const double value = target.value;

@@ -42,6 +42,8 @@ struct Choice {
   std::vector<Candidate> tried;  // everything, those that reach the target first; both best first
 };
 
+bool reaches(const Report& report, const Target& target);
+
 // Throws InvalidArgument where the target is no number that can be reached.
 void check_target(const char* verb, const Target& target);
 

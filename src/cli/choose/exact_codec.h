@@ -1,13 +1,13 @@
-// The codec of an array for which none is asked for: nothing is lost, and few bytes are left.
+// The choice of src/choose, for arrays of a command.
 #pragma once
 
+#include "choose/exact_codec.h"
 #include "cli/dataset/array.h"
-#include "tuckfold/codec.h"
 
 namespace tuckfold::cli {
 
-// Of the exact codecs that refuse no values, the one that packs a part of the array to the fewest
-// bytes, in chunks as a file has them: zstd unless another saves a hundredth.
-CodecSpec choose_exact(const Array& part, int threads);
+inline CodecSpec choose_exact(const Array& part, int threads) {
+  return tuckfold::choose_exact(part.view(), threads);
+}
 
 }  // namespace tuckfold::cli

@@ -1,5 +1,6 @@
 #include "cli/dataset/append.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/fail.h"
@@ -27,6 +28,32 @@ bool equal(const ArrayInfo& a, const ArrayInfo& b) {
          a.fill == b.fill;
 }
 
+// Arrays that differ in nothing but fill values: says how to give the same.
+[[noreturn]] void refuse_fill(const std::string& path, const std::vector<ArrayInfo>& has,
+                              const std::vector<ArrayInfo>& given) {
+  std::string missing, options;
+  bool more = false;
+  for (std::size_t i = 0; i < has.size(); ++i) {
+    for (const FillValue& value : has[i].fill) {
+      if (std::ranges::count(given[i].fill, value) > 0) continue;
+      const std::string text = to_string(has[i].dtype, value);
+      missing += fmt::format("{}{} of '{}'", missing.empty() ? "" : ", ", text, has[i].name);
+      options += fmt::format(" --fill {}={}", has[i].name, text);
+    }
+    more = more || std::ranges::any_of(given[i].fill, [&](const FillValue& value) {
+             return std::ranges::count(has[i].fill, value) == 0;
+           });
+  }
+  if (more || missing.empty()) {
+    invalid(
+        "[pack] '{}' holds {}, to which {} cannot be appended: give the same fill values in the "
+        "same order, or pack that to another file",
+        path, describe(has), describe(given));
+  }
+  invalid("[pack] '{}' has the fill values {}, which the samples to append have not; add{}", path,
+          missing, options);
+}
+
 }  // namespace
 
 std::vector<ArrayInfo> arrays_of(const std::string& path, bool strict) {
@@ -47,8 +74,14 @@ std::vector<ArrayInfo> arrays_of(const std::string& path, bool strict) {
 
 void check_append(const std::string& path, const std::vector<ArrayInfo>& has,
                   const std::vector<ArrayInfo>& given) {
-  bool same = has.size() == given.size();
-  for (std::size_t i = 0; same && i < has.size(); ++i) same = equal(has[i], given[i]);
+  bool same = has.size() == given.size(), same_but_fill = same;
+  for (std::size_t i = 0; same_but_fill && i < has.size(); ++i) {
+    ArrayInfo filled = given[i];
+    filled.fill = has[i].fill;
+    same = same && equal(has[i], given[i]);
+    same_but_fill = equal(has[i], filled);
+  }
+  if (!same && same_but_fill) refuse_fill(path, has, given);
   if (!same) {
     invalid("[pack] '{}' holds {}, to which {} cannot be appended; pack that to another file", path,
             describe(has), describe(given));

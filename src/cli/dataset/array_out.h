@@ -27,6 +27,7 @@ struct ArrayOut {
   Kind kind = Kind::Npy;
   bool force = false;  // over files that exist
   int threads = 1;
+  std::string metadata = {};  // of the file that is unpacked: HDF5 has its attributes
 
   // The kind that a path's ending asks for. Throws InvalidArgument if it is none of these.
   static Kind kind_of(const char* verb, const std::string& out);

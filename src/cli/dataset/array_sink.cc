@@ -81,10 +81,14 @@ class Hdf5Sink final : public ArraySink {
               out.verb, out.out);
     }
     writer_.emplace(file_.name_meanwhile(), out.out);
+    if (!out.metadata.empty()) all_ = tuckfold::Json::parse(out.metadata);
+    const tuckfold::Json* source = object_in(&all_, "source");
+    of_arrays_ = object_in(source, "array_attributes");
+    if (const auto* of_file = object_in(source, "attributes")) writer_->set_attributes(*of_file);
   }
 
   void begin(const SourceArray& array, DType dtype, const Shape& shape) override {
-    writer_->begin(array.name, dtype, shape);
+    writer_->begin(array.name, dtype, shape, object_in(of_arrays_, array.name), array.fill);
   }
   void add(std::span<const std::byte> rows) override { writer_->add(rows); }
   void finish() override {
@@ -94,8 +98,16 @@ class Hdf5Sink final : public ArraySink {
   }
 
  private:
+  // The member of an object that is one itself, or null.
+  static const tuckfold::Json* object_in(const tuckfold::Json* object, std::string_view key) {
+    const tuckfold::Json* found = object == nullptr ? nullptr : object->find(key);
+    return found != nullptr && found->kind == tuckfold::Json::Kind::Object ? found : nullptr;
+  }
+
   NewFile file_;
   std::optional<Hdf5Writer> writer_;
+  tuckfold::Json all_;
+  const tuckfold::Json* of_arrays_ = nullptr;
 };
 
 }  // namespace

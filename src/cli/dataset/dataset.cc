@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "base/io/destination.h"
 #include "base/parallel.h"
+#include "cli/terminal/message.h"
 #include "cli/terminal/stdio.h"
 #include "container/trailing_data.h"
 
@@ -127,7 +128,7 @@ void add_strict(Command& verb, bool& strict) {
 FileReader open_reader(const std::string& path, bool strict) {
   FileReader reader(path, {.strict = strict});
   for (const TrailingData& trailing : reader.trailing_data()) {
-    fmt::print(stderr, "tuckfold: warning: {}\n", to_string(trailing));
+    warn("{}", to_string(trailing));
   }
   return reader;
 }

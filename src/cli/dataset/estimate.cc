@@ -111,7 +111,7 @@ std::uint64_t memory_of(const Source& source, std::span<const ArrayInfo> arrays,
   for (std::size_t a = 0; a < arrays.size(); ++a) {
     const ArrayInfo& array = arrays[a];
     chunks =
-        std::max(chunks, chunk_memory(array, source.samples(), source.lies_in_memory(a), threads));
+        std::max(chunks, chunk_memory(array, source.samples(), source.is_in_memory(a), threads));
     // The part, its pages of the file, the workspace, the packed bytes and the unpacked values.
     if (searched && array.shape.rank() >= 2) {
       const auto values =

@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "cli/dataset/samples.h"
 #include "cli/terminal/stdio.h"
+#include "inputs/formats.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -95,7 +96,13 @@ std::vector<Array> load_arrays(const char* verb, const InputOptions& inputs, Rea
                                Take take, int threads) {
   std::vector<Array> arrays;
   if (is_plain_npy(verb, inputs)) {
-    arrays.push_back(load_array(inputs.files.front(), read_as));
+    Array array = load_array(inputs.files.front(), read_as);
+    SourceArray info{
+        .name = stem_of(inputs.files.front()), .dtype = array.dtype, .sample = array.shape};
+    inputs.fill.apply(verb, std::span(&info, 1),
+                      [&](std::size_t, FillValue value) { info.fill.push_back(value); });
+    replace_fill(array, info.fill);
+    arrays.push_back(std::move(array));
     return arrays;
   }
   const Samples samples(verb, inputs);

@@ -68,6 +68,7 @@ std::uint64_t digest_of_files(const std::vector<std::string>& inputs) {
       if (::stat(file.c_str(), &info) != 0) continue;
       digest.add(static_cast<std::uint64_t>(info.st_size));
       digest.add(nanoseconds(info.st_mtim));
+      digest.add(nanoseconds(info.st_ctim));  // nobody can put it back
     }
   }
   return digest.value();
@@ -114,7 +115,9 @@ std::vector<std::string> changed_since(const std::string& file,
   for (const std::string& input : inputs) {
     for (const std::string& one : files_of(input)) {
       struct stat now {};
-      if (::stat(one.c_str(), &now) == 0 && nanoseconds(now.st_mtim) > nanoseconds(then.st_mtim)) {
+      if (::stat(one.c_str(), &now) != 0) continue;
+      const std::uint64_t latest = std::max(nanoseconds(now.st_mtim), nanoseconds(now.st_ctim));
+      if (latest > nanoseconds(then.st_mtim)) {
         changed.push_back(one);
       }
     }

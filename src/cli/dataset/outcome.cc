@@ -7,8 +7,10 @@
 #include "cli/choose/choose_search.h"
 #include "cli/quality/quality.h"
 #include "cli/terminal/command.h"
+#include "cli/terminal/message.h"
 #include "cli/terminal/table.h"
 #include "container/format.h"
+#include "container/rewrite.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -31,9 +33,9 @@ std::string figure_text(Kind kind, double value) {
 
 std::string missed_text(const Outcome& outcome) {
   const Target& target = *outcome.target;
-  const char* remedy = target.kind == Kind::MaxError
-                           ? "pack it again without --resume"
-                           : "ask for more, or try more values (--trial-values)";
+  const char* remedy = target.kind == Kind::MaxError ? "pack it again without --resume"
+                       : outcome.trial ? "ask for more, or try more values (--trial-values)"
+                                       : "name another codec with --codec NAME=SPEC";
   return fmt::format("'{}' has {} over all samples, where {} was asked for; {}", outcome.array.name,
                      figure_text(target.kind, outcome.reached()), to_string(target), remedy);
 }
@@ -75,6 +77,17 @@ double Outcome::reached() const {
 bool Outcome::reaches() const {
   if (!target || samples == 0) return true;
   return target->kind == Kind::MaxError ? reached() <= target->value : reached() >= target->value;
+}
+
+bool is_field(const Shape& sample) { return sample.rank() >= 2; }
+
+bool has_fields(std::span<const SourceArray> arrays) {
+  return std::ranges::any_of(arrays, is_field, &SourceArray::sample);
+}
+
+bool measures(const Target& target, const ArrayInfo& array, std::span<const SourceArray> arrays) {
+  if (target.kind == Kind::MaxError && !is_exact(array.codec)) return true;
+  return is_field(array.shape) || !has_fields(arrays);
 }
 
 ArrayCheck check_for(const std::optional<Target>& target) {
@@ -178,11 +191,25 @@ void judge(const char* verb, std::span<const Outcome> outcomes, bool strict, boo
   for (const Outcome& one : outcomes) {
     const bool fails = !one.reaches() && (strict || one.target->kind == Kind::MaxError);
     failed = failed || fails;
-    if (fails && quiet) fmt::print(stderr, "tuckfold: [{}] {}\n", verb, missed_text(one));
+    if (fails && quiet) say("[{}] {}", verb, missed_text(one));
     if (quiet) continue;
     for (const std::string& line : warnings_on(one)) {
-      fmt::print(stderr, "tuckfold: warning: [{}] {}\n", verb, line);
+      warn("[{}] {}", verb, line);
     }
+  }
+  if (failed) throw ExitStatus{kMissedStatus};
+}
+
+void judge_trials(const char* verb, std::span<const Outcome> outcomes, bool strict, bool quiet) {
+  bool failed = false;
+  for (const Outcome& one : outcomes) {
+    if (!one.target || !one.trial || reaches(*one.trial, *one.target)) continue;
+    const bool bound = one.target->kind == Kind::MaxError;
+    failed = failed || (strict && !bound);
+    if (quiet && !(strict && !bound)) continue;
+    warn("[{}] {} does not reach {} on the part of '{}' that was tried{}", verb,
+         one.array.codec.print(), to_string(*one.target), one.array.name,
+         bound ? "; such chunks would be stored as they are" : "");
   }
   if (failed) throw ExitStatus{kMissedStatus};
 }

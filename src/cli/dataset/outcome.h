@@ -9,6 +9,7 @@
 
 #include "cli/bench/report.h"
 #include "cli/choose/choose_ladders.h"
+#include "inputs/source.h"
 #include "tuckfold/container.h"
 
 namespace tuckfold::cli {
@@ -31,6 +32,15 @@ struct Outcome {
   bool reaches() const;
 };
 
+// Whether samples have two axes or more: codecs and targets without a name are for such arrays.
+bool is_field(const Shape& sample);
+bool has_fields(std::span<const SourceArray> arrays);
+
+// Whether a target is about an array of these: a bound is about each that a codec may change, a goal
+// about those with two axes or more, or about all where there is none. It does not matter who chose
+// the codec.
+bool measures(const Target& target, const ArrayInfo& array, std::span<const SourceArray> arrays);
+
 // What the writer has to look at for a target, if there is one.
 ArrayCheck check_for(const std::optional<Target>& target);
 
@@ -45,5 +55,7 @@ std::vector<std::string> warnings_on(const Outcome& outcome);
 // Prints the warnings, and throws the exit status where a target is missed: that of --max-error,
 // or any with `strict`.
 void judge(const char* verb, std::span<const Outcome> outcomes, bool strict, bool quiet);
+// The same of the parts that were tried, where nothing is packed. A bound holds whatever they say.
+void judge_trials(const char* verb, std::span<const Outcome> outcomes, bool strict, bool quiet);
 
 }  // namespace tuckfold::cli

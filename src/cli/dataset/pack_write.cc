@@ -38,6 +38,11 @@ class PackRun {
         bar_("packing", static_cast<std::uint64_t>(source.samples()) * each_, output.quiet) {
     // A file that cannot be resumed needs no record of its origin.
     if (!output.append && !output.temporary) origin_ = origin_of(source, output.inputs);
+    // Inputs that look as they did then are as they were; of others, samples decide.
+    const std::optional<Begun> then = output.resume ? begun_at(path_) : std::nullopt;
+    if (output.resume) changed_ = changed_since(path_ + ".partial", output.inputs);
+    compare_ = then && (then->origin.files != origin_.files || output.reads_others);
+    if (compare_) origin_.files = then->origin.files;
     total_.packed_samples = source.samples();
     total_.arrays.resize(arrays.size());
   }
@@ -88,16 +93,15 @@ class PackRun {
     try {
       return {path, arrays_, options};
     } catch (const Error& error) {
-      refuse(error, path + ".partial");
+      refuse(error);
     }
   }
 
   // Names inputs that changed, if that may be the reason.
-  [[noreturn]] void refuse(const Error& error, const std::string& partial) const {
-    const std::vector<std::string> changed = changed_since(partial, output_.inputs);
-    if (!output_.resume || error.code() != Errc::InvalidArgument || changed.empty()) throw error;
-    invalid("{}. Changed since: '{}'{}", error.what(), changed.front(),
-            changed.size() > 1 ? fmt::format(" and {} more", changed.size() - 1) : "");
+  [[noreturn]] void refuse(const Error& error) const {
+    if (!output_.resume || error.code() != Errc::InvalidArgument || changed_.empty()) throw error;
+    invalid("{}. Changed since: '{}'{}", error.what(), changed_.front(),
+            changed_.size() > 1 ? fmt::format(" and {} more", changed_.size() - 1) : "");
   }
 
   void write_file(const std::string& path, std::int64_t first, std::int64_t end) {
@@ -108,6 +112,7 @@ class PackRun {
     begun_ = true;
     const std::int64_t kept = output_.resume ? writer.samples() : 0;
     std::int64_t at = first + kept;
+    if (at <= end) compare(path + ".partial", kept, first);
     if (at > end) {
       invalid("[pack] '{}.partial' has {} samples, the inputs {}; pack without --resume", path,
               at - first, end - first);
@@ -131,6 +136,25 @@ class PackRun {
     total_.file_bytes += fs::file_size(path);
   }
 
+  // Throws where the samples of a file are not those of the inputs, if that may be.
+  void compare(const std::string& path, std::int64_t samples, std::int64_t first) const {
+    if (!compare_ || samples == 0) return;
+    ProgressBar bar("comparing", static_cast<std::uint64_t>(samples) * each_, output_.quiet);
+    try {
+      check_repacked(
+          path, samples,
+          [&](std::size_t array, std::int64_t from, std::int64_t count, std::byte* room) {
+            return source_.fetch(array, first + from, count, room);
+          },
+          {.checks = output_.checks,
+           .seed = output_.seed + static_cast<std::uint64_t>(first),
+           .threads = output_.threads,
+           .progress = [&](std::uint64_t bytes) { bar.add(bytes); }});
+    } catch (const Error& error) {
+      refuse(error);
+    }
+  }
+
   // Samples that the run which is resumed has packed.
   void measure(const std::string& path, std::int64_t kept, std::int64_t first) {
     measure_kept(path, kept, source_, first, output_.checks, output_.threads, total_.arrays);
@@ -151,7 +175,7 @@ class PackRun {
                        .resumable = !output_.append,
                        .resume = output_.resume});
     } catch (const Error& error) {
-      refuse(error, path_ + ".partial");
+      refuse(error);
     }
     begun_ = true;
     const std::span<const std::string> paths = shards_->paths();
@@ -164,6 +188,7 @@ class PackRun {
         continue;
       }
       // The run that is resumed has finished this file.
+      compare(paths[i], end - first, first);
       const FileReader reader(paths[i]);
       for (std::size_t a = 0; a < arrays_.size(); ++a) {
         total_.arrays[a].packed_bytes += packed_bytes_of(reader, a);
@@ -185,7 +210,9 @@ class PackRun {
   Origin origin_;
   std::optional<ShardedOutput> shards_;
   PackTotal total_;
+  std::vector<std::string> changed_;  // inputs, since the run that is resumed
   bool begun_ = false, wrote_ = false;
+  bool compare_ = false;  // what a stopped run has packed with the inputs as they are now
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ struct PackOutput {
   int shards = 0;  // 0: one file and no manifest
   bool append = false, resume = false, force = false, quiet = false;
   bool temporary = false;            // nobody can go on with it
+  bool reads_others = false;         // the inputs may lead to files that are not among them
   std::vector<ArrayCheck> checks{};  // for each array
 };
 

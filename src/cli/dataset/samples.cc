@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/fail.h"
+#include "cli/terminal/stdio.h"
 #include "cli/verbs/verbs.h"
 #include "container/rewrite.h"
 
@@ -133,6 +134,33 @@ void Samples::read(std::size_t array, const SampleSlice& slice, std::byte* out, 
       std::memcpy(out, to, static_cast<std::size_t>(part.samples) * each);
     }
     out += static_cast<std::size_t>(part.samples) * each;
+  }
+}
+
+NamedSamples open_named(const char* verb, const InputOptions& inputs,
+                        std::span<const std::string> names) {
+  try {
+    return {Samples(verb, inputs), {}};
+  } catch (const Error& error) {
+    if (!inputs.arrays.empty() || error.code() == Errc::Io) throw;
+    InputOptions some = inputs;
+    std::vector<std::string> left_out;
+    try {
+      const auto renames = inputs.renames(verb);
+      const std::string path = input_path(verb, inputs.files.front());
+      for (const InputArray& array : list_input(path, inputs.source_options(verb)).arrays) {
+        const auto to = renames.find(array.name);
+        const std::string& name = to == renames.end() ? array.name : to->second;
+        const bool named = std::ranges::find(names, name) != names.end();
+        (named ? some.arrays : left_out).push_back(named ? array.name : name);
+      }
+    } catch (const Error&) {  // the first error says more than this one
+    }
+    if (some.arrays.empty()) throw;
+    std::erase_if(some.rename, [&](const std::string& pair) {
+      return std::ranges::find(some.arrays, pair.substr(0, pair.find('='))) == some.arrays.end();
+    });
+    return {Samples(verb, some), std::move(left_out)};
   }
 }
 

@@ -59,4 +59,13 @@ class Samples {
   std::unique_ptr<Source> source_;
 };
 
+// All arrays of the inputs. Where these do not fit together, those that have one of the names, and the
+// names of the others.
+struct NamedSamples {
+  Samples samples;
+  std::vector<std::string> left_out;
+};
+NamedSamples open_named(const char* verb, const InputOptions& inputs,
+                        std::span<const std::string> names);
+
 }  // namespace tuckfold::cli

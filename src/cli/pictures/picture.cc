@@ -12,21 +12,28 @@ namespace {
 
 constexpr std::int64_t kTileSide = 256;  // small pictures are enlarged to about this
 constexpr std::int64_t kMargin = 12;
-constexpr Rgb kNotFinite = {200, 30, 90};
+constexpr Rgb kNotFinite = {200, 30, 90}, kMissing = {112, 144, 192};
 
 std::uint8_t shade(double unit) {
   return static_cast<std::uint8_t>(std::lround(255 * std::clamp(unit, 0.0, 1.0)));
 }
 
+bool is_missing(const Picture& picture, std::size_t i) {
+  return !picture.missing.empty() && picture.missing[i] != 0;
+}
+
 // Colours of H x W x channels values; `unit` maps a value to 0..1.
-template <class Unit>
-Canvas paint(const Frame& frame, std::size_t values, Unit&& unit) {
+template <class Unit, class Missing>
+Canvas paint(const Frame& frame, std::size_t values, Unit&& unit, Missing&& missing) {
   Canvas canvas(frame.width, frame.height);
   const auto channels = static_cast<std::size_t>(frame.channels);
   for (std::size_t i = 0; i < values; i += channels) {
     Rgb colour = kNotFinite;
     const double red = unit(i), green = unit(i + channels / 2), blue = unit(i + channels - 1);
     if (std::isfinite(red + green + blue)) colour = {shade(red), shade(green), shade(blue)};
+    for (std::size_t c = 0; c < channels; ++c) {
+      if (missing(i + c)) colour = kMissing;
+    }
     const auto pixel = static_cast<std::int64_t>(i / channels);
     canvas.at(pixel % frame.width, pixel / frame.width) = colour;
   }
@@ -72,32 +79,47 @@ Frame frame_of(const Shape& shape, std::int64_t index) {
   return frame;
 }
 
-std::vector<double> picture_of(DType dtype, const void* values, const Frame& frame) {
-  std::vector<double> picture;
-  picture.reserve(static_cast<std::size_t>(frame.height * frame.width * frame.channels));
+Picture picture_of(DType dtype, const void* values, const std::uint8_t* marks, const Frame& frame) {
+  Picture picture;
+  picture.values.reserve(static_cast<std::size_t>(frame.height * frame.width * frame.channels));
   for (std::int64_t y = 0; y < frame.height; ++y) {
     for (std::int64_t x = 0; x < frame.width; ++x) {
       for (std::int64_t c = 0; c < frame.channels; ++c) {
-        picture.push_back(value_at(
-            dtype, values,
-            frame.offset + y * frame.row_step + x * frame.col_step + c * frame.channel_step));
+        const std::int64_t at =
+            frame.offset + y * frame.row_step + x * frame.col_step + c * frame.channel_step;
+        picture.values.push_back(value_at(dtype, values, at));
+        if (marks != nullptr) picture.missing.push_back(marks[at]);
       }
     }
   }
   return picture;
 }
 
-Canvas paint_values(const Frame& frame, const std::vector<double>& values, double black,
-                    double white) {
-  return paint(frame, values.size(),
-               [&](std::size_t i) { return (values[i] - black) / (white - black); });
+std::optional<std::pair<double, double>> range_of(const Picture& picture) {
+  std::optional<std::pair<double, double>> range;
+  for (std::size_t i = 0; i < picture.values.size(); ++i) {
+    const double value = picture.values[i];
+    if (!std::isfinite(value) || is_missing(picture, i)) continue;
+    if (!range) range = {value, value};
+    range = {std::min(range->first, value), std::max(range->second, value)};
+  }
+  return range;
 }
 
-Canvas paint_errors(const Frame& frame, const std::vector<double>& values,
-                    const std::vector<double>& original, double white, std::int64_t gain) {
+Canvas paint_values(const Frame& frame, const Picture& picture, double black, double white) {
+  return paint(
+      frame, picture.values.size(),
+      [&](std::size_t i) { return (picture.values[i] - black) / (white - black); },
+      [&](std::size_t i) { return is_missing(picture, i); });
+}
+
+Canvas paint_errors(const Frame& frame, const Picture& result, const Picture& original,
+                    double white, std::int64_t gain) {
   const auto times = static_cast<double>(gain);
-  return paint(frame, values.size(),
-               [&](std::size_t i) { return 0.5 + times * (values[i] - original[i]) / white; });
+  return paint(
+      frame, result.values.size(),
+      [&](std::size_t i) { return 0.5 + times * (result.values[i] - original.values[i]) / white; },
+      [&](std::size_t i) { return is_missing(result, i) && is_missing(original, i); });
 }
 
 std::int64_t error_gain(double root_mean_square, double range) {
@@ -108,38 +130,39 @@ std::int64_t error_gain(double root_mean_square, double range) {
 }
 
 SideBySide::SideBySide(const Array& array, const Frame& frame)
-    : frame_(frame), original_(picture_of(array.dtype, array.values.data(), frame)) {
+    : frame_(frame),
+      original_(picture_of(array.dtype, array.values.data(),
+                           array.marks.empty() ? nullptr : array.marks.data(), frame)) {
   if (array.stored == "u8") return;  // black is 0 and white 255
-  std::vector<double> finite;
-  std::copy_if(original_.begin(), original_.end(), std::back_inserter(finite),
-               [](double value) { return std::isfinite(value); });
-  if (finite.empty()) return;
-  const auto [least, most] = std::minmax_element(finite.begin(), finite.end());
-  low_ = *least;
-  high_ = *most > *least ? *most : *least + 1;
+  const auto range = range_of(original_);
+  if (!range) return;
+  low_ = range->first;
+  high_ = range->second > low_ ? range->second : low_ + 1;
 }
 
-void SideBySide::add(std::vector<double> result) { results_.push_back(std::move(result)); }
+void SideBySide::add(Picture result) { results_.push_back(std::move(result)); }
 
 std::int64_t SideBySide::gain() const {
   double worst = 0;
-  for (const std::vector<double>& result : results_) {
-    double squares = 0;
-    for (std::size_t i = 0; i < original_.size(); ++i) {
-      const double error = result[i] - original_[i];
-      if (std::isfinite(error)) squares += error * error;
+  for (const Picture& result : results_) {
+    double squares = 0, count = 0;
+    for (std::size_t i = 0; i < original_.values.size(); ++i) {
+      const double error = result.values[i] - original_.values[i];
+      if (!std::isfinite(error) || is_missing(original_, i)) continue;
+      squares += error * error;
+      ++count;
     }
-    worst = std::max(worst, std::sqrt(squares / static_cast<double>(original_.size())));
+    worst = std::max(worst, std::sqrt(squares / std::max(count, 1.0)));
   }
   return error_gain(worst, high_ - low_);
 }
 
-Canvas SideBySide::show(const std::vector<double>& values) const {
-  return paint_values(frame_, values, low_, high_);
+Canvas SideBySide::show(const Picture& picture) const {
+  return paint_values(frame_, picture, low_, high_);
 }
 
-Canvas SideBySide::show_error(const std::vector<double>& values) const {
-  return paint_errors(frame_, values, original_, high_ - low_, gain());
+Canvas SideBySide::show_error(const Picture& result) const {
+  return paint_errors(frame_, result, original_, high_ - low_, gain());
 }
 
 Canvas SideBySide::draw() const {
@@ -156,7 +179,7 @@ Canvas SideBySide::draw() const {
   };
   place(show(original_), 0, 0);
   for (std::int64_t i = 0; i < std::ssize(results_); ++i) {
-    const std::vector<double>& result = results_[static_cast<std::size_t>(i)];
+    const Picture& result = results_[static_cast<std::size_t>(i)];
     place(show(result), i + 1, 0);
     place(show_error(result), one ? 2 : i + 1, rows - 1);
   }

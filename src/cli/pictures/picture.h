@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/dataset/array.h"
@@ -21,14 +23,22 @@ struct Frame {
 Frame frame_of(const Shape& shape, std::int64_t index);
 
 // H x W x channels values of one picture.
-std::vector<double> picture_of(DType dtype, const void* values, const Frame& frame);
+struct Picture {
+  std::vector<double> values;
+  std::vector<std::uint8_t> missing;  // not 0 where that is a fill value; empty: nowhere
+};
+// `marks` are of all values, as FillMarks makes them, or null.
+Picture picture_of(DType dtype, const void* values, const std::uint8_t* marks, const Frame& frame);
 
-// Paints values from black to white; values that are not finite have a colour of their own.
-Canvas paint_values(const Frame& frame, const std::vector<double>& values, double black,
-                    double white);
-// Paints differences from the original around grey; a difference of `white` / `gain` is white.
-Canvas paint_errors(const Frame& frame, const std::vector<double>& values,
-                    const std::vector<double>& original, double white, std::int64_t gain);
+// The least and largest value that is finite and not missing; nothing where there is none.
+std::optional<std::pair<double, double>> range_of(const Picture& picture);
+
+// Paints values from black to white. Missing values are blue, those that are not finite red.
+Canvas paint_values(const Frame& frame, const Picture& picture, double black, double white);
+// Paints differences from the original around grey; a difference of `white` / `gain` is white. Values
+// that are missing in both are blue.
+Canvas paint_errors(const Frame& frame, const Picture& result, const Picture& original,
+                    double white, std::int64_t gain);
 // By how much to enlarge errors of this root mean square, if values span `range`: a power of two
 // that makes them visible.
 std::int64_t error_gain(double root_mean_square, double range);
@@ -37,7 +47,7 @@ class SideBySide {
  public:
   SideBySide(const Array& array, const Frame& frame);
   const Frame& frame() const noexcept { return frame_; }
-  void add(std::vector<double> result);
+  void add(Picture result);
 
   // One result: original, result and error in a row. Several: original and results in a row, errors
   // below the results.
@@ -48,13 +58,13 @@ class SideBySide {
   std::int64_t gain() const;
 
  private:
-  Canvas show(const std::vector<double>& values) const;
-  Canvas show_error(const std::vector<double>& values) const;
+  Canvas show(const Picture& picture) const;
+  Canvas show_error(const Picture& result) const;
 
   Frame frame_;
   double low_ = 0, high_ = 255;
-  std::vector<double> original_;
-  std::vector<std::vector<double>> results_;
+  Picture original_;
+  std::vector<Picture> results_;
 };
 
 }  // namespace tuckfold::cli

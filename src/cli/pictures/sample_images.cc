@@ -4,8 +4,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/dtype.h"
 #include "base/fail.h"
+#include "base/fill.h"
 #include "container/format.h"
+#include "container/rewrite.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -84,18 +87,29 @@ SampleImages::SampleImages(const Samples& samples, std::size_t number,
 SampleImages SampleImages::copy() const {
   SampleImages other(array, count_);
   std::memcpy(other.values.data(), values.data(), values.size());
+  other.marks = marks;
   return other;
+}
+
+void SampleImages::mark(std::span<const FillValue> fill) {
+  array.fill.clear();
+  for (const FillValue& value : fill) {
+    if (const auto own = fill_value_in(array.dtype, value.value)) array.fill.push_back(*own);
+  }
+  const std::int64_t elems = count_ * array.sample.elems();
+  marks.assign(static_cast<std::size_t>(elems), 0);
+  const FillMarks found(array.dtype, array.fill);
+  if (found.empty() || found.mark(values.data(), elems, marks.data()) == 0) marks.clear();
 }
 
 std::pair<double, double> SampleImages::tones(const Frame& frame) const {
   if (array.dtype == DType::U8) return {0, 255};
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (std::int64_t i = 0; i < count_; ++i) {
-    for (const double value : picture(i, frame)) {
-      if (!std::isfinite(value)) continue;
-      low = std::min(low, value);
-      high = std::max(high, value);
-    }
+    const auto range = range_of(picture(i, frame));
+    if (!range) continue;
+    low = std::min(low, range->first);
+    high = std::max(high, range->second);
   }
   if (low > high) return {0, 1};
   return {low, high > low ? high : low + 1};
@@ -105,11 +119,19 @@ std::pair<SampleImages, double> SampleImages::through(const CodecSpec& spec, int
   const Shape shape = with_samples(count_, array.sample);
   const RunOptions options{.threads = threads};
   const HugeBuffer packed(layout(spec, array.dtype, shape).max_bytes);
+  SampleImages result = copy();
+  const TensorView view(result.values.data(), array.dtype, shape);
+  const bool has_mask = !marks.empty() && !is_exact(spec);
+  if (has_mask) fill_holes(array.dtype, shape, marks.data(), result.values.data());
   const std::size_t bytes =
-      pack(spec, ConstTensorView(values.data(), array.dtype, shape), packed.span(), options);
-  SampleImages result(array, count_);
-  unpack(spec, packed.span().first(bytes), TensorView(result.values.data(), array.dtype, shape),
-         options);
+      pack(spec, ConstTensorView(result.values.data(), array.dtype, shape), packed.span(), options);
+  std::memset(result.values.data(), 0xff, result.values.size());  // so that a gap is seen
+  unpack(spec, packed.span().first(bytes), view, options);
+  if (has_mask) {
+    const FillMarks fill(array.dtype, array.fill);
+    fill.step_aside(view);
+    fill.restore(marks.data(), view);
+  }
   return {std::move(result), static_cast<double>(values.size()) / static_cast<double>(bytes)};
 }
 

@@ -23,21 +23,29 @@ std::size_t original_of(const SourceArray& array, const Samples& inputs, const S
 struct SampleImages {
   SourceArray array;
   HugeBuffer values;
+  std::vector<std::uint8_t> marks;  // not 0 where a fill value is; empty: nowhere
 
   SampleImages(const Samples& samples, std::size_t number,
                const std::vector<std::int64_t>& numbers);
   SampleImages copy() const;
 
+  // Makes these its fill values, if its dtype has them, and marks them.
+  void mark(std::span<const FillValue> fill);
+
   std::int64_t count() const noexcept { return count_; }
   const std::byte* sample(std::int64_t i) const {
     return values.data() + static_cast<std::size_t>(i) * array.sample_bytes();
   }
-  std::vector<double> picture(std::int64_t i, const Frame& frame) const {
-    return picture_of(array.dtype, sample(i), frame);
+  const std::uint8_t* sample_marks(std::int64_t i) const {
+    return marks.empty() ? nullptr : marks.data() + i * array.sample.elems();
+  }
+  Picture picture(std::int64_t i, const Frame& frame) const {
+    return picture_of(array.dtype, sample(i), sample_marks(i), frame);
   }
   // The values shown as black and white: 0 and 255 of u8, else the least and largest of all.
   std::pair<double, double> tones(const Frame& frame) const;
-  // The samples after packing them together and unpacking, and the ratio.
+  // The samples after packing them together and unpacking, as in a file, and the ratio without the
+  // mask of fill values.
   std::pair<SampleImages, double> through(const CodecSpec& spec, int threads) const;
 
  private:

@@ -55,16 +55,6 @@ std::vector<Sums> compare_samples(const Batches& original, const Batches& result
   return each;
 }
 
-// Fill values that either side names, as the original has them.
-std::vector<FillValue> fill_of(const ArrayRef& result, const ArrayRef& original) {
-  std::vector<FillValue> fill = original.info().fill;
-  for (const FillValue& value : result.info().fill) {
-    const std::optional<FillValue> own = fill_value_in(original.info().dtype, value.value);
-    if (own && std::ranges::find(fill, *own) == fill.end()) fill.push_back(*own);
-  }
-  return fill;
-}
-
 // SSIM of every plane of a batch, in order, so that sums do not depend on threads.
 std::vector<SsimSum> ssim_of_planes(const Batches& original, const Batches& result,
                                     const FillMarks& fill, const Planes& planes,
@@ -128,6 +118,15 @@ void take(Difference& all, const Sums& sums, std::int64_t sample) {
 
 }  // namespace
 
+std::vector<FillValue> fill_of_both(const SourceArray& result, const SourceArray& original) {
+  std::vector<FillValue> fill = original.fill;
+  for (const FillValue& value : result.fill) {
+    const std::optional<FillValue> own = fill_value_in(original.dtype, value.value);
+    if (own && std::ranges::find(fill, *own) == fill.end()) fill.push_back(*own);
+  }
+  return fill;
+}
+
 std::uint64_t compared_bytes(const ArrayRef& result, const ArrayRef& original,
                              std::int64_t samples) {
   const std::uint64_t passes = needs_range(original) ? 2 : 1;
@@ -142,7 +141,7 @@ Difference compare_arrays(const ArrayRef& result, const ArrayRef& original,
       std::min(slice.samples, std::max(result.samples.batch(result.array, threads),
                                        original.samples.batch(original.array, threads))),
       1, kMostSamples);
-  const FillMarks fill(info.dtype, fill_of(result, original));
+  const FillMarks fill(info.dtype, fill_of_both(result.info(), info));
   const SsimScale scale = scale_of(original, fill, slice, batch, threads, bar);
   // SSIM of a constant original has no scale.
   const bool judge = has_ssim(original) && std::isfinite(scale.range) && scale.range > 0;

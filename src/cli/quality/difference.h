@@ -32,6 +32,9 @@ struct ArrayRef {
   const SourceArray& info() const { return samples.arrays()[array]; }
 };
 
+// Fill values that either side names, as the original has them.
+std::vector<FillValue> fill_of_both(const SourceArray& result, const SourceArray& original);
+
 // Bytes that compare_arrays reads, for a ProgressBar: the original is read twice if its range must
 // be known first.
 std::uint64_t compared_bytes(const ArrayRef& result, const ArrayRef& original,

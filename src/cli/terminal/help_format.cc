@@ -12,6 +12,7 @@ namespace tuckfold::cli {
 namespace {
 
 constexpr std::size_t kDescriptionAt = 30;  // CLI11's column of descriptions
+constexpr std::size_t kNarrow = 48, kNarrowIndent = 6;
 
 // Appends words to the last line; further lines are indented.
 void fill(std::string& text, std::size_t used, std::string_view words, std::size_t indent,
@@ -36,10 +37,13 @@ bool is_prose(std::string_view line) {
 
 }  // namespace
 
-std::size_t terminal_columns() {
-  std::size_t columns = 0;
+std::size_t columns_of(int file) {
   winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
+  return ::ioctl(file, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+std::size_t terminal_columns() {
+  std::size_t columns = columns_of(STDOUT_FILENO);
   const char* given = std::getenv("COLUMNS");
   if (columns == 0 && given != nullptr) {
     const std::string_view text(given);
@@ -67,7 +71,13 @@ std::string fit_help(std::string_view help, std::size_t columns) {
     if (!line.empty() && line[0] != ' ') examples = line.starts_with("Example");
     const bool described = !examples && line.size() > kDescriptionAt && line[0] == ' ' &&
                            line.substr(kDescriptionAt - 2, 2) == "  ";
-    if (described) {
+    if (described && columns < kNarrow) {
+      const std::string_view option = line.substr(0, kDescriptionAt);
+      const std::size_t letters = option.find_last_not_of(' ') + 1;  // 0: on the line before
+      if (letters > 0) text += std::string(option.substr(0, letters)) + '\n';
+      text += std::string(kNarrowIndent, ' ');
+      fill(text, kNarrowIndent, line.substr(kDescriptionAt), kNarrowIndent, columns);
+    } else if (described) {
       text += line.substr(0, kDescriptionAt);
       fill(text, kDescriptionAt, line.substr(kDescriptionAt), kDescriptionAt, columns);
     } else {

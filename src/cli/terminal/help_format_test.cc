@@ -41,6 +41,15 @@ TEST(HelpFormat, ProseAndDescriptionsAreFilled) {
             "  tool verb --flag --another-flag --a-third-flag --a-fourth-flag\n");
 }
 
+TEST(HelpFormat, NarrowTerminalsHaveDescriptionsBelow) {
+  const std::string narrow = fit_help(kHelp, 40);
+  EXPECT_NE(narrow.find("  --flag\n      What this flag does, in many words\n"
+                        "  --a-name-that-fills-its-whole-column VALUE\n"
+                        "      And its description below\n"),
+            narrow.npos)
+      << narrow;
+}
+
 TEST(HelpFormat, WideTerminalsGetOneLine) {
   const std::string wide = fit_help(kHelp, 120);
   EXPECT_NE(wide.find("Some prose that was wrapped where its writer liked to.\n"), wide.npos);

@@ -28,20 +28,28 @@ class ProgressBar {
     const double now = seconds();
     if (quiet_ || now - shown_at_ < 0.1) return;
     shown_at_ = now;
-    constexpr int kWidth = 24;
+    // What fits beside the figures; nothing on a narrow terminal.
+    const std::size_t columns = columns_of(STDERR_FILENO), beside = what_.size() + 34;
+    const int width = columns == 0 ? kWidth
+                      : columns <= beside + 4
+                          ? 0
+                          : std::min(kWidth, static_cast<int>(columns - beside));
     const double part = total_ == 0 ? 1 : static_cast<double>(done_) / static_cast<double>(total_);
-    const int filled = std::clamp(static_cast<int>(part * kWidth), 0, kWidth);
+    const int filled = std::clamp(static_cast<int>(part * width), 0, width);
     const double rate = static_cast<double>(done_) / std::max(now, 1e-9);
     const double left = (static_cast<double>(total_) - static_cast<double>(done_)) / rate;
-    line_.show(fmt::format("{} [{:#<{}}{:.<{}}] {:3.0f} %  {:.2f} GB/s  {:.0f} s left", what_, "",
-                           filled, "", kWidth - filled, 100 * part, rate / 1e9,
-                           std::max(left, 0.0)));
+    const std::string bar =
+        width == 0 ? "" : fmt::format(" [{:#<{}}{:.<{}}]", "", filled, "", width - filled);
+    line_.show(fmt::format("{}{} {:3.0f} %  {:.2f} GB/s  {:.0f} s left", what_, bar, 100 * part,
+                           rate / 1e9, std::max(left, 0.0)));
   }
   double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
 
  private:
+  static constexpr int kWidth = 24;
+
   std::string what_;
   std::uint64_t total_, done_ = 0;
   bool quiet_;

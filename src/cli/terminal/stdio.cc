@@ -16,7 +16,9 @@
 #include "base/io/new_file.h"
 #include "base/io/temporary.h"
 #include "cli/dataset/dataset.h"
+#include "cli/terminal/message.h"
 #include "cli/terminal/status_line.h"
+#include "cli/terminal/table.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -83,11 +85,35 @@ std::string input_path(const char* verb, const std::string& given, bool quiet) {
     invalid("[{}] - is standard input, and that is a terminal; pipe a file into it, or name one",
             verb);
   }
-  if (::fcntl(STDIN_FILENO, F_GETFD) < 0) {
+  // Where it is closed, main() has opened it for writing.
+  const int flags = ::fcntl(STDIN_FILENO, F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) == O_WRONLY) {
     fail(Errc::Io, "[{}] - is standard input, and that is closed; name a file", verb);
   }
   if (!is_whole_file()) spool(verb, quiet);
   return kStdin;
+}
+
+bool is_stdout(const std::string& out) {
+  Destination to;
+  try {
+    to = find_destination("out", out);
+  } catch (const Error&) {
+    return false;  // a folder, say
+  }
+  if (to.descriptor == STDOUT_FILENO) return true;
+  struct stat there {
+  }, here{};
+  const bool known = to.descriptor >= 0 ? ::fstat(to.descriptor, &there) == 0
+                                        : ::stat(to.path.c_str(), &there) == 0;
+  // What goes to /dev/null or to a terminal by another name does not mix with what is printed. A
+  // file is replaced, unless it is written through a descriptor.
+  return known && to.stream && !S_ISCHR(there.st_mode) && ::fstat(STDOUT_FILENO, &here) == 0 &&
+         same_file(there, here);
+}
+
+void print_report(const std::string& out, const std::string& text) {
+  is_stdout(out) ? print_err(text) : print_out(text);
 }
 
 void check_stdout(const char* verb, bool force) {

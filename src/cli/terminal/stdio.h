@@ -12,6 +12,13 @@ namespace tuckfold::cli {
 // stays flat. Throws InvalidArgument where it is a terminal, Io where it cannot be read.
 std::string input_path(const char* verb, const std::string& given, bool quiet = true);
 
+// Whether an output goes to standard output: "-", /dev/stdout, or another name of the same pipe or file.
+bool is_stdout(const std::string& out);
+
+// Prints what a verb has to say of its output: to standard output, or to standard error where the
+// output itself goes to the former.
+void print_report(const std::string& out, const std::string& text);
+
 // Throws InvalidArgument where standard output is a terminal and --force was not given.
 void check_stdout(const char* verb, bool force);
 

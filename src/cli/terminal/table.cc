@@ -1,11 +1,14 @@
 #include "cli/terminal/table.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "base/fail.h"
+#include "cli/terminal/help_format.h"
 
 namespace tuckfold::cli {
 namespace {
@@ -42,6 +45,10 @@ std::string Table::print(std::string_view indent) const {
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns(row[i]));
   }
+  std::size_t wide = indent.size() + 2 * (widths.size() - 1);
+  for (const std::size_t width : widths) wide += width;
+  const std::size_t fit = columns_of(STDOUT_FILENO);
+  if (fit > 0 && wide > fit && rows_.size() > 1) return print_lists(indent);
   std::string text;
   for (const auto& row : rows_) {
     std::string line(indent);
@@ -52,6 +59,21 @@ std::string Table::print(std::string_view indent) const {
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + '\n';
+  }
+  return text;
+}
+
+std::string Table::print_lists(std::string_view indent) const {
+  std::size_t width = 0;
+  for (const std::string& title : rows_.front()) width = std::max(width, columns(title));
+  std::string text;
+  for (std::size_t i = 1; i < rows_.size(); ++i) {
+    if (i > 1) text += '\n';
+    for (std::size_t c = 0; c < rows_[i].size(); ++c) {
+      const std::string& title = rows_.front()[c];
+      const std::string space(width - columns(title), ' ');
+      text += fmt::format("{}{}{}  {}\n", indent, title, space, rows_[i][c]);
+    }
   }
   return text;
 }

@@ -13,9 +13,13 @@ class Table {
   // A title that begins with '<' heads a column of words, set flush left; numbers are flush right.
   explicit Table(std::vector<std::string> titles);
   void add(std::vector<std::string> cells);
+  // As it fits the terminal that standard output is, if it is one: rows that are too long become
+  // lists of titles and cells.
   std::string print(std::string_view indent = "") const;
 
  private:
+  std::string print_lists(std::string_view indent) const;
+
   std::vector<bool> left_;
   std::vector<std::vector<std::string>> rows_;
 };

@@ -14,6 +14,7 @@
 #include "cli/dataset/outcome.h"
 #include "cli/dataset/outliers.h"
 #include "cli/dataset/samples.h"
+#include "cli/terminal/message.h"
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/stdio.h"
 #include "cli/terminal/table.h"
@@ -70,12 +71,12 @@ Outcome outcome_for(const Options& options, const Samples& samples, std::size_t 
   if (const auto codec = options.codec.without_name(info.shape)) info.codec = *codec;
   if (const auto codec = options.codec.bound_to(info.name)) {
     info.codec = *codec;
-  } else if (target && info.shape.rank() >= 2 && samples.samples() > 0) {
+  } else if (target && is_field(info.shape) && samples.samples() > 0) {
     const Array part = trial_part_of(
         samples.arrays()[array], samples.samples(), options.target.trial_values(),
         [&](std::int64_t sample, std::byte* to) { samples.read(array, sample, 1, to, 1); });
     const std::string note = options.quiet ? "" : note_on_outliers(part);
-    if (!note.empty()) fmt::print(stderr, "tuckfold: warning: [convert] {}\n", note);
+    if (!note.empty()) warn("[convert] {}", note);
     ArrayInfo in_file = info;
     if (info.samples_per_chunk == 0) {  // as they are
       const FileReader& first = samples.files().front();
@@ -85,8 +86,8 @@ Outcome outcome_for(const Options& options, const Samples& samples, std::size_t 
         choose_for(part, in_file, *target, thread_count(options.threads), options.quiet);
     info.codec = best.spec;
     chosen.trial = std::move(best.report);
-    chosen.target = target;
   }
+  if (target && measures(*target, info, samples.arrays())) chosen.target = target;
   return chosen;
 }
 
@@ -96,16 +97,16 @@ std::uint64_t bytes_of(const Samples& samples) {
   return each * static_cast<std::uint64_t>(samples.samples());
 }
 
-void warn(const Samples& samples, std::span<const RewrittenArray> arrays) {
+void warn_of_losses(const Samples& samples, std::span<const RewrittenArray> arrays) {
   for (const RewrittenArray& array : arrays) {
     if (!array.lossy_before) continue;
-    fmt::print(stderr, "tuckfold: warning: {} was packed with {}; packing it again loses more\n",
-               array.info.name, array.lossy_before->print());
+    warn("{} was packed with {}; packing it again loses more", array.info.name,
+         array.lossy_before->print());
   }
   for (const FileReader& file : samples.files()) {
     if (without_files(file.metadata()) == without_files(samples.files().front().metadata()))
       continue;
-    fmt::print(stderr, "tuckfold: warning: files differ in metadata; that of the first is kept\n");
+    warn("files differ in metadata; that of the first is kept");
     break;
   }
 }
@@ -187,7 +188,7 @@ void to_tuck(const Options& options, const Samples& samples) {
       if (more.lossy_before) rewritten[a].lossy_before = more.lossy_before;
     }
   }
-  if (!options.quiet) warn(samples, rewritten);
+  if (!options.quiet) warn_of_losses(samples, rewritten);
   std::uint64_t before = 0;
   for (const FileReader& file : samples.files()) before += file.file_bytes();
   const std::uint64_t after = write_planned(options, samples, planned, outcomes);
@@ -202,17 +203,18 @@ void to_tuck(const Options& options, const Samples& samples) {
                fmt::format("{}", array.packs_again)});
   }
   if (options.json) {
-    print_out(print_json(Json::array({{{"file", options.out},
-                                       {"samples", samples.samples()},
-                                       {"bytes", bytes_of(samples)},
-                                       {"file_bytes_before", before},
-                                       {"file_bytes", after},
-                                       {"arrays", json}}})));
+    print_report(options.out, print_json(Json::array({{{"file", options.out},
+                                                       {"samples", samples.samples()},
+                                                       {"bytes", bytes_of(samples)},
+                                                       {"file_bytes_before", before},
+                                                       {"file_bytes", after},
+                                                       {"arrays", json}}})));
   } else if (!options.quiet) {
     const bool measured = std::ranges::any_of(outcomes, &Outcome::measured);
-    print_out(table.print() + (measured ? to_table(outcomes) : "") +
-              fmt::format("{}: {} samples, {} -> {}\n", options.out, samples.samples(),
-                          size_text(before), size_text(after)));
+    print_report(options.out,
+                 table.print() + (measured ? to_table(outcomes) : "") +
+                     fmt::format("{}: {} samples, {} -> {}\n", options.out, samples.samples(),
+                                 size_text(before), size_text(after)));
   }
   judge("convert", outcomes, options.inputs.strict, options.quiet);
 }
@@ -232,19 +234,20 @@ void to_arrays(const Options& options, const Samples& samples) {
                      .out = options.out,
                      .kind = ArrayOut::kind_of("convert", options.out),
                      .force = options.force,
-                     .threads = threads};
+                     .threads = threads,
+                     .metadata = samples.files().front().metadata()};
   out.write(
       {samples.arrays().begin(), samples.arrays().end()}, samples.samples(), options.quiet,
       [&](std::size_t array) { return samples.parts(array); },
       [&](std::size_t array, const SampleSlice& part, std::byte* to, int threads_of_each) {
         samples.read(array, part, to, threads_of_each);
       });
-  if (options.out == "-") return;
   if (options.json) {
-    return print_out(print_json(Json::array(
-        {{{"file", options.out}, {"samples", samples.samples()}, {"bytes", bytes_of(samples)}}})));
+    return print_report(options.out, print_json(Json::array({{{"file", options.out},
+                                                              {"samples", samples.samples()},
+                                                              {"bytes", bytes_of(samples)}}})));
   }
-  if (options.quiet) return;
+  if (options.quiet || is_stdout(options.out)) return;
   print_out(fmt::format("{}: {} samples, {}\n", options.out, samples.samples(),
                         size_text(bytes_of(samples))));
 }
@@ -262,7 +265,7 @@ void run(const Options& options) {
   const bool packed = options.out.ends_with(".tuck");
   if (!packed) ArrayOut::kind_of("convert", options.out);  // refuses other names
   if (packed) check_absent("convert", options.out, options.force);
-  if (options.out == "-") check_stdout("convert", options.force);
+  if (is_stdout(options.out)) check_stdout("convert", options.force);
   const Samples samples("convert", options.inputs);
   packed ? to_tuck(options, samples) : to_arrays(options, samples);
 }

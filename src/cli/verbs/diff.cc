@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "cli/bench/report.h"
 #include "cli/quality/difference.h"
+#include "cli/terminal/message.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
 
@@ -200,8 +201,8 @@ void judge(const std::vector<Compared>& all, double least) {
     const double psnr = one.difference.quality.psnr_db;
     if (psnr >= least) continue;
     passed = false;
-    fmt::print(stderr, "tuckfold: [diff] '{}' has a PSNR of {} dB, below {}\n", one.name,
-               std::isnan(psnr) ? "no" : fmt::format("{:.2f}", psnr), least);
+    say("[diff] '{}' has a PSNR of {} dB, below {}", one.name,
+        std::isnan(psnr) ? "no" : fmt::format("{:.2f}", psnr), least);
   }
   if (!passed) throw ExitStatus{1};
 }
@@ -211,25 +212,28 @@ void run(const Options& options) {
     invalid("[diff] --fail-below must be a number, got nan");
   }
   const auto [left, right] = sides_of(options);
-  const Samples result("diff", left), original("diff", right);
+  const Samples result("diff", left);
+  const auto [original, left_out] = open_named("diff", right, names_of(result));
   const std::vector<Compared> all = compare_all(options, result, original);
-  const auto only = [&](const Samples& a, const Samples& b) { return names_in(a, b, false); };
+  std::vector<std::string> only_here = names_in(result, original, false);
+  std::vector<std::string> only_there = names_in(original, result, false);
+  only_there.insert(only_there.end(), left_out.begin(), left_out.end());
   if (options.json) {
     Json json = Json::array();
     for (const Compared& one : all) json.push_back(to_json(one));
-    for (const std::string& name : only(result, original)) {
+    for (const std::string& name : only_here) {
       json.push_back({{"array", name}, {"only_in", "file"}});
     }
-    for (const std::string& name : only(original, result)) {
+    for (const std::string& name : only_there) {
       json.push_back({{"array", name}, {"only_in", "original"}});
     }
     print_out(print_json(json));
   } else if (!options.quiet) {
     std::string text = to_table(all);
-    for (const auto& [a, b] : {std::pair(&result, &original), std::pair(&original, &result)}) {
-      const std::vector<std::string> names = only(*a, *b);
-      if (names.empty()) continue;
-      text += fmt::format("note: only '{}' has {}\n", a->name(), fmt::join(names, ", "));
+    for (const auto& [file, names] :
+         {std::pair(&result, &only_here), std::pair(&original, &only_there)}) {
+      if (names->empty()) continue;
+      text += fmt::format("note: only '{}' has {}\n", file->name(), fmt::join(*names, ", "));
     }
     print_out(text);
   }

@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "cli/terminal/command.h"
+#include "cli/terminal/message.h"
 #include "cli/terminal/table.h"
 
 namespace tuckfold::cli {
@@ -36,7 +37,7 @@ void look_at_each(const char* verb, const std::vector<std::string>& files, bool 
       if (found.judge) found.judge();
     } catch (const Error& error) {
       if (!first) first = error;
-      if (files.size() > 1) fmt::print(stderr, "tuckfold: {}\n", error.what());
+      if (files.size() > 1) say("{}", error.what());
     }
   }
   const bool nothing = files.size() == 1 && first && objects.back().contains("error");

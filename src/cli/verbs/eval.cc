@@ -9,6 +9,7 @@
 #include "cli/bench/report.h"
 #include "cli/dataset/load_arrays.h"
 #include "cli/pictures/picture.h"
+#include "cli/terminal/stdio.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
 
@@ -19,6 +20,7 @@ constexpr const char* kFooter =
     R"_(The picture has the original, the result of each codec and its error around grey, enlarged as printed: in
 one row for one codec, else with the errors below their results. Arrays are taken as H x W, H x W x 3 or
 3 x H x W pictures in their last axes; --index picks one. view -o OUT.html writes a page with labels.
+Fill values are blue in the picture, and in none of the figures.
 
 Examples:
   tuckfold eval images.npy --codec "dct_chop(keep=4)"
@@ -55,7 +57,8 @@ void run(Options& options) {
   for (const CodecSpec& spec : specs) {
     const std::unique_ptr<BenchTarget> bench_target = codec_target(spec, array, out, threads);
     reports.push_back(checked_report(*bench_target, array, out));
-    if (picture) picture->add(picture_of(array.dtype, out.data(), picture->frame()));
+    const std::uint8_t* marks = array.marks.empty() ? nullptr : array.marks.data();
+    if (picture) picture->add(picture_of(array.dtype, out.data(), marks, picture->frame()));
   }
   if (file) {
     const std::string bytes = picture->draw().png();
@@ -69,14 +72,14 @@ void run(Options& options) {
       all.push_back(to_json(report, array, threads));
       if (picture) all.back().update(Json{{"png", options.png}, {"error_gain", picture->gain()}});
     }
-    return print_out(print_json(all));
+    return print_report(options.png, print_json(all));
   }
   std::string text = describe(array) + '\n' + to_table(reports) + notes_on(array);
   if (picture) {
     text += fmt::format("{}: picture {} of {}, errors shown x{}\n", options.png, options.index,
                         picture->frame().count, picture->gain());
   }
-  print_out(text);
+  print_report(options.png, text);
 }
 
 }  // namespace

@@ -9,12 +9,14 @@
 #include "base/io/new_file.h"
 #include "cli/bench/report.h"
 #include "cli/dataset/dataset.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/stdio.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/portable_options.h"
 #include "cli/verbs/verbs.h"
 #include "portable/codec_graph.h"
 #include "portable/count.h"
+#include "portable/operators.h"
 #include "portable/targets.h"
 #include "tuckfold/portable.h"
 
@@ -43,7 +45,7 @@ Examples:
 struct Options {
   PortableOptions codec;
   std::string what, target, device, out;
-  int opset = portable::kMinOpset;
+  std::optional<int> opset;
   bool force = false, json = false;
 };
 
@@ -77,8 +79,9 @@ std::vector<File> files_of(const Options& options, const portable::Export& codec
     if (!graph->has_value()) continue;
     std::filesystem::path path = options.out;
     if (codec.pack && codec.unpack) {
-      if (options.out == "-")
-        invalid("[export] two models cannot go to -; add --only pack or unpack");
+      if (is_stdout(options.out)) {
+        invalid("[export] two models cannot go to {}; add --only pack or unpack", options.out);
+      }
       if (std::filesystem::is_directory(path))
         invalid("[export] -o must name a file, got the folder {}; use -o {}", options.out,
                 (path / "codec.onnx").string());
@@ -86,18 +89,23 @@ std::vector<File> files_of(const Options& options, const portable::Export& codec
       if (path.extension() == ".pack" || path.extension() == ".unpack") path.replace_extension();
       path += (*graph)->name() == "Pack" ? ".pack.onnx" : ".unpack.onnx";
     }
-    files.push_back({path.string(), portable::onnx_model(codec, **graph, options.opset)});
+    files.push_back(
+        {path.string(),
+         portable::onnx_model(codec, **graph, options.opset.value_or(portable::kMinOpset))});
   }
   return files;
 }
 
-// Writes all files or none: they get their names when every byte is written.
+// Writes all files or none: they get their names when every byte is written. Ctrl-C waits until then.
 void write(const std::vector<File>& files, NewFile::Replace replace) {
+  const InterruptGuard guard;
   std::list<NewFile> outputs;
   for (const File& file : files) {
     outputs.emplace_back("export", file.path, replace).write(std::as_bytes(std::span(file.bytes)));
   }
+  InterruptGuard::check();
   finish_all(outputs);
+  InterruptGuard::check();
 }
 
 // Eq. 5 or 7 for all planes, where the codec is of whole blocks; else nothing.
@@ -123,21 +131,12 @@ std::optional<double> ratio_by_formula(const PortableCodec& codec) {
                                    stage["keep"], stage["shape"] == 1 ? "triangle" : "square")));
 }
 
-std::vector<std::string> operators_of(const Graph& graph) {
-  std::vector<std::string> names;
-  for (const portable::Use& use : portable::uses(graph)) {
-    const std::string name(name_of(use.op));
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  }
-  return names;
-}
-
 // The size of packed tensors and graphs, with the paper's formulas beside what was counted.
 class Summary {
  public:
   Summary(const PortableCodec& codec, const portable::Export& exported,
-          const std::vector<File>& files, const std::optional<DeviceInfo>& device)
-      : codec_(codec), exported_(exported), files_(files), device_(device) {
+          const std::vector<File>& files, const std::optional<DeviceInfo>& device, Target target)
+      : codec_(codec), exported_(exported), files_(files), device_(device), target_(target) {
     const Graph& graph = exported.pack ? *exported.pack : *exported.unpack;
     const Count sizes = count(graph);
     packed_bytes_ = exported.pack ? sizes.out_bytes : sizes.in_bytes;
@@ -147,7 +146,8 @@ class Summary {
         static_cast<std::int64_t>(layout(codec.spec, codec.dtype, codec.shape).max_bytes);
   }
 
-  std::string text(std::string_view target) const {
+  std::string text() const {
+    const std::string_view target = portable::kTargets[static_cast<std::size_t>(target_)];
     std::string text;
     for (const File& file : files_) {
       text += fmt::format("{}: {}, for {}{}\n", file.path, size_text(file.bytes.size()), target,
@@ -166,8 +166,8 @@ class Summary {
     return text + table.print();
   }
 
-  Json json(std::string_view target) const {
-    Json json = {{"target", target},
+  Json json() const {
+    Json json = {{"target", portable::kTargets[static_cast<std::size_t>(target_)]},
                  {"codec", codec_.spec.print()},
                  {"dtype", to_string(codec_.dtype)},
                  {"shape", std::vector<std::int64_t>(codec_.shape.begin(), codec_.shape.end())},
@@ -190,7 +190,7 @@ class Summary {
           {packs ? "flops_eq5" : "flops_eq7", flops ? Json(*flops) : Json()},
           {"constant_bytes", sizes.constant_bytes},
           {"peak_bytes", sizes.peak_bytes},
-          {"operators", operators_of(**graph)}};
+          {"operators", operators_of(**graph, target_)}};
     }
     return json;
   }
@@ -211,13 +211,14 @@ class Summary {
             flops ? fmt::format("{}", *flops) : "-",
             bytes(sizes.constant_bytes),
             bytes(sizes.peak_bytes),
-            fmt::format("{}", fmt::join(operators_of(graph), ", "))};
+            fmt::format("{}", fmt::join(operators_of(graph, target_), ", "))};
   }
 
   const PortableCodec& codec_;
   const portable::Export& exported_;
   const std::vector<File>& files_;
   const std::optional<DeviceInfo>& device_;
+  Target target_;
   std::int64_t tensor_bytes_ = 0, packed_bytes_ = 0;
 };
 
@@ -230,6 +231,9 @@ void run(const Options& options) {
   }
   known_word("export", "target", options.target, portable::kTargets);
   if (options.out.empty()) invalid("[export] name the file to write: -o FILE");
+  if (options.opset && options.target != "onnx") {
+    invalid("[export] --opset is of ONNX models, got --target {}; leave it out", options.target);
+  }
   const auto at = std::find(portable::kTargets.begin(), portable::kTargets.end(), options.target);
   const auto target = static_cast<Target>(at - portable::kTargets.begin());
 
@@ -240,28 +244,24 @@ void run(const Options& options) {
   if (codec.direction != Direction::Pack) {
     exported.unpack = portable::unpack_graph(codec.spec, codec.dtype, codec.shape);
   }
-  const std::optional<DeviceInfo> device = device_for(options);
+  std::optional<DeviceInfo> device = device_for(options);
   if (device) {
+    device->target = options.target;  // whose operators are written, and so are checked
     const Fit fit = fits(*device, codec.spec, codec.dtype, codec.shape, codec.direction);
-    if (!fit.fits) {
-      fail(Errc::Unsupported, "[export] {}: {}{}{}", device->name, fit.why,
-           fit.remedy.empty() ? "" : "; ", fit.remedy);
-    }
+    if (!fit.fits) fail(Errc::Unsupported, "[export] {}: {}", device->name, refusal_text(fit));
   }
   const std::vector<File> files = files_of(options, exported, target);
   for (const File& file : files) {
-    if (file.path != "-") check_absent("export", file.path, options.force);
+    if (!is_stdout(file.path)) {
+      check_absent("export", file.path, options.force);
+    } else if (target == Target::Onnx) {
+      check_stdout("export", options.force);
+    }
   }
-  if (options.out == "-" && target == Target::Onnx) check_stdout("export", options.force);
   write(files, NewFile::Replace{options.force});
-  const Summary summary(codec, exported, files, device);
-  const std::string text = options.json ? print_json(Json::array({summary.json(options.target)}))
-                                        : summary.text(options.target);
-  if (options.out == "-") {
-    fmt::print(stderr, "{}", text);
-  } else {
-    print_out(text);
-  }
+  const Summary summary(codec, exported, files, device, target);
+  print_report(files.front().path,
+               options.json ? print_json(Json::array({summary.json()})) : summary.text());
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ void run(const Options& options) {
                       {"why", fit.why},
                       {"remedy", fit.remedy}}})));
   } else {
-    print_out(fmt::format("{}: {}: {}{}{}\n", device.name, fit.fits ? "fits" : "does not fit",
-                          fit.why, fit.remedy.empty() ? "" : "; ", fit.remedy));
+    print_out(fmt::format("{}: {}: {}\n", device.name, fit.fits ? "fits" : "does not fit",
+                          fit.fits ? fit.why : refusal_text(fit)));
   }
   if (!fit.fits) throw ExitStatus{1};
 }

@@ -21,6 +21,7 @@
 #include "cli/dataset/outcome.h"
 #include "cli/dataset/outliers.h"
 #include "cli/dataset/pack_write.h"
+#include "cli/terminal/message.h"
 #include "cli/terminal/stdio.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
@@ -97,7 +98,7 @@ const CodecSpec* codec_in(const std::vector<ArrayInfo>& file, const std::string&
 // What is wise to know of values before they are packed with a loss.
 void warn_of_outliers(const Array& part) {
   const std::string note = note_on_outliers(part);
-  if (!note.empty()) fmt::print(stderr, "tuckfold: warning: [pack] {}\n", note);
+  if (!note.empty()) warn("[pack] {}", note);
 }
 
 Outcome choose_codec(const Options& options, const Source& source, std::size_t number,
@@ -109,27 +110,25 @@ Outcome choose_codec(const Options& options, const Source& source, std::size_t n
                            .shape = array.sample,
                            .samples_per_chunk = options.samples_per_chunk,
                            .fill = array.fill}};
-  const bool is_field = array.sample.rank() >= 2, any = source.samples() > 0;
+  const bool field = is_field(array.sample), any = source.samples() > 0;
   const auto part = [&](std::int64_t values, Fill fill = Fill::Replace) {
     return trial_part_of(source, number, std::min(values, options.target.trial_values()), fill);
   };
   const std::int64_t all = options.target.trial_values();
   const CodecSpec* const in_file = codec_in(file, array.name);
   const std::optional<CodecSpec> bound = options.codec.bound_to(array.name);
-  if (!bound && is_field && target && any) {
+  if (!bound && field && target && any && in_file == nullptr) {
+    const Array tried = part(all);
+    if (!options.quiet) warn_of_outliers(tried);
+    Candidate best = choose_for(tried, chosen.array, *target, threads, options.quiet);
+    chosen.array.codec = best.spec;
+    chosen.trial = std::move(best.report);
     chosen.target = target;
-    if (in_file == nullptr) {
-      const Array tried = part(all);
-      if (!options.quiet) warn_of_outliers(tried);
-      Candidate best = choose_for(tried, chosen.array, *target, threads, options.quiet);
-      chosen.array.codec = best.spec;
-      chosen.trial = std::move(best.report);
-      return chosen;
-    }
+    return chosen;
   }
   if (bound) {
     chosen.array.codec = *bound;
-  } else if (in_file != nullptr && (!options.codec.for_all() || !is_field)) {
+  } else if (in_file != nullptr && (!options.codec.for_all() || !field)) {
     chosen.array.codec = *in_file;
   } else if (const auto spec = options.codec.without_name(array.sample)) {
     chosen.array.codec = *spec;
@@ -141,23 +140,25 @@ Outcome choose_codec(const Options& options, const Source& source, std::size_t n
                                          : choose_exact(part(kEnough, Fill::Stay), threads);
   }
   if (!any) return chosen;
+  if (target && measures(*target, chosen.array, source.arrays())) chosen.target = target;
   constexpr std::int64_t kSome = 1 << 17;
   if (!options.quiet && !is_exact(chosen.array.codec)) warn_of_outliers(part(kSome));
   if (options.dry_run) chosen.trial = report_on(part(all), chosen.array.codec, threads);
   return chosen;
 }
 
-// A codec for all arrays that suits none of them is no codec that was asked for.
-void warn_of_unused(const Options& options, std::span<const SourceArray> arrays) {
-  if (!options.codec.for_all() || options.quiet) return;
-  for (const SourceArray& array : arrays) {
-    if (options.codec.without_name(array.sample)) return;
-  }
-  fmt::print(
-      stderr,
-      "tuckfold: warning: [pack] --codec without a name is for samples with two axes or more, "
-      "and no array has such; '{}' is packed without loss (--codec '{}=SPEC' binds one)\n",
-      arrays.front().name, arrays.front().name);
+// A codec or target for all arrays that suits none of them is not what was asked for.
+void warn_of_unused(const Options& options, const std::optional<Target>& target,
+                    std::span<const SourceArray> arrays) {
+  if ((!options.codec.for_all() && !target) || options.quiet || has_fields(arrays)) return;
+  const auto unbound = std::ranges::find_if(
+      arrays, [&](const SourceArray& array) { return !options.codec.bound_to(array.name); });
+  if (unbound == arrays.end()) return;
+  warn(
+      "[pack] {} for samples with two axes or more, and no array has such; '{}' is packed without "
+      "loss (--codec '{}=SPEC' binds one)",
+      target ? "a target searches codecs" : "--codec without a name is", unbound->name,
+      unbound->name);
 }
 
 // Refuses a codec that the arrays do not suit, in the words of the shape that the user knows.
@@ -260,10 +261,13 @@ void check(const Options& options) {
             options.out);
   }
   if (options.dry_run) return;
-  if (options.out == "-") {
-    if (options.shards > 0) invalid("[pack] --shards writes several files, got -o -; name one");
+  if (is_stdout(options.out)) {
+    if (options.shards > 0) {
+      invalid("[pack] --shards writes several files, got -o {}; name one", options.out);
+    }
     if (options.append || options.resume) {
-      invalid("[pack] --append and --resume go on with a file, got -o -; name it with -o");
+      invalid("[pack] --append and --resume go on with a file, got -o {}; name it with -o",
+              options.out);
     }
     return check_stdout("pack", options.force);
   }
@@ -292,7 +296,8 @@ void run(const Options& options) {
                     .resume = options.resume,
                     .force = options.force,
                     .quiet = options.quiet,
-                    .temporary = out && out->is_temporary()};
+                    .temporary = out && out->is_temporary(),
+                    .reads_others = options.inputs.allow_external};
   // What is added to a manifest is further shards.
   if (options.append && output.shards == 0 && !shards_at(options.out).empty()) output.shards = 1;
   if (!options.dry_run) check_output(output, source->samples());
@@ -301,7 +306,7 @@ void run(const Options& options) {
   const std::vector<ArrayInfo> file = options.append && !options.out.empty()
                                           ? arrays_of(options.out, options.strict)
                                           : std::vector<ArrayInfo>();
-  warn_of_unused(options, source->arrays());
+  warn_of_unused(options, target, source->arrays());
   std::vector<Outcome> chosen;
   std::vector<ArrayInfo> arrays;
   for (std::size_t a = 0; a < source->arrays().size(); ++a) {
@@ -314,7 +319,8 @@ void run(const Options& options) {
   check_codecs(arrays, source->samples());
   if (options.dry_run) {
     const std::chrono::duration<double> searched = std::chrono::steady_clock::now() - start;
-    return dry_run(options, *source, chosen, target ? searched.count() : 0, threads);
+    dry_run(options, *source, chosen, target ? searched.count() : 0, threads);
+    return judge_trials("pack", chosen, options.strict, options.quiet);
   }
   if (output.append && output.shards > 0) {  // as the samples that are there
     for (std::size_t a = 0; a < arrays.size(); ++a) {
@@ -328,11 +334,7 @@ void run(const Options& options) {
     chosen[a].samples = total.packed_samples;
   }
   const std::string text = summary(options, chosen, total);
-  if (options.out == "-") {
-    fmt::print(stderr, "{}", text);
-  } else {
-    print_out(text);
-  }
+  print_report(options.out, text);
   judge("pack", chosen, options.strict, options.quiet);
 }
 

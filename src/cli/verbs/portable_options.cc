@@ -91,6 +91,13 @@ std::string PortableCodec::text() const {
   return fmt::format("{} of {} {}", spec.print(), to_string(dtype), to_string(shape));
 }
 
+std::string refusal_text(const Fit& fit) {
+  return fit.why + "; " +
+         (fit.remedy.empty()
+              ? "no other order, coef, shape, serialize, dtype, direction or batch helps"
+              : fit.remedy);
+}
+
 std::vector<std::string> device_names(const char* verb) {
   std::set<std::string> names;
   for (const fs::path& folder : device_folders(verb)) {
@@ -111,7 +118,10 @@ DeviceInfo find_device(const char* verb, const std::string& name) {
   }
   const std::vector<std::string> names = device_names(verb);
   if (names.empty()) {
-    fail(Errc::Io, "[{}] no device files were found; set TUCKFOLD_DEVICES to their folder", verb);
+    fail(Errc::Io,
+         "[{}] no device files were found in share/tuckfold/devices beside the tool's folder; set "
+         "TUCKFOLD_DEVICES to theirs",
+         verb);
   }
   std::vector<std::string_view> known(names.begin(), names.end()), begun;
   std::copy_if(known.begin(), known.end(), std::back_inserter(begun),

@@ -32,6 +32,9 @@ struct PortableCodec {
 DeviceInfo find_device(const char* verb, const std::string& name);
 std::vector<std::string> device_names(const char* verb);
 
+// Why it does not fit, and what does.
+std::string refusal_text(const Fit& fit);
+
 // The word itself if it is one of these; else throws InvalidArgument with the nearest one.
 std::string known_word(const char* verb, std::string_view kind, const std::string& word,
                        std::span<const std::string_view> words);

@@ -31,7 +31,7 @@ std::uint64_t bytes_to_look_at(const std::string& path) {
 void run(const Options& options) {
   if (options.file.empty()) invalid("[repair] name a .tuck file");
   if (options.out.empty()) invalid("[repair] give the file to write: -o OUT.tuck");
-  if (options.out == "-") check_stdout("repair", options.force);
+  if (is_stdout(options.out)) check_stdout("repair", options.force);
   check_absent("repair", options.out, options.force);
   const std::string path = input_path("repair", options.file);
   const ReplacedShards replaced(options.out);
@@ -41,9 +41,7 @@ void run(const Options& options) {
     return repair(path, options.out, [&](std::uint64_t some) { bar.add(some); });
   }();
   replaced.remove();
-  const auto print = [&](const std::string& text) {
-    options.out == "-" ? fmt::print(stderr, "{}", text) : print_out(text);
-  };
+  const auto print = [&](const std::string& text) { print_report(options.out, text); };
   std::int64_t lost = 0;
   Json dropped = Json::array();
   std::string text;

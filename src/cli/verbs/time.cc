@@ -14,7 +14,8 @@ namespace {
 
 constexpr const char* kFooter =
     R"_(Predicts one call from the host, with its transfers: t = t0 + in/B_in + out/B_out, with parameters fitted
-to published measurements of the device. The interval covers what the sources leave open. GB/s counts the
+to published measurements of the device. Of the CS-2 and the SN30 one throughput is published for both
+directions: there `in` is the tensor before packing, and `out` takes no time. The interval covers what the sources leave open. GB/s counts the
 tensor before packing. If nothing was published about calls, the time is a lower bound. Only calls of
 dct_chop were measured: for other codecs there is no upper bound.
 
@@ -118,8 +119,7 @@ void run(const Options& options) {
       json["remedy"] = fit.remedy.empty() ? Json() : Json(fit.remedy);
       print_out(print_json(Json::array({json})));
     }
-    fail(Errc::Unsupported, "[time] {}: {}{}{}", device.name, fit.why,
-         fit.remedy.empty() ? "" : "; ", fit.remedy);
+    fail(Errc::Unsupported, "[time] {}: {}", device.name, refusal_text(fit));
   }
   std::vector<Row> rows;
   for (const Direction direction : {Direction::Pack, Direction::Unpack}) {

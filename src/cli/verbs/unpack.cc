@@ -32,9 +32,10 @@ std::vector<std::size_t> chosen(const FileReader& reader, const std::vector<std:
 void run(const char* verb, const Options& options, std::optional<ArrayOut::Kind> kind = {}) {
   if (options.file.empty()) invalid("[{}] name a .tuck file", verb);
   if (options.out.empty()) invalid("[{}] give the place to write to: -o", verb);
-  if (options.out == "-") {
+  if (is_stdout(options.out)) {
     if (options.json) {
-      invalid("[{}] --json and -o - both need standard output; give a file or a folder", verb);
+      invalid("[{}] --json and -o {} both need standard output; give a file or a folder", verb,
+              options.out);
     }
     check_stdout(verb, options.force);
   }
@@ -47,14 +48,16 @@ void run(const char* verb, const Options& options, std::optional<ArrayOut::Kind>
   std::vector<SourceArray> written;
   for (const std::size_t array : arrays) {
     const ArrayInfo& info = reader.arrays()[array];
-    written.push_back({.name = info.name, .dtype = info.dtype, .sample = info.shape});
+    written.push_back(
+        {.name = info.name, .dtype = info.dtype, .sample = info.shape, .fill = info.fill});
   }
   const int threads = thread_count(options.threads);
   const ArrayOut out{.verb = verb,
                      .out = options.out,
                      .kind = kind ? *kind : ArrayOut::kind_of(verb, options.out),
                      .force = options.force,
-                     .threads = threads};
+                     .threads = threads,
+                     .metadata = reader.metadata()};
   const auto start = std::chrono::steady_clock::now();
   out.write(
       written, range.samples, options.quiet,
@@ -116,7 +119,9 @@ void add_unpack(Command& app) {
   Command verb = add_verb(app, "unpack", "Unpack a .tuck file to .npy, .npz or HDF5",
                           "Only these arrays", options);
   add_output(verb, options);
-  verb.footer(R"_(bf16 becomes f32, because numpy and HDF5 have no bf16.
+  verb.footer(
+      R"_(bf16 becomes f32, because numpy and HDF5 have no bf16. HDF5 files have the attributes that pack found in the
+inputs, and _FillValue; large arrays are chunked, shuffled and deflated.
 
 Examples:
   tuckfold unpack train.tuck -o train

@@ -1,5 +1,6 @@
 // tuckfold view: samples as a contact sheet, beside the results of a codec.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "cli/bench/report.h"
 #include "cli/pictures/sample_images.h"
 #include "cli/pictures/view_pick.h"
+#include "cli/terminal/stdio.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
 
@@ -23,7 +25,8 @@ pictures; of other shapes one channel, the first unless --channel names it. Smal
 large ones reduced. u8 goes from black 0 to white 255, other types over the range of the samples shown.
 
 --against shows the inputs below their originals, --codec its results below the inputs; errors around grey,
-enlarged as printed, follow. PSNR takes the range of the originals shown as peak.
+enlarged as printed, follow. PSNR takes the range of the originals shown as peak. Fill values, which the
+inputs, the originals or --fill name, are blue and in none of the figures; red is NaN or infinite.
 
 OUT.html is a page with the pictures inside, their numbers, their labels if the inputs have an integer
 array beside the pictures, and figures. OUT.png has the pictures alone, in the same order.
@@ -51,6 +54,19 @@ std::string selected(const InputOptions& inputs) {
   return found == renames.end() ? inputs.arrays.front() : found->second;
 }
 
+// All arrays, since labels may be in another than the one that is shown; those of --select where the
+// others do not fit.
+Samples open_shown(const InputOptions& inputs) {
+  InputOptions all = inputs;
+  all.arrays.clear();
+  try {
+    return {"view", all};
+  } catch (const Error& error) {
+    if (inputs.arrays.empty() || error.code() == Errc::Io) throw;
+  }
+  return {"view", inputs};
+}
+
 // A result that is compared with the original, and its overall figures.
 struct Result {
   std::string name;
@@ -72,7 +88,7 @@ Result judged(std::string name, std::optional<double> ratio, const SampleImages&
   for (std::int64_t i = 0; i < original.count(); ++i) {
     result.sums.push_back(compare_values(original.array.dtype, original.sample(i),
                                          result.shown.array.dtype, result.shown.sample(i),
-                                         original.array.sample.elems()));
+                                         original.array.sample.elems(), original.sample_marks(i)));
     result.all.add(result.sums.back());
   }
   return result;
@@ -123,7 +139,7 @@ Sheet sheet_of(const SampleImages& original, const std::vector<Result>& results,
     SheetRow values{.name = result.name, .tiles = {}};
     SheetRow errors{.name = fmt::format("error x{}", gain), .tiles = {}};
     for (std::int64_t i = 0; i < original.count(); ++i) {
-      const std::vector<double> picture = result.shown.picture(i, frame);
+      const Picture picture = result.shown.picture(i, frame);
       values.tiles.push_back({paint_values(frame, picture, black, white),
                               psnr_text(result.sums[static_cast<std::size_t>(i)], range)});
       errors.tiles.push_back(
@@ -152,6 +168,8 @@ Json to_json(const Options& options, const SampleImages& original,
                    {"psnr_db", number(result.all.psnr_db(result.all.range()))},
                    {"max_error", number(result.all.max_error)},
                    {"lost_values", result.all.lost},
+                   {"changed_not_finite", result.all.changed},
+                   {"fill_values", result.all.filled},
                    {"sample_psnr_db", each}});
   }
   return Json::array({{{"file", options.out},
@@ -170,23 +188,26 @@ void run(Options& options) {
   if (options.inputs.arrays.size() > 1) {
     invalid("[view] --select takes one array to show, got {}", options.inputs.arrays.size());
   }
-  InputOptions all = options.inputs;  // labels may be in another array than the one that is shown
-  all.arrays.clear();
-  const Samples inputs("view", all);
+  const Samples inputs = open_shown(options.inputs);
   const std::size_t array = array_to_show(selected(options.inputs), inputs);
   const SourceArray& info = inputs.arrays()[array];
   std::optional<Samples> against;
   options.original.strict = options.inputs.strict;
   options.original.allow_external = options.inputs.allow_external;
-  if (!options.original.files.empty()) against.emplace("view", options.original);
+  if (!options.original.files.empty()) {
+    against = open_named("view", options.original, std::array{info.name}).samples;
+  }
   const std::int64_t samples =
       against ? std::min(inputs.samples(), against->samples()) : inputs.samples();
   const bool compared = !options.codecs.empty() || against;
   const std::vector<std::int64_t> numbers = options.which.of(samples, compared ? 8 : 16);
   const Frame frame = frame_in(info.sample, options.channel);
-  const SampleImages input(inputs, array, numbers);
+  SampleImages input(inputs, array, numbers);
   std::optional<SampleImages> other;
   if (against) other.emplace(*against, original_of(info, inputs, *against), numbers);
+  const std::vector<FillValue> fill = other ? fill_of_both(info, other->array) : info.fill;
+  input.mark(fill);
+  if (other) other->mark(fill);
   const SampleImages& original = other ? *other : input;
   const std::vector<Result> results =
       results_of(options, inputs, original, other ? &input : nullptr, threads);
@@ -200,6 +221,10 @@ void run(Options& options) {
   sheet.title = {
       fmt::format("{}, {}: {} {}", name, info.name, to_string(info.sample), to_string(info.dtype)),
       fmt::format("{} of {} samples", numbers.size(), samples)};
+  if (!original.marks.empty()) {
+    const auto missing = std::ssize(original.marks) - std::ranges::count(original.marks, 0);
+    sheet.title.push_back(fmt::format("{} values are missing, shown in blue", missing));
+  }
   const auto root = static_cast<std::int64_t>(std::ceil(std::sqrt(std::ssize(numbers))));
   sheet.columns = options.columns.value_or(compared ? 8 : root);
 
@@ -207,7 +232,9 @@ void run(Options& options) {
   NewFile file("view", options.out, NewFile::Replace{options.force});
   file.write(std::as_bytes(std::span(bytes)));
   file.finish();
-  if (options.json) return print_out(print_json(to_json(options, original, results, numbers)));
+  if (options.json) {
+    return print_report(options.out, print_json(to_json(options, original, results, numbers)));
+  }
   if (options.quiet) return;
   std::string text;
   if (!results.empty()) {
@@ -217,8 +244,8 @@ void run(Options& options) {
     }
     text = table.print();
   }
-  print_out(text + fmt::format("{}: {} of {} samples of {}\n", options.out, numbers.size(), samples,
-                               info.name));
+  print_report(options.out, text + fmt::format("{}: {} of {} samples of {}\n", options.out,
+                                               numbers.size(), samples, info.name));
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ try codec "dct_chop(keep=4, shape=triangle)" --shape 4,3,64,64 --target groq -o 
 try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch --device ipu -o a.py
 try codec "dct_chop(keep=4)" --shape 4,64,64 --target samba --device ipu-bow -o a.py
 try codec "dct_chop(keep=4)" --shape 4,64,64 --target onnx -o -
+try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch --opset 17 -o a.py
 try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch -o no/such/folder/a.py
 ls
 echo mine > a.py

@@ -14,3 +14,12 @@ try "dct_chop(keep=4)" --shape 100,3,64,64
 try "bounded(abs=0.1)" --shape 100,3,64,64 --device sn30
 try "dct_chop(keep=4)" --shape 3003,64,64 --device groqchip
 try "dct_chop(keep=4)" --shape 1001,3,64,64 --dtype f16 --device groqchip
+# Two or three causes have one remedy; where nothing near fits, that is said.
+try "dct_chop(keep=4, shape=triangle)" --shape 100,3,512,512 --device sn30
+try "dct_chop(keep=4)" --shape 100,3,512,512 --dtype f16 --device sn30
+try "dct_chop(keep=4, order=planes)" --shape 4,3,64,64 --device sn30
+try "dct_chop(keep=4)" --shape 4,536,536 --device sn30
+# Small planes count by their values, and case is forgiven.
+try "dct_chop(keep=4)" --shape 2600,3,63,64 --device groqchip
+try "dct_chop(keep=4)" --shape 4,3,64,64 --device SN30
+try "dct_chop(keep=4, serialize=3)" --shape 4,3,64,64 --device sn30

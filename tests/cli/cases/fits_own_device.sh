@@ -20,3 +20,14 @@ for verb in fits time; do
   TUCKFOLD_DEVICES=/nope "$TUCKFOLD" $verb "dct_chop(keep=4)" --shape 8,64,64 --device sn30 || echo "exit $?"
 done
 TUCKFOLD_DEVICES=/nope "$TUCKFOLD" export codec "dct_chop(keep=4)" --shape 8,64,64 --target samba -o a.py || echo "exit $?"
+# What is written is what is checked: an ONNX model of this size builds its matrices by Mul and Reshape.
+cat > mine/products.json <<'END'
+{"name": "products", "title": "Products alone", "kind": "none", "target": "onnx", "software": "none",
+ "sources": {"me": "a guess"}, "numbers": {}, "dtypes": {"names": ["f32"], "source": "me", "at": "page 1"},
+ "operators": [{"names": ["matmul"], "source": "me", "at": "page 1"}]}
+END
+"$TUCKFOLD" fits "dct_chop(keep=4)" --shape 2,512,512 --device mine/products.json || echo "exit $?"
+for target in onnx torch; do
+  "$TUCKFOLD" export codec "dct_chop(keep=4)" --shape 2,512,512 --target $target --device mine/products.json -o a.$target ||
+    echo "exit $?"
+done

@@ -1,4 +1,4 @@
-#include "cli/choose/choose_ladders.h"
+#include "choose/ladders.h"
 
 #include <fmt/format.h>
 
@@ -9,11 +9,11 @@
 #include <string>
 #include <string_view>
 
-#include "cli/quality/quality.h"
 #include "codec/registry.h"
+#include "container/compare.h"
 #include "container/rewrite.h"
 
-namespace tuckfold::cli {
+namespace tuckfold {
 namespace {
 
 using Settings = std::vector<double>;
@@ -60,8 +60,8 @@ Settings bounds(const Facts& facts, const Target& target) {
   return values;
 }
 
-Settings settings_of(const tuckfold::Ladder& ladder, const Facts& facts, const Target& target) {
-  using enum tuckfold::Ladder::Setting;
+Settings settings_of(const Ladder& ladder, const Facts& facts, const Target& target) {
+  using enum Ladder::Setting;
   switch (ladder.setting) {
     case Once: return {0};
     case Steps: return steps(ladder.first, ladder.last, ladder.step);
@@ -86,12 +86,12 @@ std::string dct_quant_parameters(const Facts& facts) {
 
 }  // namespace
 
-Facts facts_of(const Array& array) {
+Facts facts_of(const ConstTensorView& array) {
   double low = std::numeric_limits<double>::infinity(), high = -low, sum = 0;
   std::int64_t finite = 0, zeros = 0;
   const std::int64_t elems = array.shape.elems();
   for (std::int64_t i = 0; i < elems; ++i) {
-    const double value = value_at(array.dtype, array.values.data(), i);
+    const double value = value_at(array.dtype, array.data, i);
     if (!std::isfinite(value)) continue;
     ++finite;
     zeros += value == 0;
@@ -106,13 +106,13 @@ Facts facts_of(const Array& array) {
           .zeros = static_cast<double>(zeros) / static_cast<double>(elems)};
 }
 
-std::vector<Ladder> ladders_for(const Facts& facts, const Target& target) {
-  std::vector<Ladder> ladders;
+std::vector<SpecLadder> ladders_for(const Facts& facts, const Target& target) {
+  std::vector<SpecLadder> ladders;
   const std::string mean = dct_quant_parameters(facts);
   const double high = facts.high >= 1e-30 && facts.high <= 1e30 ? facts.high : 1;
   for (const Codec* row : codec_rows()) {
-    for (const tuckfold::Ladder& rungs : row->ladders) {
-      Ladder ladder;
+    for (const Ladder& rungs : row->ladders) {
+      SpecLadder ladder;
       for (const double setting : settings_of(rungs, facts, target)) {
         ladder.push_back(
             CodecSpec::parse(fmt::format(fmt::runtime(rungs.text), fmt::arg("x", setting),
@@ -145,4 +145,4 @@ bool refuses_some(const CodecSpec& spec, DType dtype, const Shape& shape) {
   return false;
 }
 
-}  // namespace tuckfold::cli
+}  // namespace tuckfold

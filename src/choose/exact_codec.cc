@@ -1,4 +1,4 @@
-#include "cli/choose/exact_codec.h"
+#include "choose/exact_codec.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,15 +6,16 @@
 #include <vector>
 
 #include "base/fail.h"
-#include "cli/choose/choose_ladders.h"
+#include "choose/ladders.h"
 #include "codec/registry.h"
 #include "container/format.h"
 
-namespace tuckfold::cli {
+namespace tuckfold {
 namespace {
 
 // The bytes of the part in chunks; nothing where the codec does not suit it, or may not suit the rest.
-std::optional<std::size_t> packed_bytes(const CodecSpec& spec, const Array& part, int threads) {
+std::optional<std::size_t> packed_bytes(const CodecSpec& spec, const ConstTensorView& part,
+                                        int threads) {
   const std::int64_t samples = part.shape[0], elems = part.shape.elems() / samples;
   const std::int64_t most =
       row_of(spec.stages().back()).chunk_elems / std::max<std::int64_t>(elems, 1);
@@ -22,7 +23,7 @@ std::optional<std::size_t> packed_bytes(const CodecSpec& spec, const Array& part
   std::size_t bytes = 0;
   try {
     for (std::int64_t at = 0; at < samples; at += full) {
-      const ConstTensorView view = rows_of(part.view(), at, std::min(full, samples - at));
+      const ConstTensorView view = rows_of(part, at, std::min(full, samples - at));
       const Layout fit = layout(spec, view.dtype, view.shape);
       if (refuses_some(spec, view.dtype, view.shape)) return {};
       std::vector<std::byte> packed(fit.max_bytes);
@@ -37,7 +38,8 @@ std::optional<std::size_t> packed_bytes(const CodecSpec& spec, const Array& part
 
 // The same chain with a higher level of zstd where that saves a hundredth: values whose bytes are
 // sorted by significance gain by it, and unpack as fast.
-CodecSpec packed_harder(const CodecSpec& spec, std::size_t bytes, const Array& part, int threads) {
+CodecSpec packed_harder(const CodecSpec& spec, std::size_t bytes, const ConstTensorView& part,
+                        int threads) {
   const std::string text = spec.print();
   const std::size_t last = text.rfind("zstd");
   if (last == text.npos) return spec;
@@ -48,12 +50,12 @@ CodecSpec packed_harder(const CodecSpec& spec, std::size_t bytes, const Array& p
 
 }  // namespace
 
-CodecSpec choose_exact(const Array& part, int threads) {
+CodecSpec choose_exact(const ConstTensorView& part, int threads) {
   CodecSpec best = CodecSpec::parse("zstd");
   const std::optional<std::size_t> plain = packed_bytes(best, part, threads);
   if (!plain) return best;
   std::size_t least = *plain - *plain / 100;
-  for (const Ladder& ladder : ladders_for(facts_of(part), {Target::Kind::MaxError, 0})) {
+  for (const SpecLadder& ladder : ladders_for(facts_of(part), {Target::Kind::MaxError, 0})) {
     for (const CodecSpec& spec : ladder) {
       const std::optional<std::size_t> bytes = packed_bytes(spec, part, threads);
       if (!bytes || *bytes >= least) continue;
@@ -64,4 +66,4 @@ CodecSpec choose_exact(const Array& part, int threads) {
   return least < *plain - *plain / 100 ? packed_harder(best, least, part, threads) : best;
 }
 
-}  // namespace tuckfold::cli
+}  // namespace tuckfold
