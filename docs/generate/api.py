@@ -22,7 +22,8 @@ MODULES = ("tuckfold", "tuckfold.torch", "tuckfold.torch.nn")
 HEAD = """# What is in the Python package?
 
 Every public name, from its docstring; `docs/generate/api.py` writes this page and a test runs its examples,
-with `numpy` as `np`, and `torch`, imported. [Quick start](python.md).
+with `numpy` as `np`, and `torch`, imported. `doc.tuck` is a file with 100 samples of two arrays, `image` and
+`label`. [Quick start](python.md).
 """
 
 

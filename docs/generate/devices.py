@@ -26,6 +26,10 @@ HEAD = """# What can each accelerator take?
 `docs/generate/devices.py` writes this page from the files of `devices/` and from what `tuckfold fits` and `tuckfold time`
 answer. No vendor's SDK was run: limits and times are published ones, each with its source. How codecs
 are exported is on [its own page](portable.md).
+
+A device has the operators that a vendor's page names, or code that ran on it. It is often said that all accelerators share
+more, such as permute, max and where; without a source for the device that is not used here. So `fits` may refuse
+what a device can do: where you know better, add the operator to a copy of its file.
 """
 
 OBSTACLES = """## What stacks prevent, and our answer
@@ -39,6 +43,7 @@ OBSTACLES = """## What stacks prevent, and our answer
 | a matrix must fit one memory unit | SN30: 0.5 MB, 362 × 362 f32 | hpdc24, section 3.5.1 | `serialize=s`: s × s true tiles, with matrices s² times smaller |
 | a matrix unit of 320 × 320 | GroqChip | hpdc24, section 4.2.2 | the same |
 | memory on chip alone | GroqChip: 230 MB, IPU: 900 MB | hpdc24, Table 1 | `fits` counts what lives at once, and says which batch fits |
+| a batch of 1000 at most, of 3 × 64 × 64 | GroqChip | hpdc24, section 4.2.2 | `fits` counts planes; memory is given as the reason, so planes smaller than 64 × 64 count by their values |
 | no padding operator in common | all four | – | edges are part of the matrices: any shape takes the same two products |
 | the link to the host is slow | IPU, GroqChip, A100 | hpdc24, section 4.2.2 | packed data cross it: unpacking takes less time the smaller `keep` is |
 """
@@ -68,7 +73,7 @@ with a file is said with the field: `limits[0].value must be a number, 0 or abov
 | `numbers` | figures in SI units: {numbers} |
 | `dtypes` | `names` of f32, f16, bf16, u8 |
 | `operators`, `missing` | `names` that it has; each `name` that a source says it lacks, with a `text`: {operators} |
-| `limits` | `rule`, `value`, `text`: memory_bytes (all that lives at once), matrix_bytes and matrix_side (of each product), planes (of as many values as `sample` or more) |
+| `limits` | `rule`, `value`, `text`: memory_bytes (all that lives at once), matrix_bytes and matrix_side (of each product), planes (each counts as one; where they are smaller than `sample`, as the part of it that they are) |
 | `host_call` | `settings` of t0_ms, in_gbps, out_gbps, tflops: one, or the ends of what sources allow; `error`, the relative half-width of the interval; `points`; `uncompressed` if GB/s count the tensor both ways; `flat`, a time `ms` that the interval holds for tensors `until` a batch and a sample's size |
 | `serialize`, `triangle` | `slower`, factors of that time; for the triangle `t0_ms` and `ns_per_value` |
 | `stated`, `restrictions` | what sources say of speed (`gbps`, `direction`, `shape`, `keep`) and else |
@@ -261,6 +266,11 @@ def hollow(x: float, top: float, bottom: float, color: str) -> str:
             f'fill="white" stroke="{color}"/>')  # fmt: skip
 
 
+def dash(x: float, y: float, color: str) -> str:
+    return (f'<line x1="{x - 6:.1f}" x2="{x + 6:.1f}" y1="{y:.1f}" y2="{y:.1f}" '
+            f'stroke="{color}" stroke-width="1.6"/>')  # fmt: skip
+
+
 def cross(x: float, y: float) -> str:
     return text(x, y, "×", "middle", ' font-size="15" fill="#a00"')
 
@@ -309,7 +319,12 @@ def panel(device: dict, x0: float, y0: float, tool: Tool) -> list[str]:
               for n in SIDES]  # fmt: skip
     parts.append(f'<rect x="{x0}" y="{y0}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#999"/>')  # fmt: skip
     answers = {n: predicted(name, n, tool) for n in SIDES}
-    parts += [cross(x(n), y0 + 22) for n, answer in answers.items() if answer is None]
+    for n in (n for n, answer in answers.items() if answer is None):
+        parts.append(cross(x(n), y0 + 22))
+        if tiled := tool.ask("time", TILED, (100, 3, n, n), name):
+            parts += [dash(x(n), y(1e3 * tiled[direction]["seconds"]), color)
+                      for direction, color in COLORS.items()]  # fmt: skip
+            parts.append(text(x(n), y0 + 36, "serialize=2", "middle", grey))
     answers = {n: answer for n, answer in answers.items() if answer is not None}
     for direction, color in COLORS.items():
         calls = {n: answer[direction] for n, answer in answers.items()}
@@ -334,8 +349,7 @@ def panel(device: dict, x0: float, y0: float, tool: Tool) -> list[str]:
                 at, middle = x(n) + offset, y(math.sqrt(low * high))
                 if keep != KEEP:  # its prediction is not on the line
                     guess = y(1e3 * predicted(name, n, tool, keep)[direction]["seconds"])
-                    parts += [f'<line x1="{at - 6:.1f}" x2="{at + 6:.1f}" y1="{guess:.1f}" y2="{guess:.1f}" stroke="{color}" stroke-width="1.6"/>',
-                              text(at + 8, middle + 4, f"keep {keep}", more=grey)]  # fmt: skip
+                    parts += [dash(at, guess, color), text(at + 8, middle + 4, f"keep {keep}", more=grey)]  # fmt: skip
                 parts.append(point(at, middle, color))
             else:
                 for n in answers:
@@ -369,7 +383,7 @@ def page(devices: dict[str, dict], tool: Tool) -> str:
     drawn = (
         "## Times\n\n![Predicted and stated times](images/devices.svg)\n\n"
         "Lines are what `tuckfold time` predicts. A dot follows from a throughput that a source states, or that we measured, at this "
-        "resolution; its keep is written beside it where it is another, with a dash at what is predicted for that. A hollow bar "
+        "resolution; its keep is written beside it where it is another, with a dash at what is predicted for that; where only tiles fit, a dash is what is predicted for `serialize=2`. A hollow bar "
         "follows from a throughput that a source gives for all resolutions together, drawn at each: it says little of the smallest, where "
         "the fixed cost of a call counts most. Calls are timed with their transfers, so these are times of links more than of codecs.\n"
     )

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/images/*.svg of the exact codecs: values above, the bytes that pack makes of them below.
+"""Draws docs/images/*.svg of codecs that no image shows: values above, the bytes that pack makes of them below.
 
 .venv/bin/python docs/generate/pictures.py [FOLDER]      instead of docs/images
 """
@@ -102,6 +102,23 @@ def positive() -> list[Row]:
     ]
 
 
+def nonzero_quant() -> list[Row]:
+    values = np.array([0, 0.3, 1.7, 0, 0.9, 0, 2.5, 0], np.float32)
+    packed = tuckfold.pack(values, "nonzero_quant(bits=3)")
+    mask, header, codes = packed[4], packed[8:12].view(np.uint16), int(packed[12:].view("<u4")[0])
+    scale, minimum = (header.astype(np.uint32) << 16).view(np.float32)
+    texts, place = [], 0
+    for i in range(8):
+        texts.append(str(codes >> 3 * place & 7) if mask >> i & 1 else "")
+        place += int(mask >> i & 1)
+    return [
+        Row("8 values, f32", [(f"{v:g}", 1) for v in values]),
+        Row("not 0?", [(str(mask >> i & 1), 1) for i in range(8)], "code"),
+        Row("codes of 3 bits", [(text, 1) for text in texts], "code"),
+        Row("header", [(f"scale {scale:.4f}", 4), (f"minimum {minimum:.4f}", 4)], "head"),
+    ]
+
+
 def pool_index() -> list[Row]:
     places = np.array([0, 3, 1, 2, 2, 0, 3, 1])  # of 2 rows of 4 windows of 2 x 2, 8 columns wide
     row, column = np.divmod(np.arange(8), 4)
@@ -151,6 +168,7 @@ PICTURES = {
     "bits": bits,
     "mask": mask,
     "positive": positive,
+    "nonzero_quant": nonzero_quant,
     "pool_index": pool_index,
     "bytes_of": bytes_of,
     "shuffle": shuffle,

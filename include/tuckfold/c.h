@@ -160,7 +160,21 @@ TUCKFOLD_C_API tuckfold_status tuckfold_unpack(const tuckfold_plan* plan, const 
                                                size_t packed_bytes, const tuckfold_tensor* out,
                                                const tuckfold_options* options);
 
-/* The same for count tensors with a plan each, all of one spec: in[i] to the front of out[i] with
+/* Fills out as tuckfold_unpack does, then with scale[c] * x + shift[c], and with relu max(y, 0). The
+   channel c of value i, in row-major order, is i / inner % channels; see tuckfold/unpack_then.h. */
+typedef struct tuckfold_then {
+  const float* scale; /* channels of them each, on the device of the tensor */
+  const float* shift;
+  int64_t channels;
+  int64_t inner;
+  int32_t relu;
+} tuckfold_then;
+TUCKFOLD_C_API tuckfold_status tuckfold_unpack_then(const tuckfold_plan* plan, const void* packed,
+                                                    size_t packed_bytes, const tuckfold_tensor* out,
+                                                    const tuckfold_then* then,
+                                                    const tuckfold_options* options);
+
+/* Packs and unpacks count tensors with a plan each, all of one spec: in[i] to the front of out[i] with
    seed + i. They share a workspace of the largest tensor's size; device_result points to a
    number for each. On a CUDA device dct_chop packs small tensors in one launch. */
 TUCKFOLD_C_API tuckfold_status tuckfold_pack_many(const tuckfold_plan* const* plans, size_t count,
@@ -234,6 +248,125 @@ TUCKFOLD_C_API tuckfold_status tuckfold_write_frame(const tuckfold_plan* plan, c
 /* Checks both checksums. */
 TUCKFOLD_C_API tuckfold_status tuckfold_read_frame(const void* bytes, size_t count,
                                                    tuckfold_frame* frame);
+
+/* ---- files: samples of several arrays, see tuckfold/container.h ------------------------------- */
+
+/* A .tuck file, or a manifest of several. Any number of threads may read at once, also in the
+   child of a fork. */
+typedef struct tuckfold_reader tuckfold_reader;
+
+/* With strict 1, a file of which samples may be missing is TUCKFOLD_CORRUPT_DATA. */
+TUCKFOLD_C_API tuckfold_status tuckfold_reader_open(const char* path, int32_t strict,
+                                                    tuckfold_reader** reader);
+TUCKFOLD_C_API void tuckfold_reader_close(tuckfold_reader* reader); /* NULL is allowed */
+
+/* As long as reader lives: {"samples": 50000, "bytes": 38281216, "arrays": [{"name": "image",
+   "dtype": "u8", "shape": [3, 32, 32], "codec": "dct_quant(rate=4)", "samples_per_chunk": 64,
+   "fill": [], "chunks": 782, "packed_bytes": 38206064}, …], "metadata": {…}, "warnings": []}.
+   "fill" has numbers as texts, since JSON has no NaN; each of "warnings" is a sentence that says
+   which samples may be missing. */
+TUCKFOLD_C_API const char* tuckfold_reader_json(const tuckfold_reader* reader);
+
+/* Samples first … first + count of an array, by its place in the JSON, to `out`: of its dtype and
+   shape with a leading axis of count samples. threads 0: every core. */
+TUCKFOLD_C_API tuckfold_status tuckfold_reader_read(const tuckfold_reader* reader, size_t array,
+                                                    int64_t first, int64_t count,
+                                                    const tuckfold_tensor* out, int32_t threads);
+/* The same for samples in any order, which may repeat. A chunk that has several is unpacked once. */
+TUCKFOLD_C_API tuckfold_status tuckfold_reader_gather(const tuckfold_reader* reader, size_t array,
+                                                      const int64_t* samples, size_t count,
+                                                      const tuckfold_tensor* out, int32_t threads);
+
+/* An array of a file to write. */
+enum { TUCKFOLD_MEASURE = 1, TUCKFOLD_BOUND = 2 };
+typedef struct tuckfold_array {
+  const char* name;
+  const char* codec; /* NULL: "zstd" */
+  int32_t dtype;
+  int32_t rank;              /* of one sample; a number has 0 */
+  const int64_t* shape;      /* of one sample */
+  int64_t samples_per_chunk; /* 0: what suits the codec */
+  const double* fill;        /* values that stand for missing ones, and come back exactly */
+  size_t fill_count;
+  int32_t check;    /* TUCKFOLD_MEASURE: unpack every chunk and compare it with what was given;
+                       TUCKFOLD_BOUND: and store it as it is where an error is above max_error */
+  double max_error; /* for TUCKFOLD_BOUND */
+} tuckfold_array;
+
+enum {
+  TUCKFOLD_CREATE = 0, /* a new file, PATH.partial until it is complete */
+  TUCKFOLD_RESUME = 1, /* the same, going on with what a stopped writer left in PATH.partial */
+  TUCKFOLD_APPEND = 2  /* after the samples of a file, or as another shard of a manifest */
+};
+typedef struct tuckfold_write_options {
+  size_t struct_bytes;  /* sizeof(tuckfold_write_options); all else 0 means the defaults */
+  int32_t mode;         /* TUCKFOLD_CREATE … */
+  int32_t force;        /* 1: replace a file that exists, and what a stopped writer left */
+  int32_t threads;      /* 0: every core */
+  int32_t shards;       /* so many files, and a manifest at the path; 0: one file */
+  int64_t samples;      /* how many will be written; needed for two shards or more */
+  const char* metadata; /* a JSON object; NULL: {}, or what the file has */
+  uint64_t seed;        /* for stochastic rounding */
+  uint64_t origin;      /* identifies the inputs; TUCKFOLD_RESUME refuses another */
+  int32_t no_sync;      /* 1: do not wait for the disk */
+} tuckfold_write_options;
+
+/* One call at a time is made of a writer, in the process that opened it. */
+typedef struct tuckfold_writer tuckfold_writer;
+
+/* `count` arrays; none when appending means those of the file. A file that exists, or that a
+   stopped writer left, is refused without `force`, TUCKFOLD_APPEND or TUCKFOLD_RESUME. */
+TUCKFOLD_C_API tuckfold_status tuckfold_writer_open(const char* path, const tuckfold_array* arrays,
+                                                    size_t count,
+                                                    const tuckfold_write_options* options,
+                                                    tuckfold_writer** writer);
+/* A batch: a tensor for each array, in order, whose first axis is the sample. */
+TUCKFOLD_C_API tuckfold_status tuckfold_writer_write(tuckfold_writer* writer,
+                                                     const tuckfold_tensor* batch, size_t count);
+/* Writes the rest; then the file has its name. */
+TUCKFOLD_C_API tuckfold_status tuckfold_writer_finish(tuckfold_writer* writer);
+/* Until the next call with this writer: {"samples": 100, "arrays": [{"name": "image", "dtype": "u8",
+   "shape": [3, 32, 32], "codec": "dct_quant(rate=4)", "packed_bytes": 65536, "measured": 100,
+   "psnr_db": 41.2, "max_error": 9, "range": 255, "lost": 0, "changed": 0, "filled": 0, "too_few": 0,
+   "past_bound": 0}]}. "samples" is the number of the next sample. The figures are of samples that
+   were packed by now, as WrittenArray of tuckfold/container.h has them; null stands for a
+   number that JSON does not have. */
+TUCKFOLD_C_API const char* tuckfold_writer_json(tuckfold_writer* writer);
+/* Ends a writer; NULL is allowed. Without tuckfold_writer_finish, a file that was appended to is as
+   it was, and what was packed stays for TUCKFOLD_RESUME, unless keep is 0. */
+TUCKFOLD_C_API void tuckfold_writer_close(tuckfold_writer* writer, int32_t keep);
+
+/* ---- which codec, and how far values are off --------------------------------------------------- */
+
+enum { TUCKFOLD_PSNR = 0, TUCKFOLD_RATIO = 1, TUCKFOLD_MAX_ERROR = 2 };
+/* What to try on a row-major part of an array to reach a target, as long as the thread makes no
+   other such call: [[{"codec": "dct_quant(rate=1)", "max_bytes": 4096, "fixed": true}, …], …], each
+   list from the fewest bytes to the smallest error. Without codecs that do not suit the part, and
+   with for_the_rest 1 without exact ones that refuse some values. For TUCKFOLD_MAX_ERROR, only
+   those that promise it. */
+TUCKFOLD_C_API tuckfold_status tuckfold_ladders(const tuckfold_tensor* part, int32_t target,
+                                                double value, int32_t for_the_rest,
+                                                const char** json);
+/* The exact codec with the fewest bytes in a file, found on a row-major part of an array whose
+   first axis is the sample; as long as the thread makes no other such call. */
+TUCKFOLD_C_API tuckfold_status tuckfold_choose_exact(const tuckfold_tensor* part, int32_t threads,
+                                                     const char** codec);
+
+/* Over the values that are finite in the original. */
+typedef struct tuckfold_difference {
+  double low, high;   /* of the original */
+  double mean_square; /* of the errors */
+  double max_error;   /* infinite where a value is lost */
+  double psnr_db;     /* the peak is high - low; infinite where nothing differs, NaN where a value
+                          is lost */
+  int64_t finite;     /* such values of the original */
+  int64_t lost;       /* of these, NaN or infinite in the result */
+  int64_t changed;    /* values that are NaN or infinite in the original, and not the same after */
+} tuckfold_difference;
+/* Both row-major and of one shape; dtypes may differ. */
+TUCKFOLD_C_API tuckfold_status tuckfold_compare(const tuckfold_tensor* original,
+                                                const tuckfold_tensor* result,
+                                                tuckfold_difference* difference);
 
 /* ---- dct_chop as matrix products, see tuckfold/portable.h ------------------------------------ */
 

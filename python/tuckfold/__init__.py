@@ -13,8 +13,12 @@ One text names a codec everywhere; ``tuckfold.list_codecs()`` lists what there i
 has the same as operators of PyTorch. Importing ``tuckfold`` loads neither torch nor numpy.
 """
 
+from tuckfold._choose import Choice, Trial, choose, psnr
 from tuckfold._codec import Layout, MatmulForm, layout, matmul_form, pack, takes, unpack
-from tuckfold._errors import CorruptDataError
+from tuckfold._dataset import Batches, Dataset
+from tuckfold._errors import CorruptDataError, DataWarning
+from tuckfold._file import File, FileArray, open
+from tuckfold._hdf5 import hdf5, hdf5_plugin_path
 from tuckfold._library import (
     cpu_target,
     cuda_devices,
@@ -23,26 +27,46 @@ from tuckfold._library import (
     set_num_threads,
     version,
 )
-from tuckfold._packed import Packed
+from tuckfold._packed import Packed, dumps, loads
+from tuckfold._save import save
 from tuckfold._spec import CodecInfo, CodecSpec, ParamInfo, Stage, list_codecs
+from tuckfold._writer import Saved, SavedArray, Writer
 
 __all__ = [
+    "Batches",
+    "Choice",
     "CodecInfo",
     "CodecSpec",
     "CorruptDataError",
+    "DataWarning",
+    "Dataset",
+    "File",
+    "FileArray",
     "Layout",
     "MatmulForm",
     "Packed",
     "ParamInfo",
+    "Saved",
+    "SavedArray",
     "Stage",
+    "Trial",
+    "Writer",
+    "choose",
     "cpu_target",
     "cuda_devices",
+    "dumps",
     "get_num_threads",
     "has_cuda",
+    "hdf5",
+    "hdf5_plugin_path",
     "layout",
     "list_codecs",
+    "loads",
     "matmul_form",
+    "open",
     "pack",
+    "psnr",
+    "save",
     "set_num_threads",
     "takes",
     "unpack",

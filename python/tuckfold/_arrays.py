@@ -132,6 +132,12 @@ def tensor_of(what: str, array: np.ndarray, dtype: str, shape: ctypes.Array) -> 
     )
 
 
+def whole_tensor(what: str, array: np.ndarray, dtype: str) -> lib.Tensor:
+    """The same, with the array's own shape."""
+    shape = ctypes.cast(lib.axes(array.shape), ctypes.POINTER(ctypes.c_int64))
+    return tensor_of(what, array, dtype, shape)
+
+
 def stored_dtype(what: str, array: np.ndarray, dtype: Any) -> str:
     """The dtype of an array; a given one may only say that 16 bits are those of bf16."""
     if dtype is None:

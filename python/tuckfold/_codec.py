@@ -144,7 +144,7 @@ def pack(array: Any, spec: str | CodecSpec, *, dtype: Any = None, seed: int = 0)
             buffer. Strides of any kind are read in place; nothing is copied first.
         spec: the codec, or its text.
         dtype: ``"bf16"`` where a uint16 array holds bits of bf16; else the array says it.
-        seed: for stochastic rounding; give each tensor its own.
+        seed: for stochastic rounding, -2**63 to 2**64 - 1; give each tensor its own.
 
     Returns:
         A uint8 array of the bytes, one axis.
@@ -196,7 +196,7 @@ def unpack(
         dtype: of the array that was packed. ``"f32"`` unless given, where the codec takes no
             integers; codecs that do, such as ``raw``, ``bits`` and ``zstd``, need it. ``"bf16"``
             gives an array of ml_dtypes' bfloat16 where that is installed, else the bits as uint16.
-        out: an array to fill, of any strides, instead of a new one.
+        out: an array to fill, of any strides, instead of a new one; not in the memory of the bytes.
 
     Returns:
         The array, or out.

@@ -9,7 +9,7 @@ import ctypes
 import json
 import operator
 import os
-from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,43 @@ class Frame(ctypes.Structure):
     ]
 
 
+class FileArray(ctypes.Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("codec", c_char_p),
+        ("dtype", c_int32),
+        ("rank", c_int32),
+        ("shape", POINTER(c_int64)),
+        ("samples_per_chunk", c_int64),
+        ("fill", POINTER(c_double)),
+        ("fill_count", c_size_t),
+        ("check", c_int32),
+        ("max_error", c_double),
+    ]
+
+
+class WriteOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("mode", c_int32),
+        ("force", c_int32),
+        ("threads", c_int32),
+        ("shards", c_int32),
+        ("samples", c_int64),
+        ("metadata", c_char_p),
+        ("seed", ctypes.c_uint64),
+        ("origin", ctypes.c_uint64),
+        ("no_sync", c_int32),
+    ]
+
+
+class Difference(ctypes.Structure):
+    _fields_ = [
+        *[(name, c_double) for name in ("low", "high", "mean_square", "max_error", "psnr_db")],
+        *[(name, c_int64) for name in ("finite", "lost", "changed")],
+    ]
+
+
 class MatmulSizes(ctypes.Structure):
     _fields_ = [
         (name, c_int64) for name in ("tiles", "tile_rows", "tile_cols", "kept_rows", "kept_cols")
@@ -100,6 +137,25 @@ _FUNCTIONS = {
     "frame_bytes": (c_size_t, [c_void_p, c_size_t]),
     "write_frame": (c_int32, [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t]),
     "read_frame": (c_int32, [c_void_p, c_size_t, POINTER(Frame)]),
+    "reader_open": (c_int32, [c_char_p, c_int32, POINTER(c_void_p)]),
+    "reader_close": (None, [c_void_p]),
+    "reader_json": (c_char_p, [c_void_p]),
+    "reader_read": (c_int32, [c_void_p, c_size_t, c_int64, c_int64, POINTER(Tensor), c_int32]),
+    "reader_gather": (
+        c_int32,
+        [c_void_p, c_size_t, c_void_p, c_size_t, POINTER(Tensor), c_int32],
+    ),
+    "writer_open": (
+        c_int32,
+        [c_char_p, POINTER(FileArray), c_size_t, POINTER(WriteOptions), POINTER(c_void_p)],
+    ),
+    "writer_write": (c_int32, [c_void_p, POINTER(Tensor), c_size_t]),
+    "writer_finish": (c_int32, [c_void_p]),
+    "writer_json": (c_char_p, [c_void_p]),
+    "writer_close": (None, [c_void_p, c_int32]),
+    "ladders": (c_int32, [POINTER(Tensor), c_int32, c_double, c_int32, POINTER(c_char_p)]),
+    "choose_exact": (c_int32, [POINTER(Tensor), c_int32, POINTER(c_char_p)]),
+    "compare": (c_int32, [POINTER(Tensor), POINTER(Tensor), POINTER(Difference)]),
     "clear_error": (None, []),
     "matmul_form": (
         c_int32,
@@ -142,6 +198,8 @@ spec_equal, codecs_json = _c["spec_equal"], _c["codecs_json"]
 plan_release, plan_layout = _c["plan_release"], _c["plan_layout"]
 pack, unpack = _c["pack"], _c["unpack"]
 frame_bytes, clear_error = _c["frame_bytes"], _c["clear_error"]
+reader_json, reader_close = _c["reader_json"], _c["reader_close"]
+writer_json, writer_close = _c["writer_json"], _c["writer_close"]
 
 _dtypes = json.loads(_c["dtypes_json"]())
 DTYPES = tuple(row["name"] for row in _dtypes)  # in the order of the C API's numbers
@@ -214,13 +272,21 @@ def get_num_threads() -> int:
     return _threads
 
 
+def seed_of(seed: int) -> int:
+    """Any of 64 bits, with a sign or without; another would give the noise of one of these."""
+    seed = operator.index(seed)
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(f"[pack] seed must be -2**63..2**64 - 1, got {seed}")
+    return seed
+
+
 def options(seed: int = 0) -> Options:
-    """Seeds count modulo 2**64, so that any integer will do."""
+    """Negative seeds count from 2**64 down, as torch's do."""
     if seed == 0:
         return _default_options
     return Options(
         struct_bytes=ctypes.sizeof(Options),
-        seed=operator.index(seed) & (2**64 - 1),
+        seed=seed_of(seed) & (2**64 - 1),
         threads=_threads,
     )
 

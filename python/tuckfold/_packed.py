@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from tuckfold import _codec
 from tuckfold import _library as lib
+from tuckfold._errors import CorruptDataError
 from tuckfold._spec import CodecSpec, spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
+
+_MOST_RATIO = 32768  # as in files; zstd, which packs zeros smallest, stays below it
 
 
 class Packed:
@@ -122,3 +125,42 @@ class Packed:
 
     def __repr__(self) -> str:
         return f"Packed({self.spec}, {self.dtype}, {self.shape}, {self.nbytes} bytes)"
+
+
+def dumps(array: Any, spec: str | CodecSpec = "zstd", *, dtype: Any = None, seed: int = 0) -> bytes:
+    """An array as bytes that describe themselves: one frame of the file format, with checksums.
+
+    Args: as for :func:`pack`.
+
+    >>> x = np.arange(6).reshape(2, 3)
+    >>> tuckfold.loads(tuckfold.dumps(x)).tolist()
+    [[0, 1, 2], [3, 4, 5]]
+    """
+    return Packed.pack(array, spec, dtype=dtype, seed=seed).to_bytes()
+
+
+def loads(frame: Any) -> Any:
+    """The array of :func:`dumps`.
+
+    Args:
+        frame: bytes, or anything with a buffer. It is one frame, and nothing follows it.
+
+    Raises:
+        CorruptDataError: the bytes are no complete frame, more follow, or a checksum is wrong.
+    """
+    from tuckfold import _arrays
+
+    data = _arrays.bytes_of("loads", frame)
+    found = lib.Frame()
+    lib.call("read_frame", data.ctypes.data, data.nbytes, ctypes.byref(found))
+    if found.frame_bytes != data.nbytes:
+        raise CorruptDataError(
+            f"[loads] the frame has {found.frame_bytes} bytes, got {data.nbytes}; pass it alone"
+        )
+    packed = Packed.from_bytes(data)
+    whole = math.prod(packed.shape) * lib.DTYPE_BYTES[packed.dtype]
+    if whole > _MOST_RATIO * data.nbytes:  # a few hostile bytes must not cost much memory
+        raise CorruptDataError(
+            f"[loads] {data.nbytes} bytes claim to be {packed.shape} of {packed.dtype}"
+        )
+    return packed.unpack()

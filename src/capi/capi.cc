@@ -17,6 +17,7 @@
 #include "tuckfold/c.h"
 #include "tuckfold/codec.h"
 #include "tuckfold/portable.h"
+#include "tuckfold/unpack_then.h"
 #include "tuckfold/version.h"
 
 namespace tuckfold::capi {
@@ -233,6 +234,27 @@ tuckfold_status tuckfold_unpack(const tuckfold_plan* plan, const void* packed, s
     given("unpack", "the plan", plan)
         .plan.unpack({static_cast<const std::byte*>(packed), packed_bytes}, view_of("unpack", out),
                      run_options(run));
+  });
+}
+
+tuckfold_status tuckfold_unpack_then(const tuckfold_plan* plan, const void* packed,
+                                     size_t packed_bytes, const tuckfold_tensor* out,
+                                     const tuckfold_then* then, const tuckfold_options* options) {
+  return guarded([&] {
+    const tuckfold_options run = options_of("unpack_then", options);
+    const UseExecutor on({run.executor, run.executor_data});
+    if (packed_bytes > 0) {
+      given("unpack_then", "the packed bytes", static_cast<const char*>(packed));
+    }
+    const tuckfold_then& t = given("unpack_then", "what follows", then);
+    unpack_then(given("unpack_then", "the plan", plan).plan,
+                {static_cast<const std::byte*>(packed), packed_bytes}, view_of("unpack_then", out),
+                {.scale = t.scale,
+                 .shift = t.shift,
+                 .channels = t.channels,
+                 .inner = t.inner,
+                 .relu = t.relu != 0},
+                run_options(run));
   });
 }
 

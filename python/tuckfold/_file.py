@@ -1,0 +1,360 @@
+"""Reading .tuck files."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import math
+import operator
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuckfold import _library as lib
+from tuckfold._errors import DataWarning
+from tuckfold._progress import Progress, Reporter, pieces
+from tuckfold._spec import CodecSpec, spec_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_BLOCK_BYTES = 4 << 20  # that iteration reads ahead
+_PART_BYTES = 64 << 20  # that are unpacked at a time if an index takes a part of each sample
+
+
+class _Handle:
+    """A reader of the C API. Calls hold this object, so that close() does not end one in another
+    thread."""
+
+    def __init__(self, path: str, strict: bool) -> None:
+        handle = ctypes.c_void_p()
+        lib.call("reader_open", os.fsencode(path), int(strict), ctypes.byref(handle))
+        self.value = handle
+
+    def __del__(self, close: Any = lib.reader_close) -> None:  # the module may be gone by then
+        if getattr(self, "value", None):
+            close(self.value)
+
+
+def size_text(size: float) -> str:
+    """As the command line prints it: 1.5 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+class FileArray:
+    """One array of a :class:`File`: samples are read, and unpacked, when they are asked for.
+
+    It is indexed as a numpy array is, by numbers, slices, arrays of numbers and masks, and gives numpy
+    arrays. ``numpy.asarray`` reads all of it, and iteration sample after sample. Only the chunks that
+    have the samples asked for are read.
+
+    >>> with tuckfold.open("doc.tuck") as f:
+    ...     images = f["image"]
+    ...     images.shape, images[-2:].shape, images[[5, 0, 5], 0].shape
+    ((100, 8, 8), (2, 8, 8), (3, 8))
+    """
+
+    def __init__(self, file: File, number: int, about: dict[str, Any]) -> None:
+        self._file, self._number, self._about = file, number, about
+        self._dtype: np.dtype | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the file."""
+        return self._about["name"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Samples, then the axes of one sample."""
+        return (self._file.samples, *self._about["shape"])
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of what reading gives. bf16 is ml_dtypes' where that is installed, else uint16."""
+        if self._dtype is None:
+            from tuckfold import _arrays
+
+            self._dtype = _arrays.empty((0,), self._about["dtype"]).dtype
+        return self._dtype
+
+    @property
+    def stored(self) -> str:
+        """The dtype in the file: ``"f32"``, ``"bf16"`` …"""
+        return self._about["dtype"]
+
+    @property
+    def ndim(self) -> int:
+        """How many axes there are, that of the samples included."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many values there are."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all samples, unpacked."""
+        return self.size * lib.DTYPE_BYTES[self.stored]
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes that they take in the file."""
+        return self._about["packed_bytes"]
+
+    @property
+    def ratio(self) -> float:
+        """How many times smaller that is."""
+        return self.nbytes / self.packed_bytes if self.packed_bytes else 1.0
+
+    @property
+    def codec(self) -> CodecSpec:
+        """The codec that packs it."""
+        return spec_of(self._about["codec"])
+
+    @property
+    def samples_per_chunk(self) -> int:
+        """Samples that are packed together."""
+        return self._about["samples_per_chunk"]
+
+    @property
+    def fill(self) -> tuple[float, ...]:
+        """Values that stand for missing ones, and come back exactly."""
+        return tuple(float(value) for value in self._about["fill"])
+
+    def read(
+        self, samples: Any = None, *, out: Any = None, progress: Progress = None
+    ) -> np.ndarray:
+        """Reads samples.
+
+        Args:
+            samples: a range, a slice or numbers in any order, not negative; all unless given.
+            out: an array to fill, of any strides, instead of a new one.
+            progress: a function of the bytes that are done and all of them, or True for a bar of tqdm.
+
+        Raises:
+            CorruptDataError: a chunk is damaged; the message names file, array and samples.
+
+        >>> out = np.empty((2, 8, 8), np.float32)
+        >>> with tuckfold.open("doc.tuck") as f:
+        ...     f["image"].read([7, 3], out=out) is out
+        True
+        """
+        import numpy as np
+
+        from tuckfold import _arrays
+
+        if samples is None or isinstance(samples, slice):
+            samples = range(*(samples or slice(None)).indices(self.shape[0]))
+        if not isinstance(samples, range):
+            samples = np.ascontiguousarray(samples, np.int64)
+            if samples.ndim != 1:
+                raise ValueError(f"[read] samples must have one axis, got {samples.ndim}")
+        shape = (len(samples), *self.shape[1:])
+        result = _arrays.empty(shape, self.stored) if out is None else out
+        view = _arrays.array_of("read", result)
+        if view.shape != shape:
+            raise ValueError(f"[read] {shape} must fit out, which has shape {view.shape}")
+        name = self.stored if view.dtype == np.uint16 and self.stored == "bf16" else None
+        if _arrays.stored_dtype("read", view, name) != self.stored:
+            raise ValueError(f"[read] '{self.name}' is of {self.stored}, and out of {view.dtype}")
+        if not view.flags.writeable:
+            raise ValueError("[read] out must be writeable")
+        each = math.prod(shape[1:]) * lib.DTYPE_BYTES[self.stored]
+        with Reporter("read", progress, each * len(samples)) as report:
+            for begin, end in pieces(len(samples), each):
+                self._read_piece(samples[begin:end], view[begin:end])
+                report.add((end - begin) * each)
+        return result
+
+    def _read_piece(self, samples: Any, out: np.ndarray) -> None:
+        import numpy as np
+
+        from tuckfold import _arrays
+
+        handle = self._file._open_handle()  # held during the call
+        tensor = ctypes.byref(_arrays.whole_tensor("read", out, self.stored))
+        threads = lib.get_num_threads()
+        if isinstance(samples, range) and samples.step == 1:
+            lib.call("reader_read", handle.value, self._number, samples.start, len(samples), tensor, threads)  # fmt: skip
+            return
+        numbers = np.asarray(samples, np.int64)
+        lib.call("reader_gather", handle.value, self._number, numbers.ctypes.data, len(numbers), tensor, threads)  # fmt: skip
+
+    def __getitem__(self, key: Any) -> Any:
+        from tuckfold._index import select
+
+        each = self.nbytes // max(1, len(self))
+        return select(self.shape, key, self.read, max(1, _PART_BYTES // max(1, each)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError(f"[read] '{self.name}' is packed, so that an array of it is a copy")
+        whole = self.read()
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        each = max(1, self.nbytes // max(1, len(self)))
+        block = max(1, _BLOCK_BYTES // each)
+        for begin in range(0, len(self), block):
+            yield from self.read(range(begin, min(begin + block, len(self))))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return operator.getitem, (self._file, self.name)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.shape} {self.stored}, {self.codec}, {self.ratio:.1f} times smaller>"
+
+
+class File(Mapping[str, FileArray]):
+    """A .tuck file, or a manifest of several, that :func:`tuckfold.open` has opened.
+
+    A mapping of names to :class:`FileArray`. Any number of threads may read at once. It pickles: what
+    is unpickled opens the file again, and refuses one that has changed. Children of a fork may use it.
+
+    >>> f = tuckfold.open("doc.tuck")
+    >>> print(f)
+    doc.tuck: 100 samples, 2.8 kB
+      image  f32  (8, 8)  dct_quant(rate=2)  15.2x
+      label  i64  ()      bits(width=4)       6.6x
+    metadata: {'source': 'synthetic'}
+    >>> f.samples, list(f), "label" in f
+    (100, ['image', 'label'], True)
+    >>> f.close()
+    """
+
+    def __init__(self, path: Any, *, strict: bool = False) -> None:
+        self._path = os.fspath(path)
+        if isinstance(self._path, bytes):
+            self._path = os.fsdecode(self._path)
+        self._where = str(Path(self._path).absolute())  # also after chdir, and in other processes
+        self._strict = strict
+        self._handle: _Handle | None = _Handle(self._where, strict)
+        text = lib.reader_json(self._handle.value)
+        self._identity = hashlib.blake2b(text, digest_size=16).hexdigest()
+        self._about = json.loads(text)
+        self._arrays = {
+            about["name"]: FileArray(self, number, about)
+            for number, about in enumerate(self._about["arrays"])
+        }
+        for warning in self._about["warnings"]:
+            warnings.warn(f"[open] {warning}", DataWarning, stacklevel=3)
+
+    def _open_handle(self) -> _Handle:
+        handle = self._handle
+        if handle is None:
+            raise ValueError(f"[read] '{self._path}' is closed; open it again")
+        return handle
+
+    @property
+    def path(self) -> str:
+        """As it was given."""
+        return self._path
+
+    @property
+    def samples(self) -> int:
+        """How many samples each array has."""
+        return self._about["samples"]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the file, or of all shards."""
+        return self._about["bytes"]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What was saved with it."""
+        return self._about["metadata"]
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._handle is None
+
+    def close(self) -> None:
+        """Ends reading; what other threads are reading is read to its end."""
+        self._handle = None
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getitem__(self, name: str) -> FileArray:
+        try:
+            return self._arrays[name]
+        except KeyError:
+            names = ", ".join(self._arrays)
+            raise KeyError(f"'{self._path}' has no array '{name}', but {names}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._open_handle()
+        return _reopen, (self._where, self._strict, self._identity)
+
+    def __repr__(self) -> str:
+        rows = [
+            (a.name, a.stored, str(a.shape[1:]), str(a.codec), f"{a.ratio:.1f}x")
+            for a in self.values()
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  " + "  ".join(text.ljust(width) for text, width in zip(row[:-1], widths, strict=False))
+            + "  " + row[-1].rjust(widths[-1])
+            for row in rows
+        ]  # fmt: skip
+        what = f"{self._path}: {self.samples} samples, {size_text(self.nbytes)}"
+        if self.metadata:
+            lines.append(f"metadata: {self.metadata}")
+        return "\n".join([what, *lines])
+
+
+def _reopen(path: str, strict: bool, identity: str) -> File:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # its first opening has warned
+        file = File(path, strict=strict)
+    if file._identity != identity:
+        raise ValueError(f"[open] '{path}' has changed since it was pickled; open it again")
+    return file
+
+
+def open(path: Any, *, strict: bool = False) -> File:  # noqa: A001
+    """Opens a .tuck file, or a manifest of shards, to read samples.
+
+    Args:
+        path: a text or a ``pathlib.Path``.
+        strict: refuse a file of which samples may be missing; else that is a :class:`DataWarning`.
+
+    Raises:
+        CorruptDataError: the file is damaged, so that it cannot be opened. ``tuckfold repair`` may help.
+        OSError: there is no such file.
+
+    >>> with tuckfold.open("doc.tuck") as f:
+    ...     batch = f["image"][10:14]
+    ...     labels = f["label"][10:14]
+    >>> batch.shape, batch.dtype, labels.tolist()
+    ((4, 8, 8), dtype('float32'), [0, 1, 2, 3])
+    """
+    return File(path, strict=strict)

@@ -1,0 +1,312 @@
+"""Writing .tuck files from Python: the promises of the command line."""
+
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tuckfold
+
+ROOT = Path(__file__).parents[3]
+X = np.random.default_rng(1).random((40, 16, 16), dtype=np.float32)
+Y = np.arange(40)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def test_nothing_is_lost_unless_asked_for(tmp_path: Path) -> None:
+    saved = tuckfold.save(tmp_path / "a.tuck", {"x": X, "codec": Y}, other=X.astype(np.float64))
+    assert saved.samples == 40 and [a.name for a in saved.arrays] == ["x", "codec", "other"]
+    with tuckfold.open(tmp_path / "a.tuck") as f:
+        assert f["x"][:].tobytes() == X.tobytes()
+        assert f["codec"][:].tobytes() == Y.tobytes()
+        assert f["other"][:].tobytes() == X.astype(np.float64).tobytes()
+
+
+def test_large_arrays_get_the_codec_that_the_command_line_takes(tmp_path: Path) -> None:
+    tool = ROOT / "build/release/tuckfold"
+    if not tool.exists():
+        pytest.skip("no build/release/tuckfold")
+    smooth = np.linspace(0, 1, 50 * 64 * 64, dtype=np.float32).reshape(50, 64, 64)
+    np.savez(tmp_path / "a.npz", smooth=smooth, label=np.arange(50) % 10)
+    command = [tool, "pack", tmp_path / "a.npz", "-o", tmp_path / "cli.tuck", "-q"]
+    subprocess.run(command, check=True)
+    tuckfold.save(tmp_path / "py.tuck", smooth=smooth, label=np.arange(50) % 10)
+    with tuckfold.open(tmp_path / "cli.tuck") as a, tuckfold.open(tmp_path / "py.tuck") as b:
+        assert str(a["smooth"].codec) == str(b["smooth"].codec) != "zstd(level=1)"
+        assert str(a["label"].codec) == str(b["label"].codec)
+
+
+def test_an_existing_file_needs_force(tmp_path: Path) -> None:
+    where = tmp_path / "a.tuck"
+    where.write_bytes(b"mine")
+    for write in (lambda **k: tuckfold.save(where, x=X, **k),
+                  lambda **k: tuckfold.Writer(where, {"x": X}, **k).close()):  # fmt: skip
+        with pytest.raises(ValueError, match="exists; pass force"):
+            write()
+    assert where.read_bytes() == b"mine"
+    tuckfold.save(where, x=X, force=True)
+    assert tuckfold.open(where).samples == 40 and names(tmp_path) == ["a.tuck"]
+
+
+def test_a_file_appears_when_it_is_complete_and_replaces_at_once(tmp_path: Path) -> None:
+    where = tmp_path / "a.tuck"
+    tuckfold.save(where, x=X[:3])
+    old = tuckfold.open(where)
+    with tuckfold.Writer(where, {"x": X}, force=True) as w:
+        w.write(x=X)
+        assert tuckfold.open(where).samples == 3
+    assert tuckfold.open(where).samples == 40
+    assert np.array_equal(old["x"][:], X[:3])  # what is open stays
+    assert names(tmp_path) == ["a.tuck"]
+
+
+def test_a_file_is_saved_over_itself(tmp_path: Path) -> None:
+    where = tmp_path / "a.tuck"
+    tuckfold.save(where, x=X)
+    with tuckfold.open(where) as f:
+        tuckfold.save(where, x=f["x"], codec="bounded(abs=0.01)", force=True)
+    assert np.abs(tuckfold.open(where)["x"][:] - X).max() <= 0.01
+
+
+def test_a_save_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    class Stops:
+        shape, dtype = X.shape, X.dtype
+
+        def __getitem__(self, key: slice) -> np.ndarray:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tuckfold.save(tmp_path / "a.tuck", x=Stops(), codec="raw")
+    with pytest.raises(ValueError):
+        tuckfold.save(tmp_path / "a.tuck", x=X, codec="mask")  # refuses these values
+    with pytest.raises(ValueError, match="as many samples"):
+        tuckfold.save(tmp_path / "a.tuck", x=X, y=Y[:3])
+    assert names(tmp_path) == []
+
+
+def test_a_stopped_writer_is_resumed(tmp_path: Path) -> None:
+    where = tmp_path / "a.tuck"
+    about = {"x": ("f32", (16, 16)), "y": ("i64", ())}
+    options = {"codec": "dct_quant(rate=4)", "samples_per_chunk": 4, "origin": "run 1"}
+    with pytest.raises(KeyboardInterrupt), tuckfold.Writer(where, about, **options) as w:
+        w.write(x=X[:30], y=Y[:30])
+        raise KeyboardInterrupt
+    assert names(tmp_path) == ["a.tuck.partial"]
+    with pytest.raises(ValueError, match="pass resume to go on"):
+        tuckfold.Writer(where, about, **options)
+    with pytest.raises(ValueError, match="differs"):
+        tuckfold.Writer(where, about, **{**options, "origin": "run 2"}, resume=True)
+    with pytest.raises(ValueError, match="codec"):
+        tuckfold.Writer(where, about, **{**options, "codec": "raw"}, resume=True)
+    with tuckfold.Writer(where, about, **options, resume=True) as w:
+        assert w.samples == 28
+        w.write({"y": Y[28:]}, x=X[28:])
+    tuckfold.save(tmp_path / "b.tuck", x=X, y=Y, codec={"x": "dct_quant(rate=4)", "y": "zstd"},
+                  samples_per_chunk=4)  # fmt: skip
+    assert where.read_bytes() == (tmp_path / "b.tuck").read_bytes()
+    assert names(tmp_path) == ["a.tuck", "b.tuck"]
+
+
+def test_a_writer_that_is_discarded_or_empty_leaves_nothing(tmp_path: Path) -> None:
+    w = tuckfold.Writer(tmp_path / "a.tuck", {"x": X})
+    w.write(x=X)
+    w.discard()
+    with pytest.raises(ValueError, match="closed"):
+        w.write(x=X)
+    with pytest.raises(RuntimeError), tuckfold.Writer(tmp_path / "a.tuck", {"x": X}):
+        raise RuntimeError
+    assert names(tmp_path) == []
+
+
+def test_append(tmp_path: Path) -> None:
+    where = tmp_path / "a.tuck"
+    tuckfold.save(where, x=X[:10], y=Y[:10], metadata={"a": 1})
+    before = where.read_bytes()
+    with pytest.raises(RuntimeError), tuckfold.Writer(where, append=True) as w:
+        w.write(x=X[10:], y=Y[10:])
+        raise RuntimeError
+    assert where.read_bytes() == before
+    with tuckfold.Writer(where, append=True) as w:
+        assert w.samples == 10
+        w.write(x=X[10:], y=Y[10:])
+    with tuckfold.open(where) as f:
+        assert np.array_equal(f["x"][:], X) and f.metadata == {"a": 1}
+    with pytest.raises(ValueError, match="other arrays"):
+        tuckfold.Writer(where, {"x": X.astype(np.float64)}, append=True)
+
+
+def test_shards_resumed_and_appended(tmp_path: Path) -> None:
+    where = tmp_path / "a.tuck"
+    options = {"shards": 3, "samples": 40, "samples_per_chunk": 4}
+    with pytest.raises(RuntimeError), tuckfold.Writer(where, {"x": X}, **options) as w:
+        w.write(x=X[:33])
+        raise RuntimeError
+    assert not where.exists()
+    with tuckfold.Writer(where, {"x": X}, **options, resume=True) as w:
+        assert 26 <= w.samples <= 33
+        w.write(x=X[w.samples :])
+    with tuckfold.Writer(where, append=True) as w:
+        assert w.samples == 40
+        w.write(x=X[:5])
+    with tuckfold.open(where) as f:
+        assert np.array_equal(f["x"][:], np.concatenate([X, X[:5]]))
+    assert len(names(tmp_path)) == 5
+    with (
+        pytest.raises(ValueError, match="announced"),
+        tuckfold.Writer(tmp_path / "b.tuck", {"x": X}, shards=2, samples=9) as w,
+    ):
+        w.write(x=X[:8])
+    tuckfold.save(where, x=X, force=True)
+    assert names(tmp_path)[0] == "a.tuck" and where.read_bytes()[:1] != b"{"
+    assert not [name for name in names(tmp_path) if name.startswith("a-")]
+
+
+def test_bounds_goals_and_lost_values(tmp_path: Path) -> None:
+    smooth = np.cumsum(np.cumsum(X, axis=1), axis=2) / 100
+    saved = tuckfold.save(tmp_path / "a.tuck", x=smooth, y=Y, max_error=1e-3)
+    back = tuckfold.open(tmp_path / "a.tuck")["x"][:]
+    assert np.abs(back - smooth).max() <= 1e-3 and saved["x"].max_error <= 1e-3
+    assert saved["x"].measured == 40 and saved["y"].measured == 0 and saved["y"].psnr is None
+    with pytest.warns(tuckfold.DataWarning, match="40 of 40 samples of 'x' are stored as they are"):
+        saved = tuckfold.save(tmp_path / "b.tuck", x=X, codec="dct_quant(rate=2)", max_error=1e-4)
+    assert saved["x"].stored_raw == 40
+    assert np.array_equal(tuckfold.open(tmp_path / "b.tuck")["x"][:], X)
+    saved = tuckfold.save(tmp_path / "c.tuck", x=smooth, psnr=50)
+    reached = tuckfold.psnr(smooth, tuckfold.open(tmp_path / "c.tuck")["x"][:])
+    assert reached == pytest.approx(saved["x"].psnr) and reached >= 49.5
+    hole = smooth.copy()
+    hole[3, 2, 1] = np.nan
+    with pytest.warns(tuckfold.DataWarning, match="fill= keeps such values apart"):
+        saved = tuckfold.save(tmp_path / "d.tuck", x=hole, codec="dct_quant(rate=4)")
+    assert saved["x"].lost > 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tuckfold.save(tmp_path / "e.tuck", x=hole, codec="dct_quant(rate=4)", fill={"x": np.nan})
+
+
+def test_a_goal_that_is_missed_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuckfold._save._TRIAL_VALUES", 1000)  # samples 6, 20 and 33
+    field = np.zeros((40, 16, 16), np.float32) + np.linspace(0, 1, 16, dtype=np.float32)
+    field += np.random.default_rng(0).random((16, 16), dtype=np.float32) / 10
+    field[0] = np.random.default_rng(0).random((16, 16)) - 0.5
+    with pytest.warns(tuckfold.DataWarning, match=r"a PSNR of .* over all samples, where 30"):
+        tuckfold.save(tmp_path / "a.tuck", x=field, psnr=30)
+
+
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    where = tmp_path / "a.tuck"
+    for wrong, match in [
+        (lambda: tuckfold.save(where), "give arrays"),
+        (lambda: tuckfold.save(where, x=np.float32(3)), "leading axis"),
+        (lambda: tuckfold.save(where, x=X, codec="nonsense"), "nonsense"),
+        (lambda: tuckfold.save(where, x=X, codec={"z": "raw"}), "names 'z'"),
+        (lambda: tuckfold.save(where, x=X, max_error=-1), "max_error must be 0"),
+        (lambda: tuckfold.save(where, x=X, max_error=1, psnr=4), "give one of"),
+        (lambda: tuckfold.save(where, x=X, codec="raw", psnr=4), "leave out codec"),
+        (lambda: tuckfold.save(where, x=X, metadata={"a": float("nan")}), "JSON"),
+        (lambda: tuckfold.save(where, x=X, shards=41), "shards must be"),
+        (lambda: tuckfold.save(where, x=Y, fill=0.5, codec={"x": "zstd"}), "no value 0.5"),
+        (lambda: tuckfold.save(where, x=X.astype(complex)), "dtype must be"),
+        (lambda: tuckfold.Writer(where), "give the arrays"),
+        (lambda: tuckfold.Writer(where, {"x": ("f32",)}), r"\(dtype, shape\)"),
+        (lambda: tuckfold.Writer(where, {"x": X}, append=True, resume=True), "exclude"),
+        (lambda: tuckfold.Writer(where, {"x\0": X}), "NUL"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            wrong()
+    with pytest.raises(TypeError, match="masked"):
+        tuckfold.save(where, x=np.ma.masked_equal(X, 0))
+    with pytest.raises(TypeError, match="pickled"), tuckfold.Writer(where, {"x": X}) as w:
+        pickle.dumps(w)
+    with pytest.warns(tuckfold.DataWarning, match="two axes or more"):
+        tuckfold.save(where, x=Y, codec="dct_quant(rate=4)")
+    with tuckfold.Writer(where, {"x": X, "y": Y}, force=True) as w:
+        for batch, match in [
+            ({"x": X}, "a batch has x, y, got x"),
+            ({"x": X, "y": Y[:2]}, "as many samples"),
+            ({"x": X.astype(np.float64), "y": Y}, "'x' is of f32"),
+            ({"x": X[:, :8], "y": Y}, "takes f32"),
+            ({"x": np.float32(1), "y": Y}, "leading axis"),
+        ]:
+            with pytest.raises(ValueError, match=match):
+                w.write(batch)
+        w.write(x=X, y=Y)  # a wrong batch changes nothing
+    assert tuckfold.open(where).samples == 40
+
+
+def test_any_strides_are_written(tmp_path: Path) -> None:
+    odd = np.asfortranarray(X)[::-2, :, ::2]
+    tuckfold.save(tmp_path / "a.tuck", x=odd)
+    assert np.array_equal(tuckfold.open(tmp_path / "a.tuck")["x"][:], odd)
+
+
+def test_bytes_depend_on_neither_batches_nor_threads(tmp_path: Path) -> None:
+    spec = "block_quant(bits=4, round=stochastic)"
+    tuckfold.save(tmp_path / "a.tuck", x=X, codec=spec, seed=5)
+    tuckfold.set_num_threads(1)
+    try:
+        with tuckfold.Writer(tmp_path / "b.tuck", {"x": X}, codec=spec, seed=5) as w:
+            for i in range(0, 40, 7):
+                w.write(x=X[i : i + 7])
+    finally:
+        tuckfold.set_num_threads(0)
+    assert (tmp_path / "a.tuck").read_bytes() == (tmp_path / "b.tuck").read_bytes()
+
+
+KILLED = """
+import os, sys, numpy as np, tuckfold
+def stop(done, total):
+    if done > total // 2:
+        os.kill(os.getpid(), 9)
+x = np.arange(1 << 22, dtype=np.float32).reshape(1024, 64, 64)
+tuckfold.save(sys.argv[1], x=x, codec="raw", force=True, progress=stop)
+"""
+
+
+def test_a_killed_save_leaves_the_old_file(tmp_path: Path) -> None:
+    where = tmp_path / "a.tuck"
+    tuckfold.save(where, x=X)
+    done = subprocess.run([sys.executable, "-c", KILLED, where], check=False)
+    assert done.returncode == -9
+    assert np.array_equal(tuckfold.open(where)["x"][:], X)
+    with pytest.raises(ValueError, match="stopped writer|exists"):
+        tuckfold.save(where, x=X)
+    tuckfold.save(where, x=X[:2], force=True)
+    assert names(tmp_path) == ["a.tuck"] and tuckfold.open(where).samples == 2
+
+
+def test_two_writers_of_one_file_do_not_mix(tmp_path: Path) -> None:
+    with tuckfold.Writer(tmp_path / "a.tuck", {"x": X}) as w:
+        w.write(x=X)
+        with pytest.raises(OSError, match="a.tuck"):
+            tuckfold.Writer(tmp_path / "a.tuck", {"x": X}, force=True)
+    assert tuckfold.open(tmp_path / "a.tuck").samples == 40
+
+
+def test_arrays_of_hdf5_and_memmaps(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", X)
+    tuckfold.save(tmp_path / "a.tuck", x=np.load(tmp_path / "a.npy", mmap_mode="r"))
+    assert np.array_equal(tuckfold.open(tmp_path / "a.tuck")["x"][:], X)
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as h:
+        h["x"] = X
+        tuckfold.save(tmp_path / "b.tuck", x=h["x"])
+    assert np.array_equal(tuckfold.open(tmp_path / "b.tuck")["x"][:], X)
+
+
+def test_names_and_metadata_of_any_script(tmp_path: Path) -> None:
+    where = tmp_path / "ä ü.tuck"
+    tuckfold.save(where, {"größe": X}, metadata={"名": "✓"})
+    with tuckfold.open(where) as f:
+        assert list(f) == ["größe"] and f.metadata == {"名": "✓"}
+    assert tuckfold.open(os.fsencode(where)).samples == 40

@@ -1,0 +1,150 @@
+"""The HDF5 filter: called as HDF5 does, and by h5py where that is installed."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tuckfold
+
+ROOT = Path(__file__).parents[3]
+X = np.cumsum(np.random.default_rng(9).standard_normal((6, 40, 50)), axis=2).astype(np.float32)
+
+_FILTER = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t,
+                           ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_void_p))  # fmt: skip
+
+
+class FilterClass(ctypes.Structure):
+    _fields_ = [
+        ("version", ctypes.c_int),
+        ("id", ctypes.c_int),
+        ("encoder_present", ctypes.c_uint),
+        ("decoder_present", ctypes.c_uint),
+        ("name", ctypes.c_char_p),
+        ("can_apply", ctypes.c_void_p),
+        ("set_local", ctypes.c_void_p),
+        ("filter", _FILTER),
+    ]
+
+
+@pytest.fixture(scope="module")
+def plugin() -> FilterClass:
+    library = ctypes.CDLL(str(Path(tuckfold.hdf5_plugin_path()) / "libh5z_tuckfold.so"))
+    library.H5PLget_plugin_info.restype = ctypes.POINTER(FilterClass)
+    assert library.H5PLget_plugin_type() == 0
+    return library.H5PLget_plugin_info().contents
+
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+
+
+def run(plugin: FilterClass, flags: int, values: tuple[int, ...], data: bytes) -> bytes | None:
+    """What the filter makes of a chunk; None where it refuses, and leaves the chunk as it was."""
+    buffer, room = ctypes.c_void_p(libc.malloc(max(1, len(data)))), ctypes.c_size_t(len(data))
+    ctypes.memmove(buffer, data, len(data))
+    numbers = (ctypes.c_uint * len(values))(*values)
+    size = plugin.filter(flags, len(values), numbers, len(data), ctypes.byref(room), ctypes.byref(buffer))  # fmt: skip
+    held = ctypes.string_at(buffer, size or len(data))
+    libc.free(buffer)
+    if size == 0:
+        assert held == data
+        return None
+    assert room.value == size
+    return held
+
+
+@pytest.mark.parametrize(
+    "spec, bound",
+    [("zstd", 0), ("raw", 0), ("dct_quant(rate=8)", 0.3), ("bounded(abs=0.01) | zstd", 0.01)],
+)
+def test_chunks_become_frames_and_come_back(plugin: FilterClass, spec: str, bound: float) -> None:
+    assert (plugin.version, plugin.id, plugin.name) == (1, 461, b"tuckfold")
+    about = tuckfold.hdf5(spec, X.shape)
+    assert about["compression"] == plugin.id and about["chunks"] == X.shape
+    values = about["compression_opts"]
+    packed = run(plugin, 0, values, X.tobytes())
+    assert packed == tuckfold.dumps(X, spec)
+    back = run(plugin, 0x100, values, packed)
+    assert np.abs(np.frombuffer(back, np.float32).reshape(X.shape) - X).max() <= bound
+    assert run(plugin, 0x100, (), packed) == back  # reading needs no parameters
+
+
+def test_what_does_not_fit_is_refused(plugin: FilterClass) -> None:
+    values = tuckfold.hdf5("zstd", X.shape)["compression_opts"]
+    data = X.tobytes()
+    packed = run(plugin, 0, values, data)
+    for wrong in ((), values[:3], values[:-1], (2, *values[1:]), (1, 99, *values[2:]), (1, 2**32 - 1, *values[2:]),
+                  (*values[:2], 0, *values[3:]), (*values[:2], 65, *values[3:]), (*values[:9], 2**31, *values[10:]),
+                  (*values[:4], 2**31, *values[5:]), (1, 0, 3, *[2**32 - 1] * 20)):  # fmt: skip
+        assert run(plugin, 0, wrong, data) is None, wrong
+    assert run(plugin, 0, values, data[:-4]) is None
+    for wrong in (b"", b"x", packed[:-1], packed + b"x", packed[:40]):
+        assert run(plugin, 0x100, values, wrong) is None
+    for at in range(0, len(packed), 97):
+        bad = bytearray(packed)
+        bad[at] ^= 1
+        assert run(plugin, 0x100, values, bytes(bad)) is None
+    huge = tuckfold.Packed(np.zeros(16, np.uint8), "zstd", "u8", (1 << 40,)).to_bytes()
+    assert run(plugin, 0x100, values, huge) is None
+
+
+def test_arguments_are_checked_before_hdf5_is_asked() -> None:
+    for wrong in (
+        ("nonsense", (8, 8)),
+        ("dct_quant(rate=4)", (8, 8), "i8"),
+        ("zstd", ()),
+        ("zstd", (0, 4)),
+    ):
+        with pytest.raises(ValueError):
+            tuckfold.hdf5(*wrong)
+
+
+READ = "import h5py, sys; f = h5py.File(sys.argv[1]); print(float(f['x'][3, 2, 1])); assert 'tuckfold' not in sys.modules"
+
+
+@pytest.mark.slow
+def test_h5py_writes_and_others_read(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as f:
+        f.create_dataset("x", data=X, **tuckfold.hdf5("dct_quant(rate=8)", (4, 32, 32), X.dtype))
+        f.create_dataset(
+            "y", data=X, **tuckfold.hdf5("zstd", (1, 40, 50), X.dtype), fletcher32=True
+        )
+        f.create_dataset("z", data=np.arange(1000), **tuckfold.hdf5("zstd", (100,), "i64"))
+    with h5py.File(tmp_path / "a.h5") as f:
+        assert np.abs(f["x"][:] - X).max() < 0.5
+        assert np.array_equal(f["y"][:], X) and f["z"][::7].tolist() == list(range(0, 1000, 7))
+        want = float(f["x"][3, 2, 1])
+    path = {"HDF5_PLUGIN_PATH": tuckfold.hdf5_plugin_path()}
+    command = [sys.executable, "-c", READ, tmp_path / "a.h5"]
+    said = subprocess.run(
+        command, env={**os.environ, **path}, capture_output=True, text=True, check=True
+    )
+    assert float(said.stdout) == want
+    missing = subprocess.run(
+        command,
+        env={**os.environ, "HDF5_PLUGIN_PATH": "/nonexistent"},
+        capture_output=True,
+        check=False,
+    )
+    assert missing.returncode != 0
+    tool = ROOT / "build/release/tuckfold"
+    if tool.exists():  # another HDF5, Debian's
+        command = [
+            tool,
+            "pack",
+            tmp_path / "a.h5",
+            "--select",
+            "x",
+            "-o",
+            tmp_path / "a.tuck",
+            "-q",
+        ]
+        subprocess.run(command, env={**os.environ, **path}, check=True)
+        assert float(tuckfold.open(tmp_path / "a.tuck")["x"][3, 2, 1]) == want
