@@ -9,23 +9,36 @@
 >>> bool((back - x).abs().max() < 0.01)
 True
 
-The operators are ``torch.ops.tuckfold.pack``, ``pack_checked``, ``unpack``, ``unpack_into``, ``pack_many``,
+The operators are ``torch.ops.tuckfold.pack``, ``pack_checked``, ``unpack``, ``unpack_into``, ``unpack_then``, ``pack_many``,
 ``unpack_many_into``, ``compress`` and ``decompress``: C++ on torch's stable ABI, with fake kernels for ``torch.compile``. They walk strides
 in place, release the GIL, and run on torch's threads (``torch.set_num_threads``), or on a GPU in its
 current stream, where ``CodecInfo.cuda`` says so.
 """
 
+import importlib.util
+
+if importlib.util.find_spec("torch") is None:
+    raise ModuleNotFoundError(
+        "tuckfold.torch needs PyTorch; install torch, then tuckfold again, so that its operators are "
+        "built (pip install --force-reinstall --no-deps .)",
+        name="torch",
+    )
+
 from tuckfold.torch import nn as nn
 from tuckfold.torch._activations import (
     Activations,
     Check,
+    Fit,
     Peak,
     Plan,
     PlanError,
+    Probe,
+    Quality,
     activations,
     check,
     wrap,
 )
+from tuckfold.torch._dataset import DataLoader, Dataset
 from tuckfold.torch._functions import (
     layout,
     pack,
@@ -35,6 +48,7 @@ from tuckfold.torch._functions import (
     unpack,
     unpack_many,
 )
+from tuckfold.torch._links import PackedGradients, packed_gradients
 from tuckfold.torch._module import Codec
 from tuckfold.torch._packed import Packed
 from tuckfold.torch._structured import (
@@ -47,19 +61,27 @@ from tuckfold.torch._structured import (
     project,
     structure,
 )
+from tuckfold.torch._then import Then
 
 __all__ = [
     "Activations",
     "Check",
     "Codec",
+    "DataLoader",
+    "Dataset",
     "Factorized",
     "FactorizedLayer",
+    "Fit",
     "Packed",
+    "PackedGradients",
     "Peak",
     "Plan",
     "PlanError",
+    "Probe",
     "Projection",
+    "Quality",
     "Replaced",
+    "Then",
     "activations",
     "check",
     "factorize",
@@ -68,6 +90,7 @@ __all__ = [
     "pack",
     "pack_checked",
     "pack_many",
+    "packed_gradients",
     "project",
     "structure",
     "takes",

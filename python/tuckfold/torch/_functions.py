@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
 import torch
@@ -10,8 +9,10 @@ from torch import Tensor
 
 import tuckfold
 from tuckfold._codec import Layout, check_dtype_is_known
+from tuckfold._library import seed_of
 from tuckfold._spec import CodecSpec, text_of
 from tuckfold.torch import _library as ops
+from tuckfold.torch._then import Then, rows_of_channel
 
 _pack = torch.ops.tuckfold.pack.default
 _pack_seeded = torch.ops.tuckfold.pack_seeded.default
@@ -27,11 +28,11 @@ _check_dtype_is_known = torch.compiler.assume_constant_result(check_dtype_is_kno
 
 
 def _signed(seed: int) -> int:
-    """Seeds count modulo 2**64; operators take 64 bits with a sign."""
+    """Operators take 64 bits with a sign."""
     if torch.compiler.is_compiling():  # where a range check would compile anew for every seed
         return seed
-    seed = operator.index(seed)
-    return seed if -(2**63) <= seed < 2**63 else (seed + 2**63) % 2**64 - 2**63
+    seed = seed_of(seed)
+    return seed if seed < 2**63 else seed - 2**64
 
 
 def layout(spec: str | CodecSpec, dtype: torch.dtype, shape: Sequence[int]) -> Layout:
@@ -66,7 +67,7 @@ def pack(x: Tensor, spec: str | CodecSpec, *, seed: int | Tensor = 0) -> Tensor:
     Args:
         x: a tensor on the CPU or a CUDA device, of any strides; channels_last is read in place.
         spec: the codec, or its text.
-        seed: for stochastic rounding; give each tensor its own. A tensor of one int64 on the
+        seed: for stochastic rounding, -2**63 to 2**64 - 1; give each tensor its own. A tensor of one int64 on the
             device of x is read when kernels run, so that a captured CUDA graph or a compiled
             function serves every seed.
 
@@ -116,6 +117,7 @@ def unpack(
     dtype: torch.dtype | None = None,
     *,
     out: Tensor | None = None,
+    then: Then | None = None,
 ) -> Tensor:
     """Unfolds what pack made: ``torch.ops.tuckfold.unpack``.
 
@@ -127,6 +129,8 @@ def unpack(
             integers. Codecs that do, such as ``raw``, ``bits`` and ``zstd``, need it.
         out: a tensor to fill, of any strides, instead of a new one. Autograd sees that it changes, as
             with ``copy_``; one that requires grad is refused.
+        then: a normalization and an activation of what is unpacked, in the same kernel on a GPU if the
+            codec is ``block_quant`` of 2, 4 or 8 bits: ``torch.ops.tuckfold.unpack_then``.
 
     Returns:
         The tensor, on the device of the bytes, or out.
@@ -143,10 +147,15 @@ def unpack(
         raise ValueError("[unpack] needs the shape of the tensor, or out= to fill")
     if out is not None and shape is not None and tuple(shape) != tuple(out.shape):
         raise ValueError(f"[unpack] out has shape {tuple(out.shape)}, not {tuple(shape)}")
+    if out is not None and then is not None:
+        raise ValueError("[unpack] then makes a new tensor; leave out away")
     if out is None:
         if dtype is None:
             _check_dtype_is_known(text_of(spec))
             dtype = torch.float32
+        if then is not None:
+            inner = rows_of_channel(shape, then.axis(shape))
+            return then.unpack(packed, text_of(spec), shape, dtype, inner)
         return ops.call(_unpack, packed, text_of(spec), shape, dtype)
     ops.call(_unpack_into, packed, text_of(spec), out)
     return out
@@ -186,7 +195,8 @@ def unpack_many(
     Args:
         packed: the bytes of each, as for :func:`unpack`.
         spec: the codec that packed them.
-        out: tensors to fill, of the shapes and dtypes that were packed, of any strides.
+        out: tensors to fill, of the shapes and dtypes that were packed, of any strides; none may share
+            memory with another or with the bytes.
 
     Returns:
         The tensors of out.

@@ -137,6 +137,20 @@ def _(packed: Tensor, spec: str, shape: list[int], dtype: torch.dtype) -> Tensor
     return packed.new_empty(shape, dtype=dtype)
 
 
+@torch.library.register_fake("tuckfold::unpack_then")
+def _(
+    packed: Tensor,
+    spec: str,
+    shape: list[int],
+    dtype: torch.dtype,
+    scale: Tensor,
+    shift: Tensor,
+    inner: int,
+    act: str,
+) -> Tensor:
+    return torch.ops.tuckfold.unpack(packed, spec, shape, dtype)
+
+
 @torch.library.register_fake("tuckfold::unpack_into")
 def _(packed: Tensor, spec: str, out: Tensor) -> None:
     _check_bytes(packed)
@@ -249,9 +263,37 @@ def _into_for_autograd(op: torch._ops.OpOverload) -> None:
     _IMPLEMENTATIONS.impl(name, in_place, "ADInplaceOrView", with_keyset=True)
 
 
+def _into_for_lazy_bits(op: torch._ops.OpOverload) -> None:
+    """Outputs that are negated or conjugated when they are read. Torch's own fallback ends the process."""
+
+    def plain(x: Tensor) -> Tensor:
+        return x.resolve_neg().resolve_conj()
+
+    def filled(packed: Any, spec: str, outs: Any) -> None:
+        if isinstance(outs, Tensor):
+            made = torch.empty_like(plain(outs))
+            op(plain(packed), spec, made)
+            outs.copy_(made)
+            return
+        many = [torch.empty_like(plain(out)) if _is_lazy(out) else out for out in outs]
+        op([plain(one) for one in packed], spec, many)
+        for out, made in zip(outs, many, strict=True):
+            if made is not out:
+                out.copy_(made)
+
+    name = op.name().partition("::")[2]
+    for key in ("Negative", "Conjugate"):
+        _IMPLEMENTATIONS.impl(name, filled, key)
+
+
+def _is_lazy(x: Tensor) -> bool:
+    return x.is_neg() or x.is_conj()
+
+
 _IMPLEMENTATIONS = torch.library.Library("tuckfold", "IMPL")
-_into_for_autograd(torch.ops.tuckfold.unpack_into.default)
-_into_for_autograd(torch.ops.tuckfold.unpack_many_into.default)
+for _op in (torch.ops.tuckfold.unpack_into.default, torch.ops.tuckfold.unpack_many_into.default):
+    _into_for_autograd(_op)
+    _into_for_lazy_bits(_op)
 
 
 # ---- vmap: one more leading axis for the linear maps, one call a tensor for bytes

@@ -7,6 +7,8 @@ from torch import Tensor
 
 def is_dense(tensor: Tensor) -> bool:
     """Whether the elements fill their storage without gaps or overlaps, in any order of axes."""
+    if tensor.is_contiguous():
+        return True
     expected = 1
     for length, stride in sorted(
         zip(tensor.shape, tensor.stride(), strict=True), key=lambda axis: axis[1]

@@ -12,6 +12,7 @@ from torch import Tensor
 from tuckfold._spec import CodecSpec, spec_of
 from tuckfold.torch import _functions as functions
 from tuckfold.torch._memory import flat, is_dense
+from tuckfold.torch._then import Then, rows_of_channel
 
 
 class Packed:
@@ -76,8 +77,8 @@ class Packed:
             spec: the codec, or its text.
             seed: for stochastic rounding; give each tensor its own.
             order: ``"storage"`` packs a dense tensor of any memory format as one row, which suits
-                codecs of groups of values: ``block_quant``, ``bits``, ``mask``, ``bytes_of`` and
-                ``bounded``. Where the tensor has gaps or overlaps the order is logical.
+                codecs of groups of values: ``block_quant``, ``nonzero_quant``, ``bits``, ``mask``,
+                ``bytes_of`` and ``bounded``. Where the tensor has gaps or overlaps the order is logical.
         """
         x = x.detach()
         dense = is_dense(x)
@@ -90,8 +91,15 @@ class Packed:
             )
         return cls(packed, spec, x.dtype, x.shape, x.stride() if dense else None, order)
 
-    def unpack(self, *, out: Tensor | None = None) -> Tensor:
-        """The tensor with its own strides, or out, of any strides, filled with it."""
+    def unpack(self, *, out: Tensor | None = None, then: Then | None = None) -> Tensor:
+        """The tensor with its own strides, or out, of any strides, filled with it.
+
+        Args:
+            out: a tensor to fill.
+            then: a normalization and an activation of what is unpacked, as for :func:`unpack`.
+        """
+        if then is not None:
+            return self._unpack_then(then, out)
         if self.order == "logical":
             if out is None:
                 out = self._empty()
@@ -99,6 +107,23 @@ class Packed:
         mine = self._empty()
         functions.unpack(self.bytes, self.spec, dtype=self.dtype, out=flat(mine))
         return mine if out is None else out.copy_(mine)
+
+    def _unpack_then(self, then: Then, out: Tensor | None) -> Tensor:
+        axis = then.axis(self.shape)
+        if self.order == "logical":
+            inner = rows_of_channel(self.shape, axis)
+            mine = then.unpack(self.bytes, str(self.spec), self.shape, self.dtype, inner)
+            if self._is_row_major():
+                return mine if out is None else out.copy_(mine)
+            return (self._empty() if out is None else out).copy_(mine)
+        # Within a dense storage an axis repeats with its stride.
+        size, inner = math.prod(self.shape), self.strides[axis] if self.shape[axis] > 1 else 1
+        mine = then.unpack(self.bytes, str(self.spec), (size,), self.dtype, inner)
+        mine = mine.as_strided(self.shape, self.strides)
+        return mine if out is None else out.copy_(mine)
+
+    def _is_row_major(self) -> bool:
+        return self.strides == torch.empty(self.shape, device="meta").stride()
 
     def _empty(self) -> Tensor:
         return torch.empty_strided(

@@ -101,6 +101,9 @@ def test_a_rule_that_fits_nothing_warns_with_the_nearest_names(tmp_path: Path) -
         pass
     assert 'match = "layer1.cnv1" fits no module; nearest: layer1.conv1' in str(warned[0].message)
     assert 'type = "Conv3d" fits no module; nearest: Conv2d' in str(warned[1].message)
+    with pytest.warns(UserWarning) as wrapped:
+        tt.wrap(model, rules=path)
+    assert {w.filename for w in (*warned, *wrapped)} == {__file__}  # not a line of ours
 
 
 def test_a_rule_for_an_operator_that_is_not_there_warns_once(tmp_path: Path) -> None:
@@ -111,6 +114,7 @@ def test_a_rule_for_an_operator_that_is_not_there_warns_once(tmp_path: Path) -> 
     with pytest.warns(UserWarning) as warned:
         model(images())
         model(images())
+    assert {w.filename for w in warned} == {__file__}
     (message,) = {str(w.message) for w in warned}
     assert 'op = "max_pol2d*" fits no operator that saved a tensor; nearest: max_pool2d' in message
 
@@ -128,10 +132,10 @@ def test_a_rule_for_an_operator_that_is_not_there_warns_once(tmp_path: Path) -> 
         ("[rule]\n", "1:1: a table is written [[rule]] or [[tensor]]\n  [rule]\n  ^"),
         ("[[rulle]]\n", "1:1: unknown table rulle, expected rule"),
         ('[[rule]]\nstroe = "keep"\n', "2:1: unknown key stroe, expected one of match, type, op, store"),
-        ("[[rule]]\nstore = 3\n", "2:1: store must be one of auto, pack, keep, got 3"),
+        ("[[rule]]\nstore = 3\n", "2:1: store must be one of auto, pack, keep, or a codec, got 3"),
         (
             '[[rule]]\ntype = "ReLU"\nstore = "zip"\n',
-            "3:1: store must be one of auto, pack, keep, got 'zip'",
+            "3:1: store must be one of auto, pack, keep, or a codec, got 'zip': unknown codec 'zip'; did you mean 'zfp'?",
         ),
         ('[[rule]]\nop = "a"\nop = "b"\n', "3:1: op is given twice"),
         ('[[rule]]\nop = "a" b\n', "2:10: nothing may follow a value on its line"),
@@ -231,6 +235,9 @@ def test_report(tmp_path: Path) -> None:
         act.report(tmp_path / "run.html")
     page = (tmp_path / "run.html").read_text()
     assert page.count("<tr><td>") > len(plan.rows)
+    assert (
+        f"A training step takes {str(plan.step).partition('takes ')[2]}." in page
+    )  # KiB stays KiB
     assert check.outside_loads(page) == []
     browser = check.find_browser()
     if browser is None:

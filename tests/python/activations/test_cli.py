@@ -126,3 +126,69 @@ def test_how_many_operators_may_be_run_again(cli) -> None:
     plans = [cli("plan", "model.py:normed", "--input", "2,3,64,64", "--recompute", n) for n in "02"]
     assert "recompute" not in plans[0][1] and "recompute" in plans[1][1]
     assert cli("plan", "model.py:build", "--input", "2,3,8,8", "--recompute", "-1")[0] == 2
+
+
+def test_codecs_and_budgets(cli) -> None:
+    image = ("--input", "4,3,32,32", "--least", "1024")
+    code, out, error = cli("check", "model.py:normed", *image, "--codec", "block_quant(bits=8)")
+    assert (code, error) == (0, "") and "by less than what is safe" in out and "cosine" in out
+    code, out, error = cli("check", "model.py:normed", *image, "--codec", "block_quant(bits=1)")
+    assert code == 1 and out.endswith("gradients differ, by more than what is safe\n")
+    code, out, error = cli("plan", "model.py:normed", *image, "--budget", "1GiB", "--out", "p.toml")
+    assert (code, error) == (0, "") and "of a budget of 1.00 GiB" in out
+    code, out, error = cli("plan", "model.py:normed", *image, "--noise", "1%")
+    assert (code, error) == (0, "") and "native_batch_norm.input" in out
+    code, out, error = cli("plan", "model.py:normed", *image, "--budget", "10KB")
+    assert code == 2 and "[wrap] budget=9.8 KiB cannot be kept: the smallest peak" in error
+    code, out, error = cli("plan", "model.py:normed", *image, "--codec", "block_qant")
+    assert code == 2 and "block_quant" in error
+
+
+COMPRESSNN = """{"default": {"compressor": "nocompress"},
+ "layer_type": {"Conv2d": {"compressor": "cuszp", "error_mode": "rel", "error_bound": 1e-3}},
+ "layer_number": {"2": {"compressor": "cuszp", "error_mode": "abs", "error_bound": 0.5}, "1": {"compressor": "cpu"}}}"""
+
+
+def test_import_of_compressnn(cli, tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(COMPRESSNN)
+    words = ("import", "c.json", "--model", "model.py:build", "--out", "rules.toml")
+    assert cli(*words) == (0, "", "")
+    lines = (tmp_path / "rules.toml").read_text().splitlines()
+    assert 'store = "bounded(rel=0.001)"' in lines and 'match = "2"' in lines
+    image = ("--input", "4,3,32,32", "--least", "0", "--rules", "rules.toml")
+    code, out, error = cli("plan", "model.py:build", *image)
+    assert (code, error) == (0, "")
+    stored = {
+        line.split()[0:2][-1] + line.split()[0]: line
+        for line in out.splitlines()
+        if line[:1].isdigit()
+    }
+    assert "1 bit" not in stored["max_pool2d_with_indices2"]
+    assert "bounded(rel=0.001)" in stored["convolution3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "c.json: Expecting"),
+        ("[]", "expected an object with default, layer_type, layer_number"),
+        ('{"layers": {}}', "unknown key layers"),
+        ('{"default": {"compressor": "zip"}}', "default: compressor must be cuszp, nocompress, cpu, got 'zip'"),
+        ('{"default": 3}', 'default must be an object with a "compressor"'),
+        ('{"default": {"compressor": "cuszp"}}', "error_bound must be above 0, got None"),
+        ('{"default": {"compressor": "cuszp", "error_bound": -1}}', "error_bound must be above 0, got -1"),
+        ('{"default": {"compressor": "cuszp", "error_bound": 1, "error_mode": "x"}}', "error_mode must be abs or rel"),
+        ('{"layer_number": {"0": {"compressor": "cpu"}}}', "give --model MODULE:FUNCTION"),
+        ('{"layer_type": 3}', "layer_type must be an object"),
+    ],
+)  # fmt: skip
+def test_wrong_configurations_of_compressnn(cli, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "c.json").write_text(text)
+    code, out, error = cli("import", "c.json")
+    assert (code, out) == (2, "") and message in error, error
+
+
+def test_layer_numbers_are_of_the_model(cli, tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text('{"layer_number": {"4": {"compressor": "cpu"}}}')
+    code, _, error = cli("import", "c.json", "--model", "model.py:build")
+    assert code == 2 and "layer_number must be 0..3, got '4'" in error

@@ -278,3 +278,15 @@ def test_storages_of_several_streams_are_kept(monkeypatch) -> None:
         model.other = other
         with exact(model, images()) as act:
             assert stored(act.plan(images()))["relu", "result"] == {how}
+
+
+def test_forward_mode_has_no_problems() -> None:
+    """Tangents that are zero have no memory to look at."""
+    model = made(lambda: nn.Sequential(nn.Linear(32, 8), nn.ReLU(), nn.Linear(8, 2)))
+    x, tangent = torch.rand(64, 32), torch.rand(64, 32)
+    wanted = torch.func.jvp(model, (x,), (tangent,))
+    with tt.activations(model, least=0) as act:
+        for _ in range(4):
+            got = torch.func.jvp(model, (x,), (tangent,))
+            assert all(torch.equal(a, b) for a, b in zip(got, wanted, strict=True))
+        assert act.problems == []

@@ -33,7 +33,7 @@ LOSSY = ["dct_chop(keep=3)", "dct_chop(keep=4, coef=bf16)", "dct_chop(keep=3, sh
          "block_quant(bits=2, round=stochastic)", "dct_chop(keep=4) | block_quant(bits=8)"]  # fmt: skip
 EXACT = ["raw", "bits(width=8)", "mask", "positive", "bytes_of(scale=1/255)",
          "pool_index(stride=1, width=1000)"]  # fmt: skip
-VARYING = ["bounded(abs=0.05)", "bounded(rel=0.001)", "bits"]
+VARYING = ["nonzero_quant(bits=3)", "bounded(abs=0.05)", "bounded(rel=0.001)", "bits"]
 
 
 def why_not() -> str:

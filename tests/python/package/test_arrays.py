@@ -323,11 +323,42 @@ def test_plans_live_while_other_threads_drop_them() -> None:
         thread.join()
 
 
-def test_seeds_are_any_integers() -> None:
+def test_seeds_are_integers_of_64_bits() -> None:
     array, spec = make("f32"), "block_quant(bits=2, round=stochastic)"
     expected = tuckfold.pack(array, spec, seed=3)
     assert np.array_equal(tuckfold.pack(array, spec, seed=np.int64(3)), expected)
-    assert np.array_equal(tuckfold.pack(array, spec, seed=3 + 2**64), expected)
+    for seed in (3 + 2**64, -(2**63) - 1):  # would be the noise of another
+        with pytest.raises(ValueError, match=r"seed must be -2\*\*63..2\*\*64 - 1, got"):
+            tuckfold.pack(array, spec, seed=seed)
+
+
+@pytest.mark.parametrize("spec", ["raw", "block_quant(bits=8)", "bounded(abs=0.01)", "zstd", "shuffle | zstd"])  # fmt: skip
+def test_out_may_not_share_memory_with_the_bytes(spec: str) -> None:
+    x = np.random.default_rng(0).random(4096).astype(np.float32)
+    packed = tuckfold.pack(x, spec)
+    memory = np.zeros(4 * x.nbytes, np.uint8)
+    memory[: packed.nbytes] = packed
+    before = memory.copy()
+    for start in (0, packed.nbytes // 4 * 4 - 4):
+        with pytest.raises(ValueError, match="shares memory with the packed bytes"):
+            tuckfold.unpack(
+                memory[: packed.nbytes], spec, out=memory[start : start + x.nbytes].view(np.float32)
+            )
+    assert np.array_equal(memory, before)
+    apart = memory[x.nbytes + 64 :][: x.nbytes].view(np.float32)
+    tuckfold.unpack(memory[: packed.nbytes], spec, out=apart)
+    assert np.allclose(apart, x, atol=0.011)
+    # In every other element, with the bytes between them.
+    if spec == "raw":
+        pairs = np.zeros((4096, 2), np.float32)
+        pairs[:1, 1] = 7
+        tuckfold.unpack(x.view(np.uint8), "raw", out=pairs[:, 0])
+        assert np.array_equal(pairs[:, 0], x) and pairs[0, 1] == 7
+
+
+def test_a_shape_without_memory_is_a_memory_error() -> None:
+    with pytest.raises(MemoryError):
+        tuckfold.unpack(b"", "zstd", (1 << 40, 1 << 10), "f64")
 
 
 def test_packed_knows_itself() -> None:

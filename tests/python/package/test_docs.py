@@ -52,6 +52,16 @@ def test_cpp_on_its_page_is_that_of_the_example() -> None:
         assert language != "cpp" or code in example
 
 
+def test_c_on_its_page_is_that_of_the_example() -> None:
+    example = (ROOT / "examples/files.c").read_text()
+    found = [
+        code
+        for language, code in FENCE.findall((ROOT / "docs/tasks/c.md").read_text())
+        if language == "c"
+    ]
+    assert found and all(code in example for code in found)
+
+
 def test_the_reference_is_up_to_date() -> None:
     pytest.importorskip("torch")
     command = [sys.executable, ROOT / "docs/generate/api.py", "--check"]

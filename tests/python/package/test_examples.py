@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +11,18 @@ import tuckfold
 
 MODULES = [
     "tuckfold",
+    "tuckfold._choose",
     "tuckfold._codec",
+    "tuckfold._dataset",
+    "tuckfold._file",
+    "tuckfold._hdf5",
+    "tuckfold._packed",
+    "tuckfold._save",
+    "tuckfold._writer",
     "tuckfold._spec",
     "tuckfold._library",
     "tuckfold.torch",
+    "tuckfold.torch._dataset",
     "tuckfold.torch._functions",
     "tuckfold.torch._module",
     "tuckfold.torch._structured._factorize",
@@ -25,7 +34,17 @@ MODULES = [
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_docstring_examples_run(name: str) -> None:
+def test_docstring_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    image = np.linspace(0, 1, 100 * 8 * 8, dtype=np.float32).reshape(100, 8, 8)
+    codecs = {"image": "dct_quant(rate=2)", "label": "bits(width=4)"}
+    tuckfold.save(
+        "doc.tuck",
+        image=image,
+        label=np.arange(100) % 10,
+        codec=codecs,
+        metadata={"source": "synthetic"},
+    )
     names = {"np": np, "tuckfold": tuckfold}
     if name.startswith("tuckfold.torch"):
         names["torch"] = pytest.importorskip("torch")

@@ -1,5 +1,7 @@
 """The operators on a GPU: the CPU's bytes and values for every codec that runs there, errors."""
 
+import itertools
+
 import torch
 
 import gpu
@@ -213,3 +215,18 @@ def test_many_tensors_are_of_one_device() -> None:
     xs = [torch.zeros(8, 8), torch.zeros(8, 8, device=DEVICE)]
     with raises(ValueError, "one device"):
         tft.pack_many(xs, "dct_chop(keep=4)")
+
+
+@each(*itertools.product(gpu.WIDE, ("block_quant(bits=4)", "block_quant(bits=3)", "raw")))
+def test_unpack_then_has_the_values_of_the_cpu(dtype: str, spec: str) -> None:
+    for shape in ((3, 16, 14, 14), (2, 7, 5, 9), (4, 64, 8, 8)):
+        x = gpu.make(spec, dtype, shape)
+        scale, shift = torch.linspace(-1, 2, shape[1]), torch.linspace(0.5, -1, shape[1])
+        for memory in (torch.contiguous_format, torch.channels_last):
+            for order in ("logical", "storage"):
+                own = tft.Packed.pack(x.to(memory_format=memory), spec, order=order)
+                there = own.to(DEVICE)
+                for act in ("relu", "none"):
+                    wanted = own.unpack(then=tft.Then(scale, shift, act=act))
+                    then = tft.Then(scale.to(DEVICE), shift.to(DEVICE), act=act)
+                    assert gpu.same(there.unpack(then=then), wanted), (shape, memory, order, act)

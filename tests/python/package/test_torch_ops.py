@@ -17,7 +17,14 @@ LOSSY = ["dct_chop(keep=3)", "dct_chop(keep=3, shape=triangle)", "dct_quant(rate
          "block_quant(bits=4)", "dct_chop(keep=3) | block_quant(bits=8)", "zfp(rate=8)"]  # fmt: skip
 EXACT = ["raw", "bits(width=8)", "mask", "positive", "bytes_of(scale=1/255)", "shuffle(delta=plane)",
          "pool_index(stride=1, width=1000)"]  # fmt: skip
-VARYING = ["bounded(abs=0.05)", "bounded(abs=0.05) | zstd", "zstd", "bits", "zfp(accuracy=0.05)"]
+VARYING = [
+    "nonzero_quant(bits=3)",
+    "bounded(abs=0.05)",
+    "bounded(abs=0.05) | zstd",
+    "zstd",
+    "bits",
+    "zfp(accuracy=0.05)",
+]
 FLOATS = ["f32", "f16", "bf16", "f64"]
 
 
@@ -243,11 +250,49 @@ def test_meta_tensors_have_shapes_alone() -> None:
     assert tft.unpack(packed, "dct_chop(keep=4)", X.shape).shape == X.shape
 
 
-def test_any_integer_is_a_seed() -> None:
+def test_any_integer_of_64_bits_is_a_seed() -> None:
     spec = "block_quant(bits=2, round=stochastic)"
     for seed in (-1, 2**64 - 1, 2**63):
         same = tuckfold.pack(X.numpy(), spec, seed=seed)
         assert np.array_equal(tft.pack(X, spec, seed=seed).numpy(), same)
+    with pytest.raises(ValueError, match="seed must be"):
+        tft.pack(X, spec, seed=2**64)
+
+
+def test_out_may_not_share_memory_with_the_bytes() -> None:
+    packed = tft.pack(X, "block_quant(bits=8)")
+    memory = torch.zeros(2 * X.nbytes, dtype=torch.uint8)
+    memory[: packed.nbytes] = packed
+    out = memory[: X.nbytes].view(X.dtype).view(X.shape)
+    with pytest.raises(ValueError, match="shares memory with the packed bytes"):
+        tft.unpack(memory[: packed.nbytes], "block_quant(bits=8)", out=out)
+    with pytest.raises(ValueError, match="tensor 0 and tensor 1 share memory"):
+        out = torch.empty_like(X)
+        tft.unpack_many([packed, packed], "block_quant(bits=8)", out=[out, out])
+    planes = torch.empty(*X.shape, 2)  # which interleave
+    for one in tft.unpack_many([packed] * 2, "block_quant(bits=8)", out=planes.unbind(-1)):
+        assert torch.equal(one, tft.unpack(packed, "block_quant(bits=8)", X.shape))
+
+
+def test_outs_that_are_negated_when_they_are_read() -> None:
+    def lazy() -> torch.Tensor:
+        return torch.zeros(X.shape, dtype=torch.cfloat).conj().imag
+
+    packed, out, other = tft.pack(X, "raw"), lazy(), torch.empty_like(X)
+    assert out.is_neg()
+    assert torch.equal(tft.unpack(packed, "raw", out=out), X) and out.is_neg()
+    assert torch.equal(out._base.imag, -X)  # the memory below
+    for made in tft.unpack_many([packed] * 2, "raw", out=[lazy(), other]):
+        assert torch.equal(made, X)
+    with pytest.raises(ValueError, match="dtype must be"):
+        tft.unpack(packed, "raw", out=torch.zeros(X.shape, dtype=torch.cfloat).conj())
+
+
+def test_a_shape_without_memory_is_a_memory_error(capfd: pytest.CaptureFixture[str]) -> None:
+    packed = torch.empty(0, dtype=torch.uint8)
+    with pytest.raises(MemoryError, match="not enough memory for this: 9007199254740992 bytes"):
+        tft.unpack(packed, "zstd", (1 << 40, 1 << 10), torch.float64)
+    assert capfd.readouterr().err == ""
 
 
 def test_an_older_error_is_not_mistaken_for_this_one() -> None:

@@ -13,11 +13,15 @@ import torch
 from torch import Tensor, nn
 
 import tuckfold.torch as tt
+from tuckfold.torch._activations._compressnn import rules_of
 
 _EPILOG = """examples:
   tuckfold activations plan model.py:build --input 64,3,224,224
   tuckfold activations check package.module:Net --input 8,512 --tokens 50257
   tuckfold activations report model.py:build --input 64,3,224,224 --out run.html
+  tuckfold activations check model.py:build --input 64,3,224,224 --codec 'block_quant(bits=4)'
+  tuckfold activations plan model.py:build --input 64,3,224,224 --budget 2GiB --out plan.toml
+  tuckfold activations import compressnn.json --out rules.toml
 """
 
 
@@ -38,15 +42,16 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("verb", choices=("plan", "check", "report"))
+    parser.add_argument("verb", choices=("plan", "check", "report", "import"))
     parser.add_argument(
-        "model", metavar="MODULE:FUNCTION", help="a function that makes the model, or a class"
+        "model",
+        metavar="MODULE:FUNCTION",
+        help="a function that makes the model, or a class; import: a configuration of CompressNN",
     )
     parser.add_argument(
         "--input",
         type=_shape,
         action="append",
-        required=True,
         help="sizes; again for each argument",
     )
     parser.add_argument(
@@ -67,10 +72,20 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
         type=int,
         help="bytes; smaller tensors are kept (default: 64 KiB; 1 MiB on a GPU)",
     )
+    parser.add_argument(
+        "--codec", help="for what nothing exact makes smaller; gradients then differ"
+    )
+    parser.add_argument("--budget", help="bytes that a step may take, such as 4GiB")
+    parser.add_argument("--noise", help="variance that codecs may add to gradients, such as 1%%")
     parser.add_argument("--rules", type=Path, help="a file of rules")
     parser.add_argument("--plan", type=Path, help="a file that --out of plan wrote")
-    parser.add_argument("--out", type=Path, help="plan: a file for wrap; report: the HTML")
+    parser.add_argument(
+        "--out", type=Path, help="plan: a file for wrap; report: the HTML; import: the rules"
+    )
+    parser.add_argument("--model", dest="of", help="import: whose modules layer_number counts")
     options = parser.parse_args(words)
+    if options.verb != "import" and options.input is None:
+        parser.error("the following arguments are required: --input")
     if options.verb == "report" and options.out is None:
         parser.error("report needs --out FILE.html")
     return options
@@ -117,15 +132,23 @@ def _inputs(options: argparse.Namespace) -> list[Tensor]:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Returns the exit code: 0; 1 where gradients differ; 2 for what cannot be done as asked, and
+    """Returns the exit code: 0; 1 where gradients differ, with a codec by more than is safe; 2 for what cannot be done as asked, and
     where the model fails."""
     options = _arguments(words)
     try:
+        if options.verb == "import":
+            rules = rules_of(options.model, None if options.of is None else _model(options.of))
+            if options.out is None:
+                print(rules, end="")
+            else:
+                options.out.write_text(rules)
+            return 0
         model = _model(options.model).to(options.device)
         if options.channels_last:
             model = model.to(memory_format=torch.channels_last)
         inputs = _inputs(options)
         wrapping = {"least": options.least, "recompute": options.recompute}
+        wrapping |= {name: getattr(options, name) for name in ("codec", "budget", "noise")}
         act = tt.wrap(model, rules=options.rules, plan=options.plan, **wrapping)
         dtype = getattr(torch, options.autocast or "bfloat16")
         device = torch.device(options.device).type
@@ -133,8 +156,12 @@ def main(words: list[str] | None = None) -> int:
             if options.verb == "check":
                 result = tt.check(model, tuple(inputs))
                 print(result)
-                return 0 if result.ok else 1
+                return 0 if result.is_good else 1
+            if act.goal is not None:
+                act.fit(tuple(inputs))
             print(act.plan(*inputs))
+            if act.goal is not None:
+                print(act.goal.fitted)
         if options.verb == "report":
             act.report(options.out)
         elif options.out is not None:

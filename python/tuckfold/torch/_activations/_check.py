@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,11 @@ from tuckfold.torch._activations._forms import as_bits
 from tuckfold.torch._activations._handle import Activations, activations, handle_of
 from tuckfold.torch._activations._peak import PASSES
 from tuckfold.torch._activations._plan import Plan, compiled_plan, split
+from tuckfold.torch._activations._quality import Measure, Quality
 from tuckfold.torch._activations._text import bytes_text
 from tuckfold.torch._activations._trace import Trace, untouched
+
+_REPEATED = 8  # passes over one batch, where a codec's noise differs
 
 
 @dataclass
@@ -41,6 +44,7 @@ class Check:
         saved, stored: bytes, as in a plan.
         peak, wrapped_peak: bytes of GPU memory above what was allocated before; None on a CPU.
         ms, wrapped_ms: of forward and backward.
+        quality: of gradients that a codec changes; None where all is stored exactly.
     """
 
     ok: bool
@@ -54,6 +58,12 @@ class Check:
     wrapped_peak: int | None
     ms: float
     wrapped_ms: float
+    quality: Quality | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """Whether gradients are the same, or with a codec near enough; see :class:`Quality`."""
+        return self.ok or (self.quality is not None and self.quality.is_good)
 
     def __str__(self) -> str:
         width = max([len("parameter"), *(len(p.name) for p in self.parameters)])
@@ -67,6 +77,11 @@ class Check:
             lines.append(f"peak {bytes_text(self.peak)} and {bytes_text(self.wrapped_peak)}")
         lines.append(f"time {self.ms:.1f} ms and {self.wrapped_ms:.1f} ms")
         verdict = "every bit is the same" if self.ok else "gradients differ"
+        if self.quality is not None and not self.ok:
+            lines.append(str(self.quality))
+            verdict += (
+                ", by less than what is safe" if self.is_good else ", by more than what is safe"
+            )
         if not self.repeatable:
             verdict += (
                 "; the plain model does not repeat itself, see torch.use_deterministic_algorithms"
@@ -125,17 +140,21 @@ def check(
     batch: Any,
     *,
     loss: Callable[..., Tensor] | None = None,
+    more: Sequence[Any] = (),
     **options: Any,
 ) -> Check:
     """Compares gradients with and without wrapping, on a batch of yours.
 
-    The model, its gradients, buffers and random numbers are left as they were.
+    The model, its gradients, buffers and random numbers are left as they were. With a codec the
+    comparison is made over several passes, since the codec's noise differs: over batch and more, or
+    eight times over batch.
 
     Args:
         model: wrapped or not.
         batch: what the model is called with; with loss a pair of that and a target. A tuple in the
             first place is the model's arguments.
         loss: a function of output and target; else the mean of the squared outputs.
+        more: other batches, of the same sizes.
         options: of :func:`wrap`, where the model is not wrapped.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
@@ -147,10 +166,22 @@ def check(
     if act is not None:
         with act.paused():
             plain = [_step(model, inputs, of) for _ in range(3)]
-        return _compare(act, model, plain, inputs, of)
+        return _compare(act, model, plain, inputs, of, [split(b, loss) for b in more])
     plain = [_step(model, inputs, of) for _ in range(3)]
     with activations(model, **options) as act:
-        return _compare(act, model, plain, inputs, of)
+        return _compare(act, model, plain, inputs, of, [split(b, loss) for b in more])
+
+
+def quality_of(
+    act: Activations, model: nn.Module, batches: Sequence[tuple[Any, ...]], is_one_batch: bool
+) -> Quality:
+    """Of gradients with what the handle stores, over batches as :func:`split` gives them."""
+    measure = Measure([name for name, p in model.named_parameters() if p.requires_grad])
+    for inputs, _, of in batches:
+        with act.paused():
+            exact = _step(model, inputs, of).gradients
+        measure.add(exact, _step(model, inputs, of).gradients)
+    return measure.result(is_one_batch)
 
 
 def _compare(
@@ -159,6 +190,7 @@ def _compare(
     plain: list[_Result],
     inputs: tuple[Any, ...],
     of: Callable[..., Any],
+    more: list[tuple[Any, ...]],
 ) -> Check:
     for _ in range(PASSES + 1):  # the last is like all that follow
         wrapped = _step(model, inputs, of)
@@ -175,6 +207,10 @@ def _compare(
     repeatable = _same(plain[-2].loss, exact.loss) and all(
         map(_same, plain[-2].gradients, exact.gradients)
     )
+    quality = None
+    if act.is_lossy:
+        batches = [(inputs, (), of), *(more or [(inputs, (), of)] * (_REPEATED - 1))]
+        quality = quality_of(act, model, batches, not more)
     return Check(
         ok=_same(exact.loss, wrapped.loss) and all(p.identical for p in found),
         repeatable=repeatable,
@@ -187,4 +223,5 @@ def _compare(
         wrapped_peak=wrapped.peak,
         ms=exact.ms,
         wrapped_ms=wrapped.ms,
+        quality=quality,
     )

@@ -10,7 +10,9 @@ from torch import fx, nn
 
 from tuckfold.torch._activations import _split
 from tuckfold.torch._activations._chains import Chains, is_repeatable, name_of
+from tuckfold.torch._activations._lossy import for_scores, suits_graphs
 from tuckfold.torch._activations._packs import Packer
+from tuckfold.torch._activations._policy import is_codec
 from tuckfold.torch._activations._split import Split, bytes_of, value_of
 from tuckfold.torch._activations._trace import Row
 
@@ -26,13 +28,13 @@ class Options:
         least: bytes; smaller values are kept.
         recompute: whether values may be made again in backward.
         codec: for values that nothing exact fits, or None.
-        logits: the codec for what attention scores are computed from, where codec is not enough.
+        is_lossy: whether it is given, or rules name codecs.
     """
 
     least: int
     recompute: bool
     codec: str | None = None
-    logits: str | None = None
+    is_lossy: bool = False
 
 
 class Choice:
@@ -51,7 +53,7 @@ class Choice:
     ) -> None:
         self.split, self.options, self.policy, self.model = split, options, policy, model
         self._places = {str(id(module)): name for name, module in model.named_modules()}
-        self.chains = Chains(split, fused, options.least, settle=options.codec is None)
+        self.chains = Chains(split, fused, options.least, settle=not options.is_lossy)
         self.packer = Packer(split)
 
     def run(self) -> list[Row]:
@@ -63,7 +65,7 @@ class Choice:
             rows[base] = self._row(base, len(rows))
             if self._may_change(base, views):
                 self._exactly(base, views, rows[base])
-        if self.options.codec is not None:
+        if self.options.is_lossy:
             for base, views in self._bases():
                 row = rows.get(base)
                 if row is None or row.how != "keep" or self.policy(row) == "keep":
@@ -99,7 +101,7 @@ class Choice:
             if chain is not None:
                 made = self.chains.replay(base, chain)
                 row.how, row.after = "recompute", 0
-                if self.options.codec is not None and self._is_gate(base, views):
+                if self.options.is_lossy and self._is_gate(base, views):
                     made = self._gated(base, made, row)  # what it is made of will be lossy
                 self._exchange(base, views, made)
                 return
@@ -117,7 +119,10 @@ class Choice:
     # ---- by a codec
 
     def _by_codec(self, base: fx.Node, views: list[fx.Node], row: Row) -> None:
-        spec = self._codec_for(base, views)
+        store = self.policy(row)
+        codec = store if is_codec(store) else self.options.codec
+        usable = codec is not None and suits_graphs(codec)
+        spec = self._codec_for(base, views, codec) if usable else None
         stored = self.packer.codec(base, spec) if spec is not None else None
         if stored is None:
             return
@@ -127,7 +132,7 @@ class Choice:
             made = self._gated(base, made, row)
         self._exchange(base, views, made)
 
-    def _codec_for(self, base: fx.Node, views: list[fx.Node]) -> str | None:
+    def _codec_for(self, base: fx.Node, views: list[fx.Node], codec: str) -> str | None:
         if not value_of(base).dtype.is_floating_point or _is_statistic(base):
             return None
         for view in views:
@@ -135,8 +140,8 @@ class Choice:
                 names = _arguments(user, self.split.saved[view])
                 # Backward recomputes scores from these and from a sum that is exact.
                 if "backward" in name_of(user) and names & {"query", "key"}:
-                    return self.options.logits
-        return self.options.codec
+                    return for_scores(codec)
+        return codec
 
     def _gated(self, base: fx.Node, made: fx.Node, row: Row) -> fx.Node:
         """Values that are lossy, with a ReLU's zeros where they were and nowhere else."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
-import re
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +23,7 @@ from torch._guards import CompileContext, TracingContext
 from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
 from tuckfold.torch._activations._choice import Choice, Options
+from tuckfold.torch._activations._lossy import suits_graphs
 from tuckfold.torch._activations._split import Split
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tuckfold.activations")
 _owners: weakref.WeakSet[Activations] = weakref.WeakSet()
-_EIGHT_BITS = "block_quant(bits=8, group=256, round=stochastic)"
 Graphs = tuple[fx.GraphModule, fx.GraphModule]
 
 
@@ -74,11 +73,8 @@ def _divide(act: Activations | None, graphs: Graphs, outputs: int, fused: bool) 
 
 
 def _options(act: Activations) -> Options:
-    codec = act.codec
-    bits = re.search(r"bits=(\d+)", codec) if codec is not None else None
-    # Attention's scores are exponents: with fewer than 8 bits their errors explode.
-    few = codec is not None and (bits is None or int(bits[1]) < 8)
-    return Options(act.least[0], act.recompute > 0, codec, _EIGHT_BITS if few else codec)
+    codec = act.codec if act.codec is not None and suits_graphs(act.codec) else None
+    return Options(act.least[0], act.recompute > 0, codec, act.is_lossy)
 
 
 def _frame() -> object:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -17,11 +18,16 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from tuckfold._spec import CodecSpec, text_of
+from tuckfold.torch._activations._budget import Fit, bytes_of_text, fraction_of_text
+from tuckfold.torch._activations._finite import Answers
+from tuckfold.torch._activations._goal import Goal
 from tuckfold.torch._activations._learning import Learning, NormEnd
+from tuckfold.torch._activations._lossy import mixed
 from tuckfold.torch._activations._marked import Marks
 from tuckfold.torch._activations._peak import Peak, peak_of
 from tuckfold.torch._activations._plan import Plan, compiled_plan, make_plan, split
 from tuckfold.torch._activations._policy import Policy, read_plan, read_rules
+from tuckfold.torch._activations._probe import Probe, probe
 from tuckfold.torch._activations._recompute import MOST_OPERATORS
 from tuckfold.torch._activations._report import write_report
 from tuckfold.torch._activations._run import Run
@@ -97,16 +103,24 @@ class Activations:
         recompute: int,
         policy: Policy,
         codec: str | None = None,
+        goal: Goal | None = None,
     ) -> None:
         # Weak: the model's hooks hold this handle, and a cycle would keep its memory after a del.
         self._model = weakref.ref(model)
         self.least = least  # on the CPU, on a GPU
-        self.recompute, self.codec = recompute, codec
-        marked = [model] if codec is None else list(model.modules())
-        self._marks = Marks(marked, f"{least} {recompute} {codec} {policy.rules}")
+        self.recompute: int = recompute
+        self.codec: str | None = codec
+        self.goal = goal
+        self.is_lossy = codec is not None or policy.has_codecs or goal is not None
+        self.answers = Answers()
+        # From earlier passes: how well codecs must store what recipes read, so that none waits to see.
+        self.grades: dict[Any, list[str]] = {}
+        self._passes = itertools.count()
+        marked = list(model.modules()) if self.is_lossy else [model]
+        self._marks = Marks(marked, f"{least} {recompute} {codec} {goal} {policy.rules}")
         self.compiled: dict[object, list[Row]] = {}  # what graphs of torch.compile save
         self.is_looked_up = False  # in torch's cache of compiled graphs
-        self.trace: Trace | None = None
+        self.trace: Any = None  # a Trace while a plan is made
         self.scope: Scope | None = Scope(model) if policy.needs_names else None
         self.problems: list[str] = []
         self._policy = policy
@@ -137,6 +151,15 @@ class Activations:
         return model
 
     @property
+    def repeats(self) -> bool:
+        """Whether passes are no longer watched in full, but repeat what was learnt of earlier ones."""
+        return self._learning.repeats
+
+    @property
+    def is_on_gpu(self) -> bool:
+        return any(p.is_cuda for p in self.model.parameters())
+
+    @property
     def stream(self) -> int:
         """The stream that the device of the model works in now."""
         return stream_of(next((p.device for p in self.model.parameters()), torch.device("cpu")))
@@ -159,16 +182,26 @@ class Activations:
                 "[plan] the compiled graphs came from torch's cache, which does not say what they "
                 "save; TORCHINDUCTOR_AUTOGRAD_CACHE=0 has them divided anew"
             )
+        with self.named():
+            self._plan = make_plan(self, arguments, keywords)
+        return self._plan
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Passes inside of it know the names of modules."""
         watch = self.scope is None
         if watch:
             self.scope = Scope(self.model)
         try:
-            self._plan = make_plan(self, arguments, keywords)
+            yield
         finally:
             if watch and self.scope is not None:
                 self.scope.remove()
                 self.scope = None
-        return self._plan
+
+    def forget(self) -> None:
+        """Passes are watched anew, as after a change of what may be done."""
+        self._learning.remove()
 
     def peak(
         self,
@@ -192,6 +225,49 @@ class Activations:
         """
         inputs, target, of = split(batch, loss)
         return peak_of(self, inputs, target, of, optimizer, {})
+
+    def fit(
+        self,
+        batch: Any,
+        *,
+        loss: Callable[..., Tensor] | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> Fit:
+        """Chooses how each tensor is stored, for the budget or the noise that wrap was given.
+
+        The first pass does it by itself, but knows neither loss nor optimizer. Runs the model some times
+        forward and backward, and leaves it as it was.
+
+        Args:
+            batch: what the model is called with; with loss a pair of that and a target.
+            loss: a function of output and target; else the mean of the squared outputs.
+            optimizer: whose state counts, too.
+
+        Raises:
+            PlanError: the budget cannot be kept; it says which peak can be, and what holds it.
+        """
+        if self.goal is None:
+            raise ValueError("[fit] wrap was given neither budget nor noise")
+        inputs, target, of = split(batch, loss)
+        return self.goal.fit(self, inputs, {}, target, of, optimizer)
+
+    def probe(
+        self, step: Callable[[Any], object], batches: Sequence[Any], *, probes: int = 16
+    ) -> Probe:
+        """Measures how much noise the codec of each tensor adds to gradients; the next fit goes by that.
+
+        Until then all tensors count alike. Gradients, buffers and random numbers are left as they were.
+
+        Args:
+            step: runs forward and backward for a batch, so that parameters have gradients; no optimizer.
+            batches: with more than one, noise is a part of the variance between them.
+            probes: passes in which a random half of the tensors is packed.
+        """
+        if self.goal is None:
+            raise ValueError("[probe] wrap was given neither budget nor noise")
+        if not batches or probes < 1:
+            raise ValueError("[probe] needs a batch and a probe at least")
+        return probe(self.goal, self, step, batches, probes)
 
     def save(self, path: str | Path) -> None:
         """Writes the plan for ``wrap(model, plan=path)``; call :meth:`plan` first."""
@@ -262,10 +338,22 @@ class Activations:
             self._has_seen = True
             self._policy.warn_of_operators(operators)
 
-    def policy(self, handles: list[Handle]) -> str:
-        """What may be done with these views of one storage: `keep`, `pack` or `auto`."""
+    def policy(self, handles: list[Handle]) -> tuple[bool, str | None] | None:
+        """What may be done with these views of one storage: whether it may be recomputed, and which
+        codec may store it; None: it is kept."""
         store = self._policy.of(handles)
-        return "pack" if store == "auto" and not self.recompute else store
+        if store == "keep":
+            return None
+        if store == "auto" and self.goal is not None:
+            return self.goal.choice(handles, self.recompute > 0)
+        if store == "auto":
+            return self.recompute > 0, self.codec
+        return False, self.codec if store == "pack" else store
+
+    def next_seed(self) -> int:
+        """Of a pass: it follows from torch's seed and from how many there were, and takes nothing from
+        torch's random numbers."""
+        return mixed(torch.initial_seed(), next(self._passes))
 
     def policy_of_row(self, row: Row) -> str:
         """The same for a value that a compiled graph saves."""
@@ -286,6 +374,8 @@ class Activations:
         if not self._applies():
             stack.append((frame, None, None))
             return
+        if self.goal is not None:
+            self.goal.before(self, arguments, keywords)
         run = self._learning.begin(module, arguments, keywords)
         if isinstance(run, Steady):
             _charge.handles.append(self)
@@ -349,10 +439,11 @@ def handle_of(model: nn.Module) -> Activations | None:
 
 
 def _checked(codec: str | CodecSpec) -> str:
-    """Its text, if it has a fixed size."""
+    """Its text, if it packs floats into less."""
     spec = text_of(codec)
-    if not layout(spec, torch.float32, (1 << 20,)).fixed:
-        raise ValueError(f"[wrap] codec must have a fixed size, such as block_quant, got {spec}")
+    fit = layout(spec, torch.float32, (1 << 10, 1 << 10))
+    if fit.max_bytes >= 1 << 22 and fit.fixed:
+        raise ValueError(f"[wrap] codec must make floats smaller, got {spec}")
     return spec
 
 
@@ -364,8 +455,11 @@ def wrap(
     recompute: bool | int = True,
     least: int | None = None,
     codec: str | CodecSpec | None = None,
+    budget: str | int | None = None,
+    noise: str | float | None = None,
 ) -> Activations:
-    """Lets a model store what it saves for backward in less memory; gradients keep every bit.
+    """Lets a model store what it saves for backward in less memory; gradients keep every bit, unless a
+    codec, a budget or an amount of noise is given.
 
     The model is used as before, also under torch.compile. Wrap it before it runs compiled for the first time.
     Under torch.compile gradients are those of the plain compiled model; where the compiler then
@@ -381,8 +475,12 @@ def wrap(
         least: bytes; smaller tensors are kept. Else 64 KiB, and 1 MiB on a GPU, where the calls to store
             a smaller one take longer than it is worth. Compiled graphs have no such calls, so there it
             is 64 KiB on both.
-        codec: a codec of a fixed size for what compiled graphs save and nothing exact makes smaller. Gradients then
-            differ. Passes that are not compiled store tensors exactly.
+        codec: for what nothing exact makes smaller. Gradients then differ. Where the codec's size follows
+            from the values, a GPU is waited for, and compiled graphs store tensors exactly.
+        budget: bytes, such as ``"4GiB"``, that a training step may take at most. Codecs are chosen for each
+            tensor, so that the noise in gradients is small. See :meth:`Activations.fit`.
+        noise: instead of a budget, how much variance codecs may add to gradients, as a part of the gradient's
+            square, such as ``"1%"``; then the peak is made as small as that lets it be.
 
     Returns:
         A handle: its plan, its report, and remove().
@@ -405,8 +503,14 @@ def wrap(
         )
     if plan is not None and rules is not None:
         raise ValueError("[wrap] give a plan or rules, not both")
+    if budget is not None and noise is not None:
+        raise ValueError("[wrap] give a budget or noise, not both")
     model = getattr(model, "_orig_mod", model)  # of what torch.compile returned
     text = None if codec is None else _checked(codec)
+    goal = None
+    if budget is not None or noise is not None:
+        size = None if budget is None else bytes_of_text(budget)
+        goal = Goal(size, 0.0 if noise is None else fraction_of_text(noise), text)
     if handle_of(model) is not None:
         raise ValueError(
             "[wrap] the model is wrapped already; use that handle, or remove() it first"
@@ -417,7 +521,8 @@ def wrap(
         policy = read_plan(plan) if plan is not None else read_rules(rules)
         policy.warn_of_strangers(model, path)
     most = MOST_OPERATORS if recompute is True else int(recompute)
-    return Activations(model, _LEAST if least is None else (least, least), most, policy, text)
+    sizes = _LEAST if least is None else (least, least)
+    return Activations(model, sizes, most, policy, text, goal)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ _log = logging.getLogger("tuckfold.activations")
 _WATCHED = 2  # passes before the one that is surveyed; a GPU has answered its comparisons by then
 _SURVEYS = 6  # in vain, until passes are watched in full for good
 _FAILURES = 3  # passes that differed from the program, likewise
-_KINDS = 16  # of inputs that are told apart
+_KINDS = 16  # of inputs that are remembered separately
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Learning:
             if state.passes > _WATCHED and may and not self._is_surveying:
                 self._is_surveying = True
                 state.surveys += 1
-                run.survey = Survey(run.first, owner.stream)
+                run.survey = Survey(run.first, owner.stream, owner.is_lossy)
                 for number, module in enumerate(model.modules()):
                     if module is not model and number not in self._hooks:
                         hooks.append(module.register_forward_hook(_End(self, number)))
@@ -116,6 +116,11 @@ class Learning:
             self._local.passes = []
         self._local.passes.append((run, state, hooks))
         return run
+
+    @property
+    def repeats(self) -> bool:
+        """Whether passes repeat a program, and none differed from it."""
+        return any(s.program is not None and not s.failures for s in self._states.values())
 
     def current(self) -> Run | Steady | None:
         """The pass that this thread is in."""

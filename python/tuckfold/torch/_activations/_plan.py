@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from torch import Tensor
 from tuckfold.torch._activations._peak import LiveBytes, Peak, bytes_of
 from tuckfold.torch._activations._text import bytes_text, quoted
 from tuckfold.torch._activations._trace import Row, Trace, untouched
+from tuckfold.torch._activations._warn import warn
 
 if TYPE_CHECKING:
     from tuckfold.torch._activations._handle import Activations
@@ -37,15 +37,19 @@ class Plan:
 
     def __init__(
         self,
-        trace: Trace | CompiledTrace,
+        trace: Any,  # a Trace or a CompiledTrace
         forward_ms: float,
         backward_ms: float,
         step: Peak | None,
     ) -> None:
         self.rows: list[Row] = trace.saved
-        self.before, self.after, self.peak = trace.before, trace.after, trace.peak
-        self.events, self.step = trace.events, step
-        self.forward_ms, self.backward_ms = forward_ms, backward_ms
+        self.before: int = trace.before
+        self.after: int = trace.after
+        self.peak: int = trace.peak
+        self.events: list[tuple[float, str, int, str]] = trace.events
+        self.step: Peak | None = step
+        self.forward_ms: float = forward_ms
+        self.backward_ms: float = backward_ms
 
     @property
     def ratio(self) -> float:
@@ -101,8 +105,8 @@ class Plan:
 
 
 def _form_of(row: Row) -> str:
-    """As plans name it: which codec, wrap is told apart from the plan."""
-    return row.how.partition(",")[0] if row.how.partition("(")[1] == "" else "codec"
+    """As plans name it: without the mask that a compiled graph adds."""
+    return row.how.removesuffix(", 1 bit")
 
 
 def scalar_of(outputs: Any) -> Tensor | None:
@@ -145,7 +149,7 @@ def run_once(act: Activations, arguments: Any, keywords: Any) -> tuple[float, fl
             except (
                 RuntimeError
             ) as error:  # such as a reentrant checkpoint's, which writes gradients
-                warnings.warn(f"[plan] backward was left out: {error}", stacklevel=5)
+                warn(f"[plan] backward was left out: {error}")
         _wait(model)
         ended = time.perf_counter()
     return (middle - began) * 1e3, (ended - middle) * 1e3
@@ -207,9 +211,8 @@ def make_plan(act: Activations, arguments: Any, keywords: Any) -> Plan:
                 run_once(act, arguments, keywords)
             most = live.most
     if not trace.rows:
-        warnings.warn(
+        warn(
             "[plan] the model saved no tensors: no parameter requires a gradient, it is compiled, or "
-            "hooks of somebody else are around it",
-            stacklevel=3,
+            "hooks of somebody else are around it"
         )
     return Plan(trace, forward, backward, Peak(bytes_of(own), bytes_of(given), 0, most))

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import difflib
-import warnings
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from tuckfold.torch._activations import _text as text
 from tuckfold.torch._activations._saved import Handle
 from tuckfold.torch._activations._trace import Row, operator_of
+from tuckfold.torch._activations._warn import warn
+from tuckfold.torch._functions import layout
 
 STORES = ("auto", "pack", "keep")
-_RULE = {"match": text.Pattern, "type": text.Pattern, "op": text.Pattern, "store": STORES}
+_RULE = {"match": text.Pattern, "type": text.Pattern, "op": text.Pattern} | {
+    "store": text.OrCodec(STORES)
+}
 # As the forms call themselves.
 _FORMS = (
     "keep",
@@ -29,7 +33,8 @@ _FORMS = (
     "recompute",
     "codec",
 )
-_TENSOR = {"module": str, "op": str, "role": str, "how": _FORMS, "shape": str, "dtype": str} | {
+_TENSOR = {"module": str, "op": str, "role": str, "shape": str, "dtype": str} | {
+    "how": text.OrCodec(_FORMS),
     "before": int,
     "after": int,
 }
@@ -43,7 +48,8 @@ class Rule:
         match: paths of modules, `layer4.*`.
         type: classes of modules, `Conv2d`.
         op: operators, `convolution`, `max_pool2d*`.
-        store: `auto`; `pack`: never recompute; `keep`.
+        store: `auto`; `pack`: never recompute; `keep`; or a codec, which may change values. Plans have
+            `less`: no values of this view are read, so what others read decides.
         role: the operator's name of the tensor; plans have it.
         is_of_plan: whether a plan says it, for one model and one input.
     """
@@ -77,10 +83,18 @@ class Policy:
     def needs_names(self) -> bool:
         return any(rule.match != "*" or rule.type != "*" for rule in self.rules)
 
+    @property
+    def has_codecs(self) -> bool:
+        return any(is_codec(rule.store) for rule in self.rules)
+
     def of(self, handles: list[Handle]) -> str:
-        """The most careful that any of the views asks for."""
+        """The most careful that any of the views asks for; of two codecs, the one with more bytes."""
         asked = {self._of_one(handle) for handle in handles}
-        return next((store for store in reversed(STORES) if store in asked), "auto")
+        for store in ("keep", "pack"):
+            if store in asked:
+                return store
+        codecs = sorted(filter(is_codec, asked), key=_bytes_of_codec)
+        return codecs[-1] if codecs else "auto" if "auto" in asked else "pack"
 
     def _of_one(self, handle: Handle) -> str:
         store = "auto"
@@ -95,7 +109,7 @@ class Policy:
         for rule in self.rules:
             if rule.fits_names(row.module, row.type, row.op, row.role):
                 store = rule.store
-        return store
+        return "pack" if store == "less" else store
 
     def warn_of_operators(self, seen: set[str]) -> None:
         """Says which rules fit no operator of a pass. seen: nodes that saved tensors."""
@@ -104,10 +118,7 @@ class Policy:
             if known and not any(fnmatchcase(name, pattern) for name in known):
                 near = difflib.get_close_matches(pattern, known, 3, 0.3)
                 hint = f"; nearest: {', '.join(near)}" if near else ""
-                warnings.warn(
-                    f'[wrap] op = "{pattern}" fits no operator that saved a tensor{hint}',
-                    stacklevel=2,
-                )
+                warn(f'[wrap] op = "{pattern}" fits no operator that saved a tensor{hint}')
 
     def warn_of_strangers(self, model: nn.Module, path: object) -> None:
         """Says which rules fit no module."""
@@ -118,9 +129,7 @@ class Policy:
                 if not any(fnmatchcase(name, pattern) for name in known):
                     near = difflib.get_close_matches(pattern, known, 3, 0.3)
                     hint = f"; nearest: {', '.join(near)}" if near else ""
-                    warnings.warn(
-                        f'[wrap] {path}: {word} = "{pattern}" fits no module{hint}', stacklevel=4
-                    )
+                    warn(f'[wrap] {path}: {word} = "{pattern}" fits no module{hint}')
 
 
 def read_rules(path: str | Path) -> Policy:
@@ -133,11 +142,29 @@ def read_plan(path: str | Path) -> Policy:
     rules = [Rule(store="keep")]
     for table in text.read(path, {"tensor": _TENSOR}):
         how = str(table.values.get("how", "keep"))
-        store = "keep" if how == "keep" else "auto" if how == "recompute" else "pack"
+        store = how if is_codec(how) else _STORE_OF.get(how, "pack")
         values = {key: str(table.values.get(key, "*")) for key in ("op", "role")}
         module = str(table.values.get("module", "*"))
         rules.append(Rule(match=_escaped(module), store=store, is_of_plan=True, **values))
     return Policy(rules)
+
+
+_STORE_OF = {
+    "keep": "keep",
+    "recompute": "auto",
+    "codec": "auto",
+    "nothing": "less",
+    "1 bit": "less",
+    "2 bits": "less",
+}
+
+
+def is_codec(store: str) -> bool:
+    return store not in ("auto", "pack", "keep", "less") and store not in _FORMS
+
+
+def _bytes_of_codec(codec: str) -> int:
+    return layout(codec, torch.float32, (1 << 16,)).max_bytes
 
 
 def _escaped(name: str) -> str:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tuckfold.torch._activations._graph import Prober, kind
+from tuckfold.torch._activations._lossy import Lossy
 from tuckfold.torch._activations._recompute import Recipe, Recomputed
 from tuckfold.torch._activations._rules import RULES
 from tuckfold.torch._activations._saved import Form, Handle, Record
@@ -79,8 +80,12 @@ class Group:
     count: int
     stream: int | None  # None: the one that the pass began in, whichever that is
     recomputation: Recomputation | None
+    codec: str | None = None  # that may change the values
     # Ends of modules, since its last tensor was taken, until nobody else held it in an earlier pass.
     first: int = 0
+    is_row: bool = (
+        False  # whether the codec gets the storage as a row, and all views read what it makes
+    )
 
 
 @dataclass
@@ -90,13 +95,17 @@ class Program:
     sequence: list[tuple[int, list[Target]]]  # the module, by its number
     last: list[Target]  # at the end of the pass
     groups: list[Group]
+    is_lossy: bool = False
 
     def __post_init__(self) -> None:
         self.modules = {module for module, _ in self.sequence}
-        self.biases: dict[int, weakref.ref[Tensor]] = {}  # of recipes, by identity
+        self.parameters: dict[int, weakref.ref[Tensor]] = {}  # of recipes, by identity
         for t in (*self.last, *(t for _, targets in self.sequence for t in targets)):
-            if any(self.groups[slot.group].recomputation is None for slot in t.slots):
+            if any(self._is_less(self.groups[slot.group]) for slot in t.slots):
                 t.rule = RULES.get(t.kind)
+
+    def _is_less(self, group: Group) -> bool:
+        return group.recomputation is None or self.is_lossy
 
 
 @dataclass
@@ -110,13 +119,14 @@ class _Stored:
     found: list[tuple[Handle, bool] | None]
     signature: tuple[object, ...] | None
     template: Recipe | None
+    codec: str | None
 
 
 class Survey:
     """Listens to one pass that has hooks for every tensor."""
 
-    def __init__(self, first: int, stream: int) -> None:
-        self.first, self.stream = first, stream
+    def __init__(self, first: int, stream: int, is_lossy: bool = False) -> None:
+        self.first, self.stream, self.is_lossy = first, stream, is_lossy
         self.ends: list[int] = []
         self.places: dict[int, tuple[int, int, tuple[int, ...]]] = {}
         self.nodes: dict[int, Node] = {}
@@ -143,8 +153,8 @@ class Survey:
     def stored(
         self, record: Record, handles: list[Handle], forms: list[Form], node: Node, builder: Any
     ) -> None:
-        first = forms[0]
-        recipe = first.recipe if isinstance(first, Recomputed) else None
+        recipe = next((f.recipe for f in forms if isinstance(f, Recomputed)), None)
+        codec = next((f.label for f in forms if isinstance(f, Lossy)), None)
         freed = record.nbytes - sum(f.nbytes for f in {id(f): f for f in forms}.values())
         self.all.append(
             _Stored(
@@ -157,6 +167,7 @@ class Survey:
                 list(builder.found) if recipe is not None else [],
                 recipe.signature() if recipe is not None else None,
                 recipe.template() if recipe is not None else None,
+                codec,
             )
         )
 
@@ -197,7 +208,7 @@ class Survey:
                 key, role = self._roles[id(h)]
                 target(key).slots.append(Slot(role, len(groups), h.shell()))
             stream = None if s.record.stream == self.stream else s.record.stream
-            groups.append(Group(len(s.handles), stream, recomputation))
+            groups.append(Group(len(s.handles), stream, recomputation, s.codec))
         return self._arranged(targets, groups)
 
     def _arranged(self, targets: dict[int, Target], groups: list[Group]) -> Program:
@@ -211,7 +222,7 @@ class Survey:
             for end, module in enumerate(self.ends[:-1])
             if module in modules
         ]
-        return Program(sequence, last, groups)
+        return Program(sequence, last, groups, self.is_lossy)
 
     def _find_roles(self, probe: Prober) -> None:
         """Which attribute of which node each handle is."""

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from tuckfold.torch._activations._graph import VIEWS, Prober, kind
-from tuckfold.torch._activations._saved import Handle, Kept
+from tuckfold.torch._activations._lossy import Lossy
+from tuckfold.torch._activations._saved import Copied, Handle, Kept
 
 aten = torch.ops.aten
 Node = Any
 MOST_OPERATORS = 4  # of one recipe, unless the user says otherwise
+_MOST_COPIED = {True: 1 << 20, False: 1 << 16}  # bytes of a parameter, and of a buffer or an input
 
 
 class Recipe:
@@ -64,7 +66,7 @@ class Recipe:
         rehearsed: gets the pairs that must be equal for the recipe to hold for any values.
         """
         fresh = [isinstance(argument, Recipe) and argument.owns for argument in self.arguments]
-        values = [a.run(rehearsed) if isinstance(a, Recipe) else a.value() for a in self.arguments]
+        values = [a.run(rehearsed) if isinstance(a, Recipe) else _read(a) for a in self.arguments]
         if rehearsed is not None and self.rehearse is not None:
             rehearsed.append(self.rehearse(values))
         return self.make(values, fresh)
@@ -74,7 +76,7 @@ class Recipe:
         arguments = self.arguments
         fresh = [isinstance(argument, Recipe) and argument.owns for argument in arguments]
         values = [
-            a.again(leaves) if isinstance(a, Recipe) else next(leaves).value() for a in arguments
+            a.again(leaves) if isinstance(a, Recipe) else _read(next(leaves)) for a in arguments
         ]
         return self.make(values, fresh)
 
@@ -95,6 +97,13 @@ class Recipe:
             return (a.tensor.dtype, a.tensor.shape, a.tensor.stride(), a.tensor.device)
 
         return (self.text, *map(of, self.arguments))
+
+
+def _read(leaf: Handle | Kept) -> Tensor:
+    """Without keeping what a codec decodes."""
+    if isinstance(leaf, Handle) and isinstance(leaf.form, Lossy):
+        return leaf.form.once(leaf)
+    return leaf.value()
 
 
 class Recomputed:
@@ -123,7 +132,7 @@ class Recomputed:
         base = record.cache
         if base is None:
             base = self._evaluate()
-            record.unread = {id(other) for other in record.live()}
+            record.unread = {id(other) for other in record.live() if other.form is self}
         # The next reader follows soon, as a convolution's and a ReLU's backward do.
         record.unread.discard(id(handle))
         record.cache = base if record.unread else None
@@ -175,13 +184,20 @@ class Builder:
             nowhere else.
         ours: sequence numbers of nodes that saved through our hooks.
         most: operators of one recipe.
+        is_lossy: whether a codec may store what recipes read.
     """
 
     def __init__(
-        self, probe: Prober, made: dict, modules: dict, ours: Any, most: int = MOST_OPERATORS
+        self,
+        probe: Prober,
+        made: dict,
+        modules: dict,
+        ours: Any,
+        most: int = MOST_OPERATORS,
+        is_lossy: bool = False,
     ) -> None:
         self.probe, self.made, self.modules, self.ours = probe, made, modules, ours
-        self.most = most
+        self.most, self.is_lossy = most, is_lossy
         self.fast = False
         self.waits = False  # whether an answer to a comparison was missing
         # What `_input` found for the recipe that was built last; True: it took the handle's recipe.
@@ -194,7 +210,25 @@ class Builder:
         """
         self.fast, self.found = fast, []
         recipe = self._build(node, self.most)
-        return recipe if recipe is not None and recipe.count <= self.most else None
+        if recipe is None or recipe.count > self.most:
+            return None
+        return self.settled(recipe)
+
+    def settled(self, recipe: Recipe) -> Recipe | None:
+        """With copies of the parameters and buffers that it reads. The value was made from what
+        they are now; autograd does not notice changes through `.data` before backward."""
+        for i, argument in enumerate(recipe.arguments):
+            if isinstance(argument, Recipe):
+                if self.settled(argument) is None:
+                    return None
+            elif not isinstance(argument, Copied) and argument.is_leaf:
+                tensor = argument.tensor
+                is_parameter = isinstance(tensor, nn.Parameter)
+                if tensor.nbytes <= _MOST_COPIED[is_parameter]:
+                    recipe.arguments[i] = Copied(self.copied(tensor), 0, None)
+                elif is_parameter:
+                    return None  # a copy would take what the recipe spares
+        return recipe
 
     def _build(self, node: Node, left: int) -> Recipe | None:
         build = BUILDERS.get(kind(node))
@@ -228,16 +262,38 @@ class Builder:
         handle = stored() if stored is not None else None
         form = None if handle is None else handle.form
         is_recipe = isinstance(form, Recomputed)
-        if handle is not None and is_as_made(handle) and (form is None or is_recipe):
+        if handle is not None and self.is_lossy and not is_recipe and handle.need != "value":
+            handle = _read_whole(handle)
+            form = handle.form
+            is_recipe = isinstance(form, Recomputed)
+        is_whole = form is None or is_recipe or isinstance(form, Lossy)
+        if handle is not None and is_as_made(handle) and is_whole:
             self.found.append((handle, is_recipe))
             return form.recipe if isinstance(form, Recomputed) else handle
         self.found.append(None)
         return self._build(source, left - 1) if output == 0 else None
 
 
+def _read_whole(handle: Handle) -> Handle:
+    """Of what the handle looks into, one that is read for its values: it will not become a mask."""
+    for other in handle.record.live():
+        same = (other.shape, other.strides, other.offset, other.version)
+        if other.need == "value" and same == (
+            handle.shape,
+            handle.strides,
+            handle.offset,
+            handle.version,
+        ):
+            return other
+    return handle
+
+
 def is_as_made(handle: Handle) -> bool:
     """Whether nobody changed the values in place, out of autograd's sight, since they were made."""
-    return handle.version == 0 or handle.is_output
+    if handle.version == 0 or handle.is_output:
+        return True
+    others = handle.record.live()
+    return any(other.is_output and other.version == handle.version for other in others)
 
 
 def _relu(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -329,9 +385,9 @@ def _module_of(self: Builder, node: Node, weight: Handle | Kept | None) -> nn.Mo
     return self.modules.get(("node", node._sequence_nr())) if weight is None else None
 
 
-def _copy(self: Builder, bias: Tensor | None) -> list[Kept]:
-    """Autograd does not save the bias, so an update before backward would go unseen."""
-    return [] if bias is None else [Kept(self.copied(bias), 0, None)]
+def _current(bias: Tensor) -> Kept:
+    """A bias that autograd does not save; see `Builder.settled`."""
+    return Kept(bias, bias._version, None)
 
 
 def _layer_norm(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -370,7 +426,7 @@ def _group_norm(self: Builder, node: Node, left: int) -> Recipe | None:
     make = lambda v, _: aten.native_group_norm(  # noqa: E731
         v[0], v[1] if len(v) > 1 else None, v[2] if len(v) > 2 else None, *sizes, eps
     )[0]
-    rest = [] if w is None else [w, *_copy(self, module.bias)]
+    rest = [] if w is None else [w, _current(module.bias)]
     return Recipe(f"group_norm[{sizes[3]}, {eps}]", make, [x, *rest])
 
 
@@ -384,7 +440,7 @@ def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
         return None
     cudnn = kind(node).startswith("Cudnn")
     eps = node._saved_epsilon if cudnn else node._saved_eps
-    affine = [] if w is None else [w, *_copy(self, module.bias)]
+    affine = [] if w is None else [w, _current(module.bias)]
     operator = aten.cudnn_batch_norm if cudnn else aten.native_batch_norm
     count = len(affine)
 

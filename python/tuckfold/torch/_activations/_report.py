@@ -17,9 +17,8 @@ h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
 th, td { text-align: left; padding: 2px 12px 2px 0; border-bottom: 1px solid #ddd } .n { text-align: right }
 svg { width: 100%; height: auto; background: #fafafa } .bar { fill: #c9ced6 } .after { fill: #2a6fb0 }
 .line { fill: #2a6fb0; fill-opacity: .25; stroke: #2a6fb0 } .turn { stroke: #b03a2a; stroke-dasharray: 4 3 }
-text { font: 12px system-ui, sans-serif; fill: #444 }
 @media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd } svg { background: #1d2026 }
- th, td { border-color: #333 } text { fill: #bbb } .bar { fill: #4a505a } }
+ th, td { border-color: #333 } .bar { fill: #4a505a } }
 """
 
 # What headless browsers are asked for: that the script ran, and whether anything went wrong.
@@ -50,9 +49,7 @@ def _timeline(plan: Plan) -> str:
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="stored bytes over the pass">'
         f'<polygon class="line" points="0,{base} {" ".join(points)} {_WIDTH},{base}"/>'
         f'<line class="turn" x1="{turn:.1f}" y1="0" x2="{turn:.1f}" y2="{base}"/>'
-        f'<text x="4" y="14">at most {bytes_text(most)}</text>'
-        f'<text x="4" y="{_HEIGHT - 4}">forward</text>'
-        f'<text x="{min(turn + 4, _WIDTH - 60):.1f}" y="{_HEIGHT - 4}">backward</text></svg>'
+        f"</svg><p>At most {bytes_text(most)}. The forward pass ends at the dashed line.</p>"
     )
 
 
@@ -113,7 +110,8 @@ def _kinds(plan: Plan) -> str:
 
 def write_report(plan: Plan, name: str, path: str | Path) -> None:
     title = f"What {escape(name)} saves for backward"
-    step = "" if plan.step is None else f" {escape(str(plan.step)).capitalize()}."
+    step = "" if plan.step is None else escape(str(plan.step))
+    step = f" {step[:1].upper()}{step[1:]}." if step else ""
     Path(path).write_text(
         f"<!doctype html><html lang=en><head><meta charset=utf-8><title>{title}</title>"
         f'<meta name=viewport content="width=device-width"><link rel=icon href="data:,">'

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tuckfold.torch._activations import _lossy as lossy
 from tuckfold.torch._activations import _store as store
+from tuckfold.torch._activations._finite import Watch
 from tuckfold.torch._activations._graph import Prober, is_cast_leaf, is_reshaped, kind, producer
 from tuckfold.torch._activations._program import Survey
 from tuckfold.torch._activations._recompute import BUILDERS, Builder
 from tuckfold.torch._activations._rules import RULES
-from tuckfold.torch._activations._saved import Handle, Kept, Record, storage_key, stream_of
+from tuckfold.torch._activations._saved import Form, Handle, Kept, Record, storage_key, stream_of
 
 if TYPE_CHECKING:
     from tuckfold.torch._activations._handle import Activations
@@ -23,7 +25,15 @@ _NOTHING = torch.empty(0)
 _OFTEN, _RARELY = 4, 64  # calls of pack between looks at who else holds storages
 _MUCH = 1 << 20  # bytes that are worth a look at once
 _PATIENCE = 16  # calls of pack until a node that was not met counts as reading all values
+_DELAY = 24  # calls of pack until a codec stores what nothing was recomputed from so far
+_MOST_GRADES = 1 << 16
 _sequence_number = torch._C._autograd._get_sequence_nr
+
+
+def _key(handles: list[Handle]) -> tuple[Any, ...]:
+    """Of a storage, likely to be equal in passes that repeat each other."""
+    h = handles[0]
+    return (h.number, h.op, h.shape, len(handles))
 
 
 class Run:
@@ -36,7 +46,7 @@ class Run:
         self.owner = owner
         self.least = owner.least
         self.thread = threading.get_ident()
-        self.packs = 0
+        self.packs = self.large = 0
         self.fresh = 0  # bytes that came since the last look
         self.probe = Prober()
         self.first = _sequence_number()
@@ -48,7 +58,13 @@ class Run:
         self.ours: set[int] = set()  # nodes that saved something through our hooks
         self.seen: set[int] = set()
         self.operators: set[str] = set()  # that saved tensors
-        self.builder = Builder(self.probe, self.made, owner.norms(), self.ours, owner.recompute)
+        self.is_lossy = owner.is_lossy
+        self.builder = Builder(
+            self.probe, self.made, owner.norms(), self.ours, owner.recompute, self.is_lossy
+        )
+        self.waiting: dict[Record, tuple[int, str]] = {}  # for a codec, since when, and for which
+        self.grades: dict[Any, list[str]] = {}  # of what a codec may store, in the end
+        self.watch = Watch(owner) if self.is_lossy else None
         self.trace = owner.trace
         self.survey: Survey | None = None
 
@@ -67,7 +83,7 @@ class Run:
             return _NOTHING
         value = saved.value()
         if self.trace is not None and isinstance(saved, Handle):
-            self.trace.unpacked(saved)
+            self.trace.unpacked(saved, value)
         return value
 
     def _pack(self, x: Tensor) -> Handle | Kept:
@@ -79,12 +95,13 @@ class Run:
             return Kept(x if node is None else x.detach(), x._version, origin)
         least = self.least[x.is_cuda]
         small = x.layout is not torch.strided or x.nbytes < least
-        if small and self.trace is None:
-            return Kept(x.detach(), x._version, origin)
+        if small and self.trace is None:  # a leaf as it is, since `.data =` may replace its values
+            return Kept(x if node is None else x.detach(), x._version, origin)
         made = producer(x)
         if made is not None and is_cast_leaf(made[0]):
             return Kept(x.detach(), x._version, origin)
         self.packs += 1
+        self.large += not small
         record = self._record(x)
         handle = Handle(x, record, origin)
         record.handles.append(weakref.ref(handle))
@@ -94,7 +111,7 @@ class Run:
             # An operator in place saves a copy of its input, after its own node was made.
             handle.is_copy = True
             saver -= 1
-        handle.saver = saver
+        handle.saver, handle.number = saver, self.large
         self.saved.setdefault(saver, []).append(weakref.ref(handle))
         if node is not None:
             handle.is_output = node._sequence_nr() == saver
@@ -160,11 +177,13 @@ class Run:
             if handles is not None:  # else its tensors went to the hooks of somebody else
                 self.operators.add(kind(node))
                 rule = RULES.get(kind(node))
-                if rule is not None:
-                    try:
+                try:
+                    if rule is not None:
                         rule(node, self.probe)
-                    except AttributeError as error:  # saved otherwise by this torch
-                        self.owner.note(error)
+                    if self.is_lossy:
+                        lossy.learn(node, self.probe)
+                except AttributeError as error:  # saved otherwise by this torch
+                    self.owner.note(error)
                 for ref in handles:
                     if (handle := ref()) is not None:
                         handle.known, handle.op = True, kind(node)
@@ -188,24 +207,60 @@ class Run:
                     self.late[record] = pending.pop(record)
             elif final or self.packs - record.seen >= _PATIENCE or all(h.known for h in handles):
                 del pending[record]
-                if store.is_promising(handles, node):
+                if self.is_lossy or store.is_promising(handles, node):
                     self._store(record, handles, node)
+        for record, (since, codec) in list(self.waiting.items()):
+            if final or self.packs - since >= _DELAY:
+                del self.waiting[record]
+                self._store_lossy(record, codec)
 
     def _store(self, record: Record, handles: list[Handle], node: Any) -> None:
         try:
             policy = self.owner.policy(handles)
-            if policy == "keep" or not all(h.is_unchanged() for h in handles):
+            if policy is None or not all(h.is_unchanged() for h in handles):
                 return
+            may_recompute, codec = policy
             with torch.no_grad():
                 found = store.forms_of(record, handles)
-            if found is None and node is not None and policy == "auto":
+            if found is None and node is not None and may_recompute:
                 form = store.recomputed(record, handles, node, self.builder)
-                found = None if form is None else [form] * len(handles)
+                if form is not None:
+                    found = store.spread(form, handles) if self.is_lossy else [form] * len(handles)
             if found is None:
+                if codec is not None and lossy.may_be(handles):
+                    known = self.owner.grades.get(_key(handles))
+                    self.waiting[record] = (-_DELAY if known else self.packs, codec)
+                    for h, grade in zip(handles, known or (), strict=False):
+                        h.grade = grade
                 return
         except Exception as error:
             self.owner.note(error)
             return
+        self._stored(record, handles, found, node)
+
+    def _store_lossy(self, record: Record, codec: str) -> None:
+        """By a codec, once what may be recomputed from it has been compared with it."""
+        handles = record.live()
+        if handles:
+            self.grades[_key(handles)] = [h.grade for h in handles]
+        try:
+            if not handles or not record.is_ours(handles) or not all(h.known for h in handles):
+                return
+            if record.stream != stream_of(handles[0].device):
+                return
+            assert self.watch is not None
+            if not all(h.is_unchanged() for h in handles) or self.watch.is_kept(handles):
+                return
+            with torch.no_grad():
+                found = lossy.forms_of(record, handles, codec, self.watch.seed())
+            if found is None or not self.watch.may_store(found, handles):
+                return
+        except Exception as error:
+            self.owner.note(error)
+            return
+        self._stored(record, handles, found, None)
+
+    def _stored(self, record: Record, handles: list[Handle], found: list[Form], node: Any) -> None:
         if self.trace is not None:
             self.trace.stored(record, handles, found)
         if self.survey is not None:
@@ -223,7 +278,12 @@ class Run:
         except Exception as error:
             self.owner.note(error)
         self.owner.saw(self.operators)
+        if self.watch is not None:
+            self.watch.end()
+            if not self.builder.waits and len(self.owner.grades) < _MOST_GRADES:
+                self.owner.grades.update(self.grades)
         self.pending.clear()
+        self.waiting.clear()
         self.late.clear()
         self.records.clear()
         self.saved.clear()

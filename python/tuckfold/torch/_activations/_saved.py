@@ -66,9 +66,20 @@ class Kept:
     def __init__(self, tensor: Tensor, version: int, origin: tuple[str, int] | None) -> None:
         self.tensor, self.version, self.origin = tensor, version, origin
 
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no operator made it."""
+        return self.origin is None
+
     def value(self) -> Tensor:
         check_version(self.tensor, self.version, self.origin)
         return self.tensor
+
+
+class Copied(Kept):
+    """A copy of a small tensor, which nobody else can change."""
+
+    __slots__ = ()
 
 
 class Handle:
@@ -83,14 +94,17 @@ class Handle:
         "device",
         "dtype",
         "form",
+        "grade",
         "is_copy",
         "is_direct",
         "is_output",
         "is_reshaped",
+        "is_source",
         "known",
         "limits",
         "maker",
         "need",
+        "number",
         "offset",
         "op",
         "origin",
@@ -113,13 +127,16 @@ class Handle:
         self.form: Form | None = None
         self.need: str = "value"  # of the tensor, by the node that saved it
         self.limits: tuple[float, ...] = ()  # that need depends on
+        self.grade = ""  # how well a codec must store it: as a value, as a score; empty: exactly
         self.known = False  # whether that node was looked at
         self.is_direct = False  # whether it is no view of what a node made, but that itself
         self.is_reshaped = False  # whether it is that with other sizes
         self.is_output = False  # whether that node made the tensor
         self.is_copy = False  # whether it is what that node, in place, has overwritten
+        self.is_source = False  # whether a recipe reads its values
         self.op = self.role = ""
         self.saver = -1  # sequence number of that node
+        self.number = 0  # of the call of pack that made it
         self.maker = (
             -1,
             0,
@@ -137,8 +154,9 @@ class Handle:
         self.form, self.need, self.limits, self.known = None, "value", (), True
         self.is_direct, self.is_output = other.is_direct, other.is_output
         self.is_copy, self.is_reshaped = other.is_copy, other.is_reshaped
+        self.grade, self.is_source = other.grade, False
         self.op, self.role, self.saver, self.place = other.op, other.role, -1, other.place
-        self.maker = (-1, 0)
+        self.maker, self.number = (-1, 0), 0
         return self
 
     def shell(self) -> Handle:
@@ -154,6 +172,11 @@ class Handle:
             return self.tensor
         assert self.form is not None
         return self.form.decode(self)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no operator made it, and it is not packed."""
+        return self.origin is None and self.tensor is not None
 
     def is_unchanged(self) -> bool:
         return self.tensor is None or self.tensor._version == self.version

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tuckfold.torch._activations import _lossy as lossy
 from tuckfold.torch._activations import _store as store
+from tuckfold.torch._activations._finite import Watch
 from tuckfold.torch._activations._graph import Prober, is_reshaped, kind, producer
-from tuckfold.torch._activations._program import Program, Recomputation, Slot, Target, leaves
+from tuckfold.torch._activations._lossy import Lossy
+from tuckfold.torch._activations._program import Group, Program, Recomputation, Slot, Target, leaves
 from tuckfold.torch._activations._recompute import Builder, Recipe, Recomputed, is_as_made
 from tuckfold.torch._activations._saved import Form, Handle, Kept, Record, storage_key, stream_of
 
@@ -49,6 +52,7 @@ class Steady:
         self.pending: list[int] = []
         self.looks = [0] * len(program.groups)  # at a group since its last tensor was taken
         self.builder = _Replay(self)
+        self.watch = Watch(owner) if program.is_lossy else None
         self._next: tuple[Record, Handle] | None = None  # what is being taken
         self._last: Handle | None = None  # what was taken
         self._pack, self._unpack = self.pack, self.unpack  # one object each for all tensors
@@ -86,6 +90,8 @@ class Steady:
         self.nodes.clear()
         self.builder.forget()
         self._next = self._last = None
+        if self.watch is not None:
+            self.watch.end()
         self.records.clear()
         self.pending.clear()
         return not self.differs
@@ -134,6 +140,8 @@ class Steady:
         expected = self.stream if group.stream is None else group.stream
         if storage != record.key or stream != expected:
             raise _Differs(f"the storage or stream of {slot.role} of {kind(node)}")
+        if slot.like.op == "PowBackward0" and node._saved_exponent != 2 and slot.like.grade:
+            raise _Differs("the exponent of a power")
         if slot.like.is_copy and x.grad_fn._sequence_nr() != node._sequence_nr() + 1:
             raise _Differs(f"{slot.role} of {kind(node)} is no copy")
         self._next = (record, slot.like)
@@ -170,7 +178,9 @@ class Steady:
         if not all(h.is_unchanged() for h in handles):
             return True
         group.first = self.looks[number]
-        if group.recomputation is None:
+        if group.codec is not None:
+            forms = self._lossy(record, handles, group)
+        elif group.recomputation is None:
             with torch.no_grad():
                 forms = store.forms_of(record, handles)
         else:
@@ -178,11 +188,31 @@ class Steady:
                 form = self._recomputed(number, record, handles)
             except _Missing:
                 return False
-            forms = None if form is None else [form] * len(handles)
+            if form is None:
+                forms = None
+            elif self.watch is not None:
+                forms = store.spread(form, handles)
+            else:
+                forms = [form] * len(handles)
         if forms is not None:
             for handle, form in zip(handles, forms, strict=True):
                 handle.store(form)
         return True
+
+    def _lossy(self, record: Record, handles: list[Handle], group: Group) -> list[Form] | None:
+        assert self.watch is not None and group.codec is not None
+        if self.watch.is_kept(handles):
+            return None
+        seed = self.watch.seed()
+        forms: list[Form] | None
+        if group.is_row and all(h.need == "value" for h in handles):
+            # All else that forms_of asks for has been checked with the slots.
+            forms = [lossy.row(record, handles, group.codec, seed)] * len(handles)
+        else:
+            with torch.no_grad():
+                forms = lossy.forms_of(record, handles, group.codec, seed)
+            group.is_row = forms is not None and lossy.is_row(forms)
+        return forms if forms is not None and self.watch.may_store(forms, handles) else None
 
     def _recomputed(self, number: int, record: Record, handles: list[Handle]) -> Form | None:
         how = self.program.groups[number].recomputation
@@ -202,7 +232,7 @@ class Steady:
         for source in recipe.sources():
             if source.record.stream != record.stream:
                 return None
-            source.record.pinned = True
+            source.record.pinned = source.is_source = True
         return Recomputed(recipe, how.template)
 
 
@@ -213,40 +243,42 @@ class _Replay(Builder):
         super().__init__(run.probe, {}, run.owner.norms(), ())
         self.nodes = run.nodes
         self._left: list[tuple[int, str, bool, bool] | None] = []
-        self._biases = run.program.biases
-        self._copies: dict[int, tuple[int, Tensor]] = {}
+        self._parameters = run.program.parameters
+        self._copies: dict[int, tuple[Tensor, int, int, Tensor]] = {}
 
     def forget(self) -> None:
         self._copies = {}
 
     def copied(self, tensor: Tensor) -> Tensor:
-        """Of all biases at once: a call for each would take longer than the copies."""
+        """Of all parameters at once: a call for each would take longer than the copies."""
         if not self._copies:
-            biases = [bias for ref in self._biases.values() if (bias := ref()) is not None]
+            alive = [p for ref in list(self._parameters.values()) if (p := ref()) is not None]
             with torch.no_grad():
-                copies = torch._foreach_mul(biases, 1) if biases else []
+                copies = torch._foreach_mul(alive, 1) if alive else []
             self._copies = {
-                id(b): (b._version, copy) for b, copy in zip(biases, copies, strict=True)
+                id(p): (p, p._version, p.data_ptr(), copy)
+                for p, copy in zip(alive, copies, strict=True)
             }
-        version, copy = self._copies.get(id(tensor), (-1, tensor))
-        if version == tensor._version:
+        original, version, address, copy = self._copies.get(id(tensor), (None, 0, 0, tensor))
+        if original is tensor and (version, address) == (tensor._version, tensor.data_ptr()):
             return copy
-        self._biases[id(tensor)] = weakref.ref(tensor)
+        key = id(tensor)
+        forget = self._parameters.pop
+        self._parameters[key] = weakref.ref(tensor, lambda _: forget(key, None))
         return super().copied(tensor)
 
     def replay(self, node: Node, how: Recomputation) -> Recipe | None:
         self.fast, self._left = how.fast, list(reversed(how.found))
-        return self._build(node, 1 << 20)
+        recipe = self._build(node, 1 << 20)
+        return None if recipe is None else self.settled(recipe)
 
     def _saved(self, node: Node, attribute: str) -> Handle | Kept | None:
         """A tensor that autograd holds for itself, unless it was taken."""
         found, x = self._read(node, attribute)
         if found is None:
-            return (
-                None
-                if x is None
-                else Kept(x if x.grad_fn is None else x.detach(), x._version, None)
-            )
+            if x is None or x.grad_fn is None:
+                return None if x is None else Kept(x, x._version, None)
+            return Kept(x.detach(), x._version, (kind(x.grad_fn), x.output_nr))
         if isinstance(found, Handle) and found.form is not None and not found.form.whole:
             return None
         return found
@@ -285,6 +317,8 @@ class _Replay(Builder):
                 if is_recipe:
                     raise _Missing
                 return handle
+            if isinstance(handle.form, Lossy):
+                return None if is_recipe else handle
             return handle.form.recipe if isinstance(handle.form, Recomputed) else None
         if x is None or is_recipe or x.grad_fn is None or x.output_nr != output:
             return None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from tuckfold.torch._activations import _forms as forms
 from tuckfold.torch._activations._graph import kind
+from tuckfold.torch._activations._lossy import Lossy, for_scores
 from tuckfold.torch._activations._proof import is_proven
-from tuckfold.torch._activations._recompute import BUILDERS, Builder, Recomputed
+from tuckfold.torch._activations._recompute import BUILDERS, Builder, Recipe, Recomputed
 from tuckfold.torch._activations._saved import Form, Handle, Record
 from tuckfold.torch._memory import is_dense
 
@@ -34,7 +36,7 @@ def _may_be_looked_at(handle: Handle) -> bool:
 
 def forms_of(record: Record, handles: list[Handle]) -> list[Form] | None:
     """A form for every view of the storage, or None to keep it."""
-    if any(h.tensor is None or h.tensor.is_conj() or h.tensor.is_neg() for h in handles):
+    if any(h.tensor is None or _is_lazy(h.tensor) for h in handles):
         return None
     if not all(_has_form(h) for h in handles):
         return None
@@ -42,7 +44,7 @@ def forms_of(record: Record, handles: list[Handle]) -> list[Form] | None:
     result: list[Form] = []
     for h in handles:
         key = (h.need, h.limits, h.dtype, h.shape, h.strides, h.offset)
-        form = found.get(key) or _form(h)
+        form = found.get(key) or form_of(h)
         if form is None or (record.pinned and not form.whole):
             return None
         found[key] = form
@@ -50,7 +52,12 @@ def forms_of(record: Record, handles: list[Handle]) -> list[Form] | None:
     return result if sum(f.nbytes for f in found.values()) < record.nbytes else None
 
 
-def _form(h: Handle) -> Form | None:
+def _is_lazy(x: Tensor) -> bool:
+    """Whether its memory does not hold its values: a view that negates, or a zero of forward AD."""
+    return x.is_conj() or x.is_neg() or x._is_zerotensor()
+
+
+def form_of(h: Handle) -> Form | None:
     x = h.tensor
     assert x is not None
     if h.need == "nothing":
@@ -106,13 +113,54 @@ def recomputed(
         sources = [source.record for source in recipe.sources()]
         if any(source is record or source.stream != record.stream for source in sources):
             continue
+        if builder.is_lossy and not _is_good_enough(recipe, handles):
+            continue
         proven = is_proven(recipe, record, handles)
         if proven:
-            for source in sources:
-                source.pinned = True
+            for source in recipe.sources():
+                source.record.pinned = source.is_source = True
+            if builder.is_lossy:
+                _raise_grade(recipe, handles)
             return Recomputed(recipe)
         builder.waits |= proven is None
     return None
+
+
+def _grade(handles: list[Handle]) -> str:
+    """The best that any of the views needs."""
+    grades = {h.grade for h in handles if h.need == "value"}
+    return "" if "" in grades else "score" if "score" in grades else "value"
+
+
+def _is_good_enough(recipe: Recipe, handles: list[Handle]) -> bool:
+    """Whether what codecs have stored already will do for what is made of it."""
+    stored = [s.form.label for s in recipe.sources() if isinstance(s.form, Lossy)]
+    grade = _grade(handles)
+    return grade == "value" or all(grade == "score" and for_scores(s) == s for s in stored)
+
+
+def _raise_grade(recipe: Recipe, handles: list[Handle]) -> None:
+    """What is read must be stored as well as what is made of it."""
+    grade = _grade(handles)
+    if grade != "value":
+        for source in recipe.sources():
+            source.grade = source.grade and grade
+
+
+def spread(form: Form, handles: list[Handle]) -> list[Form]:
+    """A recipe for the views that are read for their values, and for others the exact form of what is
+    read: what the recipe reads may be lossy."""
+    found: dict[object, Form] = {}
+    result: list[Form] = []
+    with torch.no_grad():
+        for h in handles:
+            if h.need not in _NEEDS:
+                result.append(form)
+                continue
+            key = (h.need, h.limits, h.shape, h.strides, h.offset)
+            found[key] = found.get(key) or form_of(h) or form
+            result.append(found[key])
+    return result
 
 
 def is_as_made(handles: list[Handle], node: object, builder: Builder) -> bool:

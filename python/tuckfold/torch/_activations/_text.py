@@ -5,11 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tuckfold._spec import CodecSpec
+
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
 
 class Pattern(str):
     """The type of keys whose text matches names; it is not empty."""
+
+
+class OrCodec(tuple[str, ...]):
+    """Words, or the text of a codec."""
+
+    __slots__ = ()
 
 
 class PlanError(ValueError):
@@ -116,9 +124,9 @@ def read(path: str | Path, known: dict[str, dict[str, type | tuple[str, ...]]]) 
                 raise reader.error(0, f"unknown key {key}, expected one of {', '.join(keys)}")
             expected = keys[key]
             if isinstance(expected, tuple):
-                if value not in expected:
-                    words = ", ".join(expected)
-                    raise reader.error(0, f"{key} must be one of {words}, got {value!r}")
+                problem = _word_problem(value, expected)
+                if problem:
+                    raise reader.error(0, f"{key} must be one of {problem}")
             elif expected is Pattern:
                 if not isinstance(value, str) or not value:
                     raise reader.error(
@@ -127,6 +135,22 @@ def read(path: str | Path, known: dict[str, dict[str, type | tuple[str, ...]]]) 
             elif type(value) is not expected:
                 raise reader.error(0, f"{key} must be {_TYPES[expected]}, got {value!r}")
     return tables
+
+
+def _word_problem(value: object, words: tuple[str, ...]) -> str:
+    if value in words:
+        return ""
+    text = ", ".join(words)
+    if not isinstance(words, OrCodec):
+        return f"{text}, got {value!r}"
+    if isinstance(value, str):
+        try:
+            CodecSpec(value)
+            return ""
+        except ValueError as error:
+            reason = str(error).splitlines()[0].removeprefix("[codec] ")
+            return f"{text}, or a codec, got {value!r}: {reason}"
+    return f"{text}, or a codec, got {value!r}"
 
 
 _TYPES = {str: "text in quotes", int: "a whole number", bool: "true or false"}

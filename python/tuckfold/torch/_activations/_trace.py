@@ -155,7 +155,7 @@ class Trace:
         self._bytes[number] = new
         self._event("pack", handles[0].place[0])
 
-    def unpacked(self, handle: Handle) -> None:
+    def unpacked(self, handle: Handle, value: Tensor | None = None) -> None:
         transient = 0
         if handle.tensor is None:
             transient = handle.dtype.itemsize * handle.shape.numel()

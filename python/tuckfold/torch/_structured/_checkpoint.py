@@ -10,14 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from tuckfold.torch._structured import _file
+from tuckfold.torch._structured._choose import choose, curve
 from tuckfold.torch._structured._factorize import (
     FAMILIES,
     Factorized,
     FactorizedLayer,
     check_families,
-    choose,
-    curve,
-    lower_hull,
     parse_budget,
 )
 from tuckfold.torch._structured._replace import layer_like, put
@@ -42,15 +40,15 @@ def factorize_tensors(
         )
     total = sum(tensor.numel() for tensor in found.values())
     limit = parse_budget(budget, total)
-    hulls = [lower_hull(curve(tensor, families, None)) for tensor in found.values()]
-    chosen = choose(hulls, [tensor.numel() for tensor in found.values()], limit)
+    curves = [curve(tensor, families, None) for tensor in found.values()]
+    chosen = choose(curves, [tensor.numel() for tensor in found.values()], limit)
     rows, structures, made = [], {}, dict(tensors)
     for (name, tensor), choice in zip(found.items(), chosen, strict=True):
         module = name.removesuffix(".weight")
-        nearest = choice.projection
-        if nearest is None:
+        if not choice.text:
             rows.append(FactorizedLayer(module, "dense", tensor.numel(), tensor.numel(), 0.0, 0.0))
             continue
+        nearest = choice.projection(tensor)
         del made[name]
         for info, weight in zip(nearest.structure.weights, nearest.weights, strict=True):
             made[f"{module}.{info.name}"] = weight.to(tensor.dtype)
@@ -65,7 +63,11 @@ def factorize_tensors(
                 nearest.bound,
             )
         )
-    return made, structures, Factorized(tuple(rows), limit)
+    left = [
+        n for n, t in tensors.items() if n.endswith(".weight") and t.dim() == 2 and n not in found
+    ]
+    names = tuple(name.removesuffix(".weight") for name in left)
+    return made, structures, Factorized(tuple(rows), limit, names)
 
 
 def factorize_file(

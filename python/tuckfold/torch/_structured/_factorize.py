@@ -1,5 +1,5 @@
-"""Trained weights into structured layers, under a budget: per layer a curve of error over weights, the lower
-convex hull of it, and the steepest steps of all layers first."""
+"""Trained weights into structured layers, under a budget: per layer a curve of error over weights, and the
+cheapest combination of all layers that fits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tuckfold.torch._structured._project import Projection, project
+from tuckfold.torch._structured._choose import choose, curve
+from tuckfold.torch._structured._project import Projection
 from tuckfold.torch._structured._replace import (
     layer_like,
     matrix_of,
@@ -52,10 +53,12 @@ class Factorized:
     Attributes:
         layers: a row for each.
         budget: numbers that the layers' matrices may have in all.
+        left: names of linear layers and 1 x 1 convolutions that were left alone, and do not count.
     """
 
     layers: tuple[FactorizedLayer, ...]
     budget: int
+    left: tuple[str, ...] = ()
 
     @property
     def weights_before(self) -> int:
@@ -68,7 +71,8 @@ class Factorized:
     def to_json(self) -> str:
         rows = [asdict(row) for row in self.layers]
         totals = {"weights_before": self.weights_before, "weights": self.weights}
-        return json.dumps({"budget": self.budget, **totals, "layers": rows}, indent=1)
+        about = {"budget": self.budget, **totals, "left": list(self.left)}
+        return json.dumps({**about, "layers": rows}, indent=1)
 
     def __str__(self) -> str:
         titles = ["layer", "structure", "before", "now", "error", "bound", "output"]
@@ -86,112 +90,20 @@ class Factorized:
         ]
         rows.append(["all", "", str(self.weights_before), str(self.weights), "", "", ""])
         widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-        return "\n".join(
+        lines = [
             "  ".join(
                 cell.ljust(w) if i < 2 else cell.rjust(w)
                 for i, (cell, w) in enumerate(zip(line, widths, strict=True))
             ).rstrip()
             for line in [titles, *rows]
-        )
-
-
-# ---- candidates
-
-
-def candidates(out: int, in_: int, families: Sequence[str]) -> list[str]:
-    """Structures to try for a matrix, each with fewer weights than it has."""
-    dense, most = out * in_, min(out, in_)
-    texts: list[str] = []
-    if "low_rank" in families:
-        ranks = {max(1, round(dense * share / (out + in_))) for share in _SHARES}
-        texts += [f"low_rank(rank={r})" for r in sorted(ranks) if r <= most]
-    if "monarch" in families:
-        texts += [f"monarch(blocks={k})" for k in (2, 4, 8, 16, 32) if k * k <= most]
-    if "block_diagonal" in families:
-        texts += [f"block_diagonal(blocks={k})" for k in (2, 4, 8, 16) if k <= most]
-    if "butterfly" in families:
-        texts += ["butterfly", "butterfly(stride=decreasing)"]
-    if "circulant" in families:
-        texts += ["circulant"]
-    if "pixelfly" in families:
-        block = max(1, min(32, most // 8))
-        texts += [
-            f"pixelfly(block={block}, butterfly={size}, rank={rank})"
-            for size in (8, 16)
-            for rank in sorted({max(1, most // 32), max(1, most // 16)})
         ]
-    return texts
+        lines.append(f"{self.weights} of {self.budget} weights of the budget are used")
+        if self.left:
+            lines.append(f"left alone, and not counted: {', '.join(self.left)}")
+        return "\n".join(lines)
 
 
-_SHARES = (0.02, 0.04, 0.06, 0.09, 0.125, 0.18, 0.25, 0.35, 0.5, 0.7, 0.85)
 FAMILIES = ("low_rank", "monarch", "butterfly", "pixelfly", "block_diagonal", "circulant")
-
-
-@dataclass(frozen=True)
-class _Choice:
-    weights: int
-    cost: float
-    projection: Projection | None  # None: the layer as it is
-
-
-def curve(matrix: Tensor, families: Sequence[str], moment: Tensor | None) -> list[_Choice]:
-    """What each candidate costs: its share of the output's length, squared, or of the matrix's own."""
-    a = matrix.detach().to("cpu", torch.float64)
-
-    def length(m: Tensor) -> float:
-        return float((m @ moment * m).sum() if moment is not None else m.square().sum())
-
-    whole = length(a) or 1.0
-    choices = [_Choice(a.numel(), 0.0, None)]
-    for text in candidates(*a.shape, families):
-        nearest = project(a, text)
-        if nearest.structure.weight_count < a.numel():
-            cost = length(a - nearest.to_dense()) / whole
-            choices.append(_Choice(nearest.structure.weight_count, cost, nearest))
-    return choices
-
-
-def lower_hull(choices: Sequence[_Choice]) -> list[_Choice]:
-    """Those that no mixture of others beats, from the fewest weights on: the steps get flatter."""
-    hull: list[_Choice] = []
-    for choice in sorted(choices, key=lambda c: (c.weights, c.cost)):
-        if hull and choice.cost >= hull[-1].cost:
-            continue
-        while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-2], choice):
-            hull.pop()
-        hull.append(choice)
-    return hull
-
-
-def _slope(a: _Choice, b: _Choice) -> float:
-    """What a weight more gains between two."""
-    return (a.cost - b.cost) / (b.weights - a.weights)
-
-
-def choose(hulls: Sequence[Sequence[_Choice]], sizes: Sequence[int], budget: int) -> list[_Choice]:
-    """A choice for each layer within the budget.
-
-    Steps of all hulls are taken from the steepest on until one does not fit, so that a larger budget never
-    gives a larger cost. Costs count by the size of the layer.
-    """
-    least = sum(hull[0].weights for hull in hulls)
-    if least > budget:
-        raise ValueError(
-            f"[factorize] the budget must be at least {least} weights, which the smallest structures have, got {budget}"
-        )
-    steps = [
-        (_slope(a, b) * size, layer, number)
-        for layer, (hull, size) in enumerate(zip(hulls, sizes, strict=True))
-        for number, (a, b) in enumerate(zip(hull, hull[1:], strict=False))
-    ]
-    at, used = [0] * len(hulls), least
-    for _, layer, number in sorted(steps, key=lambda step: (-step[0], step[1], step[2])):
-        hull = hulls[layer]
-        more = hull[number + 1].weights - hull[number].weights
-        if used + more > budget:
-            break
-        at[layer], used = number + 1, used + more
-    return [hull[number] for hull, number in zip(hulls, at, strict=True)]
 
 
 def parse_budget(budget: str | int, total: int) -> int:
@@ -270,8 +182,8 @@ def factorize(
 ) -> Factorized:
     """Replaces trained linear layers and 1 x 1 convolutions by structured ones, in place, within a budget.
 
-    Every layer is projected onto every candidate; what wins per weight is taken first, over all layers, and a layer
-    may stay dense. The same is done for a larger budget, and more, so that it never costs more.
+    Every layer is projected onto every candidate, and the combination with the least error that fits the budget is
+    taken; a layer may stay dense. A larger budget never costs more.
 
     Args:
         model: with trained weights.
@@ -296,9 +208,10 @@ def factorize(
     """
     check_families(families)
     shared = shared_weights(model)
+    all_layers = dict(replaceable(model))
     found = {
         name: module
-        for name, module in replaceable(model)
+        for name, module in all_layers.items()
         if name and module.weight.numel() >= least and id(module.weight) not in shared
         if skip is None or not skip(name)
     }
@@ -308,23 +221,23 @@ def factorize(
     watches = {} if data is None else _moments(model, found, data)
     total = sum(module.weight.numel() for module in found.values())
     limit = parse_budget(budget, total)
-    hulls = []
+    curves = []
     for name, module in found.items():
         watch = watches.get(name)
         moment = None if watch is None or watch.samples == 0 else watch.moment / watch.samples
-        hulls.append(lower_hull(curve(matrix_of(module), families, moment)))
-    chosen = choose(hulls, [module.weight.numel() for module in found.values()], limit)
+        curves.append(curve(matrix_of(module), families, moment))
+    chosen = choose(curves, [module.weight.numel() for module in found.values()], limit)
     rows = []
     for (name, module), choice in zip(found.items(), chosen, strict=True):
         before = module.weight.numel()
-        if choice.projection is None:
+        if not choice.text:
             rows.append(
                 FactorizedLayer(
                     name, "dense", before, before, 0.0, 0.0, None if data is None else 0.0
                 )
             )
             continue
-        nearest = choice.projection
+        nearest = choice.projection(matrix_of(module))
         layer = layer_like(module, nearest.structure.text, nearest.weights)
         output_error = None
         if data is not None:
@@ -343,7 +256,7 @@ def factorize(
                 output_error,
             )
         )
-    return Factorized(tuple(rows), limit)
+    return Factorized(tuple(rows), limit, tuple(name for name in all_layers if name not in found))
 
 
 def _correct(layer: nn.Module, matrix: Tensor, nearest: Projection, watch: _Watch) -> float:

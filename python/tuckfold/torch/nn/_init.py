@@ -36,6 +36,8 @@ def initialize(layer: Structured, init: str) -> None:
         layer.bias.uniform_(*_bounds(layer.in_features))
     if name == "fastfood":
         _fastfood(layer)
+        if init == "default" and not layer.structure.option("normalize"):
+            layer.scale /= layer.scale.numel()  # two transforms lengthen by the root of that each
     if init in ("identity", "orthogonal"):
         _rotations(layer.twiddle, turned=init == "orthogonal")
     if init == "paper":

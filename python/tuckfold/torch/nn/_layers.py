@@ -10,7 +10,7 @@ from tuckfold.torch import _library as ops
 from tuckfold.torch.nn import _ops
 from tuckfold.torch.nn._init import initialize
 from tuckfold.torch.nn._plain import plain
-from tuckfold.torch.nn._structure import structure_of, text_of
+from tuckfold.torch.nn._structure import Structure, structure_of, text_of
 
 _structured = torch.ops.tuckfold.structured.default
 _kernel = torch.ops.tuckfold.structured_kernel.default
@@ -33,7 +33,7 @@ class Structured(nn.Module):
         bias: whether there is one.
         device: where the weights are.
         dtype: of the weights.
-        init: "default" keeps the variance of the input; "paper" is the one of the family's publication.
+        init: "default" keeps the variance of the input, in the mean over weights; "paper" is the one of the family's publication.
 
     Raises:
         ValueError: the text is none, or the sizes do not fit it.
@@ -55,9 +55,11 @@ class Structured(nn.Module):
         init: str = "default",
     ) -> None:
         super().__init__()
-        self.structure = structure_of(text, in_features, out_features)
-        self.in_features, self.out_features = in_features, out_features
-        self.init = init
+        self.structure: Structure = structure_of(text, in_features, out_features)
+        self.in_features: int = in_features
+        self.out_features: int = out_features
+        self.init: str = init
+        self.bias: nn.Parameter | None
         for weight in self.structure.weights:
             if weight.trained:
                 values = torch.empty(weight.shape, device=device, dtype=dtype)

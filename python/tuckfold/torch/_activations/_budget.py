@@ -1,0 +1,349 @@
+"""Which tensor is stored how, so that a training step stays within a budget of bytes or of noise.
+
+A pass is watched operator by operator with everything stored as small as it goes. What lives at each
+position, and what depends on how a tensor is stored, makes a problem for the library's solver. Its
+answer is tried: if a step takes more than it should, the next answer has that much less to give.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from tuckfold._planner import plan_storage
+from tuckfold.torch._activations._lossy import for_scores
+from tuckfold.torch._activations._peak import Peak, bytes_of, optimizer_bytes, peak_of, rounded
+from tuckfold.torch._activations._text import PlanError, bytes_text
+from tuckfold.torch._activations._timeline import Item, Ledger, Timeline
+from tuckfold.torch._activations._trace import untouched
+from tuckfold.torch._functions import layout, pack, unpack
+
+if TYPE_CHECKING:
+    from tuckfold.torch._activations._goal import Goal
+    from tuckfold.torch._activations._handle import Activations
+
+MENU = tuple(
+    f"block_quant(bits={bits}, group={group}, round=stochastic)"
+    for bits, group in ((8, 256), (6, 256), (4, 256), (3, 64), (2, 64))
+)
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | {
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+}
+_TRIES = 6
+_PASSES_FOR_PROOFS = 3
+# Variance, over the gradient's square, that is as bad as a step twice as long.
+_NOISE_FOR_TIME = 0.01
+
+
+def bytes_of_text(budget: str | int) -> int:
+    """`4GiB`, `512 MiB`, `1.5GB`, or a number of bytes."""
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", str(budget))
+    try:
+        assert found is not None and not isinstance(budget, bool)
+        size = float(found[1]) * _UNITS[found[2].lower()]
+    except (AssertionError, KeyError, ValueError):
+        raise ValueError(
+            f"[wrap] budget must be a number of bytes, such as 4GiB or 800MB, got {budget!r}"
+        ) from None
+    if size < 1:
+        raise ValueError(f"[wrap] budget must be at least one byte, got {budget!r}")
+    return int(size)
+
+
+def fraction_of_text(noise: str | float) -> float:
+    """`1%`, or 0.01."""
+    text = str(noise).strip()
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < math.inf:
+        raise ValueError(
+            f"[wrap] noise must be a part of the gradient's variance, such as 1%, got {noise!r}"
+        )
+    return value
+
+
+@dataclass
+class Fit:
+    """How a budget is kept; ``print`` shows a table.
+
+    Attributes:
+        budget: bytes; None where noise is limited instead.
+        peak: what a step takes, measured with what was chosen.
+        predicted: what the solver expected.
+        noise: the variance that codecs add to the gradient, as the model of noise has it.
+        items: a tensor each: name, how it is stored, bytes before and after, its part of the noise.
+    """
+
+    budget: int | None
+    peak: Peak
+    predicted: int
+    noise: float
+    items: list[tuple[str, str, int, int, float]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        width = max([len("tensor"), *(len(i[0]) for i in self.items)])
+        wide = max([len("stored"), *(len(i[1]) for i in self.items)])
+        lines = [f"{'tensor':{width}}  {'stored':{wide}}  {'before':>10}  {'after':>10}  noise"]
+        for name, how, before, after, noise in self.items:
+            sizes = f"{bytes_text(before):>10}  {bytes_text(after):>10}"
+            lines.append(f"{name:{width}}  {how:{wide}}  {sizes}  {noise:.1e}")
+        lines.append(str(self.peak))
+        budget = "" if self.budget is None else f", of a budget of {bytes_text(self.budget)}"
+        lines.append(f"{bytes_text(self.predicted)} were predicted{budget}; noise {self.noise:.1e}")
+        return "\n".join(lines)
+
+
+@functools.lru_cache(maxsize=64)
+def error_of(codec: str) -> float:
+    """The mean square of a codec's error over that of values: measured on random normal ones."""
+    x = torch.empty(1 << 14).normal_(generator=torch.Generator().manual_seed(1))
+    back = unpack(pack(x, codec, seed=1), codec, x.shape)
+    return float((back - x).square().mean() / x.square().mean())
+
+
+@functools.lru_cache(maxsize=64)
+def seconds_per_byte(codec: str, device: torch.device) -> float:
+    """Of packing and unpacking: measured once on each device."""
+    x = torch.rand(1 << (24 if device.type == "cuda" else 20), device=device)
+
+    def once() -> float:
+        _wait(device)
+        began = time.perf_counter()
+        unpack(pack(x, codec), codec, x.shape)
+        _wait(device)
+        return time.perf_counter() - began
+
+    once()
+    return min(once() for _ in range(8)) / x.nbytes
+
+
+@functools.lru_cache(maxsize=8)
+def seconds_per_copied_byte(device: torch.device) -> float:
+    x = torch.rand(1 << (24 if device.type == "cuda" else 20), device=device)
+    times = []
+    for _ in range(4):
+        _wait(device)
+        began = time.perf_counter()
+        x.clone()
+        _wait(device)
+        times.append(time.perf_counter() - began)
+    return min(times[1:]) / x.nbytes
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def menu_of(codec: str | None) -> tuple[str, ...]:
+    return MENU if codec is None else (codec,)
+
+
+def smallest(menu: tuple[str, ...]) -> str:
+    return min(menu, key=lambda c: layout(c, torch.float32, (1 << 20,)).max_bytes)
+
+
+def problem_of(
+    ledger: Ledger, menu: tuple[str, ...], seconds: float, weights: dict[Any, float]
+) -> tuple[dict[str, Any], list[list[str]]]:
+    """The solver's problem, and how each choice of each item is called.
+
+    seconds: of a step. weights: the part of each item in the noise, by its key.
+    """
+    device = ledger.timeline.device
+    items, names = [], []
+    for item in ledger.items:
+        choices: list[dict[str, Any]] = []
+        made = [list(span) for span in item.made]
+        whole = [[item.stored, max(item.stored, item.died), rounded(item.nbytes)]]
+        choices.append({"kind": "keep", "how": "keep", "spans": whole})
+        if item.how == "recompute":
+            cost = 4 * item.nbytes * seconds_per_copied_byte(device)
+            choices.append(
+                {"kind": "recompute", "how": "recompute", "spans": made, "seconds": cost}
+            )
+        else:
+            for codec in sorted({_graded(c, item) for c in menu}, key=menu_order(menu)):
+                size = _stored_bytes(codec, item)
+                if size >= item.nbytes:
+                    continue
+                spans = [[whole[0][0], whole[0][1], rounded(size)], *made]
+                noise = weights.get(item.key, 1 / max(1, len(ledger.items))) * error_of(codec)
+                cost = item.nbytes * seconds_per_byte(codec, device)
+                choices.append(
+                    {"kind": "codec", "how": codec, "spans": spans, "noise": noise, "seconds": cost}
+                )
+        items.append({"name": f"{item.name}", "choices": choices})
+        names.append([c["how"] for c in choices])
+    problem = {
+        "base": ledger.timeline.base(),
+        "items": items,
+        "noise_weight": 1.0,
+        "seconds_weight": _NOISE_FOR_TIME / max(seconds, 1e-6),
+    }
+    return problem, names
+
+
+def _graded(codec: str, item: Item) -> str:
+    return for_scores(codec) if item.grade == "score" else codec
+
+
+def menu_order(menu: tuple[str, ...]) -> Callable[[str], int]:
+    return lambda codec: menu.index(codec) if codec in menu else -1
+
+
+def _stored_bytes(codec: str, item: Item) -> int:
+    length = item.nbytes // item.dtype.itemsize
+    return layout(codec, item.dtype, (length,)).max_bytes
+
+
+def watched(
+    act: Activations, arguments: Any, keywords: Any, loss: Callable[..., Any]
+) -> tuple[Ledger, float]:
+    """A pass with all that is known of when which bytes live; and the seconds of one."""
+    model = act.model
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+
+    def step() -> None:
+        output = model(*arguments, **keywords)  # a training loop holds it until backward is over
+        value = loss(output)
+        torch.clear_autocast_cache()
+        if value is not None and parameters:
+            torch.autograd.grad(value, parameters, allow_unused=True)
+
+    with untouched(model), torch.enable_grad():
+        for _ in range(_PASSES_FOR_PROOFS if device.type == "cuda" else 2):
+            _wait(device)
+            began = time.perf_counter()
+            step()
+            _wait(device)
+            seconds = time.perf_counter() - began
+        given = torch.utils._pytree.tree_leaves((arguments, keywords))
+        own = (*model.parameters(), *model.buffers(), *given)
+        timeline = Timeline([t for t in own if isinstance(t, Tensor)], device)
+        ledger = Ledger(model, timeline)
+        with act.named(), act.traced(ledger), timeline:
+            step()
+    ledger.finish()
+    return ledger, seconds
+
+
+def fixed_bytes(
+    act: Activations, given: Any, optimizer: torch.optim.Optimizer | None, of_gpu: bool
+) -> int:
+    """What lives all the time: on a GPU the timeline has what is allocated already."""
+    state = 0 if optimizer is None else optimizer_bytes(optimizer)
+    if of_gpu:
+        allocated = [v for s in (optimizer.state.values() if optimizer else ()) for v in s.values()]
+        return state - min(state, bytes_of(allocated))
+    model = act.model
+    own = bytes_of((*model.parameters(), *model.buffers()))
+    gradients = bytes_of(p.grad for p in model.parameters() if p.grad is not None)
+    return own + gradients + bytes_of(torch.utils._pytree.tree_leaves(given)) + state
+
+
+def fit(
+    goal: Goal,
+    act: Activations,
+    inputs: tuple[Any, ...],
+    keywords: dict[str, Any],
+    target: Any,
+    loss: Callable[..., Any],
+    optimizer: torch.optim.Optimizer | None,
+) -> Fit:
+    """Chooses, tries, and chooses again until what is measured is within the budget."""
+    menu = menu_of(goal.codec)
+    goal.decide(act, {})
+    ledger, seconds = watched(act, inputs, keywords, loss)
+    given = (inputs, keywords, target)
+    on_gpu = ledger.timeline.device.type == "cuda"
+    fixed = fixed_bytes(act, given, optimizer, on_gpu)
+    problem, names = problem_of(ledger, menu, seconds, goal.weights)
+    if goal.budget is None:
+        problem["noise"] = goal.noise
+    room = (goal.budget or 0) - fixed - goal.margin
+    for _ in range(_TRIES):
+        if goal.budget is not None:
+            problem["budget"] = max(0, room)
+        plan = _solved(problem)
+        if not plan["fits"]:
+            break
+        chosen = [names[i][k] for i, k in enumerate(plan["choice"])]
+        keys = [item.key for item in ledger.items]
+        goal.decide(act, dict(zip(keys, chosen, strict=True)))
+        peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
+        took = _taken(peak, fixed, ledger.timeline.device)
+        if goal.budget is None or took <= goal.budget:
+            return _fitted(goal, ledger, plan, peak, chosen, fixed)
+        room = min(room, plan["peak"]) - (took - goal.budget)
+    goal.decide(act, {})
+    peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
+    took = _taken(peak, fixed, ledger.timeline.device)
+    if goal.budget is not None and took <= goal.budget:
+        plan = plan_storage(problem | {"budget": 0})
+        everything = [n[-1] for n in names]
+        return _fitted(goal, ledger, plan, peak, everything, fixed)
+    raise _impossible(goal, took, plan["why"])
+
+
+def _solved(problem: dict[str, Any]) -> dict[str, Any]:
+    """For a budget without codecs first: gradients keep every bit where that fits."""
+    if "budget" in problem:
+        exact = [
+            item | {"choices": [c for c in item["choices"] if c["kind"] != "codec"]}
+            for item in problem["items"]
+        ]
+        plan = plan_storage(problem | {"items": exact})
+        if plan["fits"]:
+            return plan
+    return plan_storage(problem)
+
+
+def _taken(peak: Peak, fixed: int, device: torch.device) -> int:
+    """What a step took; on a GPU with all that is allocated, whoever made it."""
+    if device.type != "cuda":
+        return peak.total
+    return torch.cuda.max_memory_allocated(device) + fixed
+
+
+def _impossible(goal: Goal, smallest: int, why: str) -> PlanError:
+    budget = bytes_text(goal.budget or 0)
+    holds = why.partition(", at position ")[2].partition(": ")[2]
+    return PlanError(
+        f"[wrap] budget={budget} cannot be kept: the smallest peak that was found is "
+        f"{bytes_text(smallest)}{', with ' + holds if holds else ''}"
+    )
+
+
+def _fitted(
+    goal: Goal,
+    ledger: Ledger,
+    plan: dict[str, Any],
+    peak: Peak,
+    chosen: list[str],
+    fixed: int,
+) -> Fit:
+    rows = []
+    for item, how in zip(ledger.items, chosen, strict=True):
+        after = item.nbytes if how == "keep" else 0
+        noise = 0.0
+        if how not in ("keep", "recompute"):
+            after = _stored_bytes(how, item)
+            noise = goal.weights.get(item.key, 1 / max(1, len(ledger.items))) * error_of(how)
+        rows.append((item.name, how, item.nbytes, after, noise))
+    noise = sum(row[4] for row in rows)
+    return Fit(goal.budget, peak, fixed + plan["peak"], noise, rows)

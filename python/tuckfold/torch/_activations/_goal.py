@@ -1,0 +1,108 @@
+"""What a wrapped model should reach, a budget of bytes or of noise, and what was chosen for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tuckfold.torch._activations import _budget
+from tuckfold.torch._activations._peak import bytes_of
+from tuckfold.torch._activations._plan import scalar_of
+from tuckfold.torch._activations._saved import Handle
+
+if TYPE_CHECKING:
+    from tuckfold.torch._activations._handle import Activations
+
+# On a GPU, steps of training are compared with the budget. The first passes are watched and hold more
+# than those after them, so they do not count, unless passes never repeat.
+_STEPS = 4
+_WATCHED = 8
+_REFITS = 3
+
+
+class Goal:
+    """Of one wrapped model.
+
+    Args:
+        budget: bytes; or None.
+        noise: where there is no budget, the variance that codecs may add.
+        codec: the only one to be used, or None for a choice of several.
+    """
+
+    def __init__(self, budget: int | None, noise: float, codec: str | None) -> None:
+        self.budget, self.noise, self.codec = budget, noise, codec
+        self.weights: dict[Any, float] = {}  # parts of the noise, where they were measured
+        self.margin = 0  # bytes that steps took beyond what was expected
+        self.fitted: _budget.Fit | None = None
+        self._smallest = _budget.smallest(_budget.menu_of(codec))
+        self.chosen: dict[Any, str] = {}
+        self.is_fitting = False
+        self._inputs = 0  # bytes that were fitted
+        self._passes = self._steps = self._refits = 0
+
+    def __str__(self) -> str:
+        return f"{self.budget} {self.noise}"
+
+    def choice(self, handles: list[Handle], may_recompute: bool) -> tuple[bool, str | None] | None:
+        """As `Activations.policy`."""
+        h = handles[0]
+        how = self.chosen.get((h.number, h.op, len(handles)))
+        if how == "keep":
+            return None
+        if how is None or how == "recompute":
+            return may_recompute, self._smallest
+        return False, how
+
+    def decide(self, act: Activations, chosen: dict[Any, str]) -> None:
+        self.chosen = chosen
+        act.forget()
+
+    def fit(
+        self,
+        act: Activations,
+        inputs: tuple[Any, ...],
+        keywords: dict[str, Any],
+        target: Any,
+        loss: Callable[..., Any],
+        optimizer: torch.optim.Optimizer | None,
+    ) -> _budget.Fit:
+        self.is_fitting = True
+        try:
+            self.fitted = _budget.fit(self, act, inputs, keywords, target, loss, optimizer)
+            self._inputs = bytes_of(torch.utils._pytree.tree_leaves((inputs, keywords)))
+            self._passes = self._steps = 0
+        finally:
+            self.is_fitting = False
+        return self.fitted
+
+    def before(self, act: Activations, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """A pass is about to begin: the first, or one with larger inputs, or after steps that took more
+        than the budget."""
+        if self.is_fitting or not act.model.training:
+            return
+        is_new = self.fitted is None
+        if not is_new and self.budget is not None and act.is_on_gpu:
+            is_new = self._is_exceeded(act, self.budget)
+        if not is_new:
+            given = bytes_of(torch.utils._pytree.tree_leaves((inputs, keywords)))
+            is_new = given > self._inputs
+        if is_new:
+            self.fit(act, inputs, keywords, (), scalar_of, None)
+
+    def _is_exceeded(self, act: Activations, budget: int) -> bool:
+        """Whether steps that repeat took more than the budget: then the margin has what they took more."""
+        self._passes += 1
+        if self._steps > _STEPS or not (act.repeats or self._passes > _WATCHED):
+            return False
+        self._steps += 1
+        if self._steps == 1:
+            torch.cuda.reset_peak_memory_stats()
+            return False
+        over = torch.cuda.max_memory_allocated() - budget
+        if over <= 0 or self._refits == _REFITS:
+            return False
+        self._refits += 1
+        self.margin += over
+        return True

@@ -1,0 +1,115 @@
+"""Gradients that processes exchange packed: two of them with gloo, and one alone."""
+
+import copy
+import os
+import socket
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+
+import tuckfold.torch as tt  # noqa: E402
+
+EIGHT = "block_quant(bits=8, group=64, round=stochastic)"
+TWO = "block_quant(bits=2, group=64)"
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def begin(rank: int, size: int, port: int) -> None:
+    torch.set_num_threads(1)
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    dist.init_process_group("gloo", rank=rank, world_size=size)
+
+
+def gradients(codec: str | None, steps: int, rank: int, **options) -> tuple[list, object]:
+    """The flat gradient of each step, with weights that stay."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 200), nn.Tanh(), nn.Linear(200, 10))
+    net = nn.parallel.DistributedDataParallel(model)
+    state = None
+    if codec is not None:
+        state = tt.PackedGradients(codec, **options)
+        net.register_comm_hook(state, tt.packed_gradients)
+    x = torch.randn(16, 32, generator=torch.Generator().manual_seed(rank))
+    found = []
+    for _ in range(steps):
+        net.zero_grad()
+        net(x).square().mean().backward()
+        found.append(torch.cat([p.grad.flatten() for p in net.parameters()]))
+    return found, state
+
+
+def error(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a - b).norm() / b.norm())
+
+
+def examine(rank: int) -> None:
+    exact = gradients(None, 1, rank)[0][0]
+    eight, state = gradients(EIGHT, 4, rank)
+    assert all(0 < error(g, exact) < 0.02 for g in eight)
+    assert not torch.equal(eight[1], eight[2]) and state.raw > 3.5 * state.sent
+    every = [torch.empty_like(eight[0]) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, eight[-1])
+    assert all(torch.equal(every[0], one) for one in every)
+    # What is lost in one step comes with the next: the mean of many has hardly any error.
+    means = {}
+    for feedback in (True, False):
+        found, _ = gradients(TWO, 25, rank, feedback=feedback)
+        means[feedback] = error(torch.stack(found[1:]).mean(0), exact)
+    assert means[False] > 0.1 and means[True] < 0.2 * means[False], means
+
+
+def work(rank: int, port: int) -> None:
+    begin(rank, 2, port)
+    examine(rank)
+    dist.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_two_processes_average_what_they_decode() -> None:
+    torch.multiprocessing.spawn(work, (free_port(),), nprocs=2)
+
+
+@pytest.fixture
+def alone():
+    if not dist.is_available() or dist.is_initialized():
+        pytest.skip("needs a process group of its own")
+    threads, before = torch.get_num_threads(), copy.copy(dict(os.environ))
+    begin(0, 1, free_port())
+    yield
+    dist.destroy_process_group()
+    torch.set_num_threads(threads)
+    os.environ.clear()
+    os.environ |= before
+
+
+def test_one_process(alone) -> None:
+    examine(0)
+
+
+def test_a_gradient_that_is_not_finite_does_not_stay(alone) -> None:
+    torch.manual_seed(0)
+    net = nn.parallel.DistributedDataParallel(nn.Linear(32, 200))
+    net.register_comm_hook(tt.PackedGradients(TWO), tt.packed_gradients)
+    x = torch.randn(16, 32)
+    for y in (x, x * float("nan"), x):
+        net.zero_grad()
+        net(y).square().mean().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in net.parameters())
+
+
+@pytest.mark.parametrize(
+    ("codec", "message"),
+    [("bounded(abs=0.1)", "fixed size"), ("dct_quant", "sides"), ("blok", "blok")],
+)
+def test_codecs_that_do_not_suit(codec: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tt.PackedGradients(codec)
