@@ -38,7 +38,7 @@ struct DeviceLimit {
     MemoryBytes,  // everything that lives at once
     MatrixBytes,  // each matrix that a product takes or gives
     MatrixSide,   // the longer side of these
-    Planes,       // planes of as many values as `sample`, or more
+    Planes,       // planes; one that is smaller than `sample` counts as the part of it that it is
   };
   Rule rule;
   double value;
@@ -114,8 +114,9 @@ enum class Direction : unsigned char { Both, Pack, Unpack };
 
 struct Fit {
   bool fits = true;
-  std::string why;     // one line, with the source
-  std::string remedy;  // where it does not fit and something near does: "use serialize=2"
+  std::string why;  // one line, with the source
+  // The fewest changes with which it fits, where some do: "use shape=square and serialize=2".
+  std::string remedy;
 };
 
 // Throws as layout does, and Unsupported if the codec cannot be written in plain operators.

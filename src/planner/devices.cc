@@ -10,8 +10,7 @@
 #include "base/fail.h"
 #include "base/io/bytes.h"
 #include "planner/field.h"
-#include "portable/graph.h"
-#include "portable/targets.h"
+#include "portable/operators.h"
 
 namespace tuckfold {
 namespace {
@@ -36,13 +35,10 @@ constexpr std::array<std::string_view, 4> kRules = {"memory_bytes", "matrix_byte
                                                     "planes"};
 constexpr std::array<std::string_view, 3> kDirections = {"pack", "unpack", "both"};
 
-// The operators of a graph, each name once, and shifts, which no graph has and many devices lack.
+// The operators of files, and shifts, which no file has and many devices lack.
 std::vector<std::string_view> operator_names() {
-  std::vector<std::string_view> names;
-  for (int op = 0; op <= static_cast<int>(portable::Op::Scatter); ++op) {
-    const std::string_view name = portable::name_of(static_cast<portable::Op>(op));
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  }
+  const auto all = portable::all_operators();
+  std::vector<std::string_view> names(all.begin(), all.end());
   names.push_back("shift");
   return names;
 }
@@ -89,6 +85,11 @@ class Reader {
     return from;
   }
 
+  // The pages show notes, which nothing else reads.
+  static void check_note(const Field& field) {
+    if (const auto note = field.find("note")) static_cast<void>(note->text());
+  }
+
   void numbers() {
     const Field all = root_.at("numbers").only(kNumbers);
     for (const auto& [key, field] : all.members()) {
@@ -106,6 +107,7 @@ class Reader {
       device_.dtypes.push_back(parse_dtype(name.word(kTypes)));
     }
     device_.dtypes_from = origin(field);
+    check_note(field);
   }
 
   void operators() {
@@ -115,6 +117,7 @@ class Reader {
       for (const Field& name : field.at("names").items()) {
         device_.operators.emplace(name.word(known), origin(field));
       }
+      check_note(field);
     }
     for (const Field& field : list("missing")) {
       field.only(Names{"name", "text", "source", "at"});
@@ -142,6 +145,7 @@ class Reader {
   HostCallModel::Flat flat(const Field& field) const {
     field.only(Names{"ms", "until", "source", "at", "note"});
     if (field.at("ms").number() == 0) field.at("ms").wrong("above 0");
+    check_note(field);
     return {.seconds = field.at("ms").number() / 1e3,
             .until = field.at("until").shape(),
             .from = origin(field)};
@@ -188,6 +192,7 @@ class Reader {
     if (const auto t0 = field.find("t0_ms")) result.t0_s = t0->number() / 1e3;
     if (const auto each = field.find("ns_per_value")) result.s_per_value = each->number() / 1e9;
     result.from = origin(field);
+    check_note(field);
     return result;
   }
 
@@ -217,6 +222,8 @@ class Reader {
 }  // namespace
 
 DeviceInfo parse_device(std::string_view json, std::string_view path) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // which some editors write
+  if (json.starts_with(kByteOrderMark)) json.remove_prefix(kByteOrderMark.size());
   Json parsed;
   try {
     parsed = Json::parse(json);

@@ -46,16 +46,6 @@ Shape shape_of(const Json& json) {
 
 double number_of(const Json& json) { return std::stod(std::string(json.text)); }
 
-std::string refusal(auto&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Errc::InvalidArgument);
-    return error.what();
-  }
-  return "accepted";
-}
-
 TEST(Devices, AllOfTheSpecificationAreThere) {
   std::vector<std::string> names;
   for (const DeviceInfo& one : all_devices()) names.push_back(one.name);
@@ -88,42 +78,6 @@ TEST(Devices, TheStatedVerdictsAreGiven) {
     EXPECT_FALSE(fit.why.empty());
     EXPECT_EQ(fit.why.find('\n'), fit.why.npos);
   }
-}
-
-TEST(Devices, RemediesWork) {
-  const auto remedy = [](const char* name, const char* spec, DType dtype, const Shape& shape) {
-    return fits(device(name), CodecSpec::parse(spec), dtype, shape, Direction::Both).remedy;
-  };
-  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {100, 3, 512, 512}), "use serialize=2");
-  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {4, 2048, 2048}), "use serialize=8");
-  // 75 x 75 and 55 x 55 blocks: no even number divides them.
-  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {4, 600, 600}), "use serialize=3");
-  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {4, 440, 440}), "use serialize=5");
-  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {4, 8 * 53, 8 * 53}),
-            "use serialize=53");
-  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F32, {4, 8 * 67, 8 * 67}), "");
-  EXPECT_EQ(remedy("sn30", "dct_chop(keep=4)", DType::F16, {100, 3, 64, 64}), "use --dtype f32");
-  EXPECT_EQ(remedy("groqchip", "dct_chop(keep=4)", DType::F32, {1001, 3, 64, 64}),
-            "use a batch of 1000 at most");
-  EXPECT_EQ(remedy("groqchip", "dct_chop(keep=4, shape=triangle)", DType::F32, {10, 3, 64, 64}),
-            "use shape=square");
-  EXPECT_EQ(remedy("cs2", "dct_chop(keep=4, coef=bf16)", DType::F32, {10, 3, 64, 64}),
-            "use coef=f32");
-  // Both a limit of sides and one of memory.
-  const std::string both = remedy("groqchip", "dct_chop(keep=4)", DType::F32, {100, 3, 512, 512});
-  EXPECT_EQ(both, "use serialize=2 and a batch of 32 at most");
-}
-
-// A batch's remedy is the largest that fits: one more does not.
-TEST(Devices, TheBatchOfARemedyIsTheLargest) {
-  const DeviceInfo groq = device("groqchip");
-  const CodecSpec spec = CodecSpec::parse("dct_chop(keep=7)");
-  const std::string remedy =
-      fits(groq, spec, DType::F32, {900, 3, 256, 256}, Direction::Both).remedy;
-  const auto batch = std::stoll(remedy.substr(std::string("use a batch of ").size()));
-  EXPECT_TRUE(fits(groq, spec, DType::F32, {batch, 3, 256, 256}, Direction::Both).fits) << remedy;
-  EXPECT_FALSE(fits(groq, spec, DType::F32, {batch + 1, 3, 256, 256}, Direction::Both).fits)
-      << remedy;
 }
 
 // The paper ran 362 x 362 at most in one PMU.
@@ -238,7 +192,8 @@ TEST(Devices, TilesOnTheSn30TakeAsLongAsIsStated) {
     EXPECT_GE(tiled.high, 3.8 * whole.high);
     EXPECT_GT(tiled.low, 2.4 * whole.low);
     EXPECT_LT(tiled.high, 3.9 * whole.high);
-    EXPECT_NE(tiled.how.find("tiles take 0.63 to 0.98 times as long (hpdc24, section 4.2.3)"),
+    EXPECT_NE(tiled.how.find("tiles take 0.63 to 0.98 times as long, 0.98 in the estimate (hpdc24, "
+                             "section 4.2.3)"),
               tiled.how.npos)
         << tiled.how;
   }
@@ -278,6 +233,28 @@ TEST(Devices, TheTriangleTakesAsLongAsIsStated) {
   }
 }
 
+// What is printed of a model is enough to compute the estimate, and its interval has two sides.
+TEST(Devices, TheModelOfATriangleIsSaid) {
+  const DeviceInfo ipu = device("ipu-bow");
+  for (int keep = 1; keep <= 8; ++keep) {
+    const std::string spec = "dct_chop(keep=" + std::to_string(keep) + ", shape=triangle)";
+    for (const Direction direction : {Direction::Pack, Direction::Unpack}) {
+      const HostCallTime time =
+          host_call_time(ipu, CodecSpec::parse(spec), DType::F32, {100, 3, 32, 32}, direction);
+      const double values = 100 * 3 * 16 * keep * (keep + 1) / 2;
+      const double in = direction == Direction::Pack ? 100 * 3 * 32 * 32 : values;
+      EXPECT_NEAR(time.seconds * 1e3, 2.53 + in * 4 / 1.61e6 + 0.81 + 33.4e-6 * values, 1e-6);
+      EXPECT_NE(
+          time.how.find("the triangle adds 0.81 ms + 33.4 ns for each packed value, and takes "
+                        "1.5 to 2.7 times as long as the square (hpdc24, section 4.2.4)"),
+          time.how.npos)
+          << time.how;
+      EXPECT_LE(time.low, time.seconds * 0.951) << spec;
+      EXPECT_GE(time.high, time.seconds * 1.049) << spec;
+    }
+  }
+}
+
 TEST(Devices, WithoutACallTheTimeIsABound) {
   const HostCallTime time = host_call_time(device("a30"), CodecSpec::parse("dct_chop(keep=4)"),
                                            DType::F32, {100, 3, 256, 256}, Direction::Pack);
@@ -299,9 +276,14 @@ TEST(Devices, IntervalsAreAsWideAsSourcesLeaveThem) {
   const auto pack = [&](const char* name, const char* spec) {
     return time(name, spec, Direction::Pack);
   };
-  EXPECT_EQ(pack("groqchip", "dct_chop(keep=2)").seconds,
-            pack("groqchip", "dct_chop(keep=7)").seconds);
-  EXPECT_EQ(pack("a100", "dct_chop(keep=2)").seconds, pack("a100", "dct_chop(keep=7)").seconds);
+  // What crosses the link counts, in both directions.
+  for (const char* name : {"groqchip", "a100", "h200"}) {
+    EXPECT_LT(pack(name, "dct_chop(keep=2)").seconds, pack(name, "dct_chop(keep=7)").seconds);
+    EXPECT_LT(time(name, "dct_chop(keep=2)", Direction::Unpack).seconds,
+              time(name, "dct_chop(keep=7)", Direction::Unpack).seconds);
+    EXPECT_NE(pack(name, "dct_chop(keep=4)").seconds,
+              time(name, "dct_chop(keep=4)", Direction::Unpack).seconds);
+  }
   for (const char* spec :
        {"block_quant(bits=8)", "dct_quant(rate=4)", "dct_chop(keep=4) | block_quant(bits=8)"}) {
     const HostCallTime unpack = time("ipu-bow", spec, Direction::Unpack);
@@ -310,15 +292,29 @@ TEST(Devices, IntervalsAreAsWideAsSourcesLeaveThem) {
   }
 }
 
-// The SN30 outperforms the A100 (section 4.2.2).
+// About 150 MB/s packing and 200 MB/s unpacking on the GroqChip, and 2.5 GB/s unpacking on the A100, as
+// means over the paper's chop factors (section 4.2.2).
+TEST(Devices, TheStatedMeansOverKeepAreGiven) {
+  const auto mean = [](const char* name, Direction direction) {
+    double sum = 0;
+    for (int keep = 2; keep <= 7; ++keep) {
+      sum += gbps(device(name), "dct_chop(keep=" + std::to_string(keep) + ")", 256, direction);
+    }
+    return sum / 6;
+  };
+  EXPECT_NEAR(mean("groqchip", Direction::Pack), 0.15, 0.01 * 0.15);
+  EXPECT_NEAR(mean("groqchip", Direction::Unpack), 0.2, 0.01 * 0.2);
+  EXPECT_NEAR(mean("a100", Direction::Unpack), 2.5, 0.05 * 2.5);
+}
+
+// The SN30 outperforms the A100 (section 4.2.2, of unpacking, which alone was plotted).
 TEST(Devices, TheSn30IsAheadOfTheA100) {
-  for (const Direction direction : {Direction::Pack, Direction::Unpack}) {
-    const auto time = [&](const char* name) {
-      return host_call_time(device(name), CodecSpec::parse("dct_chop(keep=4)"), DType::F32,
-                            {100, 3, 256, 256}, direction);
-    };
-    EXPECT_LT(time("sn30").high, time("a100").low);
-  }
+  const auto time = [&](const char* name, Direction direction) {
+    return host_call_time(device(name), CodecSpec::parse("dct_chop(keep=4)"), DType::F32,
+                          {100, 3, 256, 256}, direction);
+  };
+  EXPECT_LT(time("sn30", Direction::Unpack).high, time("a100", Direction::Unpack).low);
+  EXPECT_LT(time("sn30", Direction::Pack).seconds, time("a100", Direction::Pack).seconds);
 }
 
 // The same values in other axes or a narrower type do not fit better.
@@ -336,6 +332,16 @@ TEST(Devices, PlanesCountHoweverAxesAreNamed) {
       EXPECT_FALSE(takes(dtype, shape)) << to_string(shape);
     }
   }
+  // Planes that are a little smaller count as nearly one each, and those that are far smaller as less.
+  EXPECT_FALSE(takes(DType::F32, {2600, 3, 63, 64}));
+  EXPECT_FALSE(takes(DType::F32, {1020, 3, 63, 64}));
+  EXPECT_TRUE(takes(DType::F32, {1015, 3, 63, 64}));
+  EXPECT_TRUE(takes(DType::F32, {4000, 3, 32, 32}));
+  EXPECT_FALSE(takes(DType::F32, {4001, 3, 32, 32}));
+  const Fit fit = fits(device("groqchip"), CodecSpec::parse("dct_chop(keep=4)"), DType::F32,
+                       {4001, 3, 32, 32}, Direction::Both);
+  EXPECT_EQ(fit.why.substr(0, 56), "the tensor has the values of 3000.8 planes of 64x64, and");
+  EXPECT_EQ(fit.remedy, "use a batch of 4000 at most");
 }
 
 TEST(Devices, SecondsLieBetweenTheEnds) {
@@ -358,110 +364,6 @@ TEST(Devices, WhatCannotBeWrittenInPlainOperatorsIsUnsupported) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::Unsupported);
     EXPECT_NE(std::string(error.what()).find("bounded"), std::string::npos);
-  }
-}
-
-// ---- files that are wrong
-
-constexpr const char* kGood = R"({
-  "name": "toy", "title": "A toy", "kind": "none", "target": "torch", "software": "none",
-  "sources": {"me": "a guess"},
-  "numbers": {"on_chip_bytes": {"value": 1000, "source": "me", "at": "page 1"}},
-  "dtypes": {"names": ["f32"], "source": "me", "at": "page 1"},
-  "operators": [{"names": ["matmul"], "source": "me", "at": "page 1"}],
-  "limits": [{"rule": "matrix_side", "value": 64, "text": "it is small", "source": "me", "at": "page 2"}]
-})";
-
-std::string changed(std::string_view from, std::string_view to) {
-  std::string text = kGood;
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, text.npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
-TEST(Devices, AFileOfOnesOwnIsAnAnswer) {
-  const DeviceInfo toy = parse_device(kGood, "toy.json");
-  EXPECT_TRUE(
-      fits(toy, CodecSpec::parse("dct_chop(keep=4)"), DType::F32, {1, 64, 64}, Direction::Both)
-          .fits);
-  const Fit fit =
-      fits(toy, CodecSpec::parse("dct_chop(keep=4)"), DType::F32, {1, 72, 72}, Direction::Both);
-  EXPECT_EQ(fit.why, "a matrix has a side of 72, and it is small (me, page 2)");
-}
-
-TEST(Devices, AWrongFieldIsNamed) {
-  const auto why = [](std::string_view from, std::string_view to) {
-    const std::string text = changed(from, to);
-    return refusal([&] { parse_device(text, "toy.json"); });
-  };
-  EXPECT_EQ(why(R"("name": "toy", )", ""), "[device] toy.json: the field name is missing");
-  EXPECT_EQ(why(R"("value": 1000)", R"("value": -1)"),
-            "[device] toy.json: numbers.on_chip_bytes.value must be a number, 0 or above, got -1");
-  EXPECT_EQ(why(R"("value": 1000)", R"("value": 0)"),
-            "[device] toy.json: numbers.on_chip_bytes.value must be a number above 0, got 0");
-  EXPECT_EQ(
-      why(R"("limits")",
-          R"("host_call": {"settings": [{"t0_ms": 0}], "error": 0, "points": "p", "source": "me", "at": "1"}, "limits")")
-          .find("host_call.settings must be settings of which each takes time"),
-      19u);
-  EXPECT_EQ(
-      why(R"("limits")",
-          R"("host_call": {"settings": [{"t0_ms": 1, "in_gbps": 0}], "error": 0, "points": "p", "source": "me", "at": "1"}, "limits")")
-          .find("host_call.settings[0].in_gbps must be above 0"),
-      19u);
-  EXPECT_EQ(
-      why(R"("limits")",
-          R"("host_call": {"settings": [{"t0_ms": 1}], "flat": {"ms": 0, "until": [2, 3], "source": "me", "at": "1"}, "error": 0, "points": "p", "source": "me", "at": "1"}, "limits")")
-          .find("host_call.flat.ms must be above 0"),
-      19u);
-  EXPECT_EQ(
-      why(R"("value": 1000)", R"("value": "big")"),
-      "[device] toy.json: numbers.on_chip_bytes.value must be a number, 0 or above, got \"big\"");
-  for (const char* keep : {"0", "2.5", "1e300"}) {
-    const std::string stated =
-        R"("stated": [{"text": "t", "direction": "pack", "gbps": 1, "keep": [)" +
-        std::string(keep) + R"(], "source": "me", "at": "1"}], "limits")";
-    EXPECT_EQ(why(R"("limits")", stated),
-              "[device] toy.json: stated[0].keep[0] must be a whole number, 1 to 16, got " +
-                  std::string(keep));
-  }
-  EXPECT_EQ(why("on_chip_bytes", "on_chip_byte"),
-            "[device] toy.json: unknown field numbers.on_chip_byte; did you mean 'on_chip_bytes'?");
-  EXPECT_EQ(why(R"("source": "me", "at": "page 2")", R"("at": "page 2")"),
-            "[device] toy.json: the field limits[0].source is missing");
-  EXPECT_EQ(why(R"("source": "me", "at": "page 2")", R"("source": "you", "at": "page 2")"),
-            "[device] toy.json: limits[0].source must be a key of `sources`, got \"you\"");
-  EXPECT_EQ(why(R"(["f32"])", R"(["f31"])").substr(0, 70),
-            "[device] toy.json: dtypes.names[0] must be one of f32, f16, bf16, u8 (");
-  EXPECT_EQ(why(R"(["matmul"])", R"(["matmull"])").find("operators[0].names[0]"), 19u);
-  EXPECT_EQ(why("matrix_side", "matrix_sides").find("limits[0].rule"), 19u);
-  EXPECT_EQ(why(R"("value": 64)", R"("value": 0)"),
-            "[device] toy.json: limits[0].value must be above 0, got 0");
-  EXPECT_EQ(why(R"("target": "torch")", R"("target": "tensorflow")").find("target must be one of"),
-            19u);
-  EXPECT_EQ(why(R"("kind": "none")", R"("kind": "none", "colour": 3)").find("unknown field colour"),
-            19u);
-  EXPECT_EQ(why("}]", "}").substr(0, 32), "[device] toy.json is no JSON: [j");
-}
-
-TEST(Devices, AFileHasTheNameOfItsDevice) {
-  const std::string folder = testing::TempDir();
-  for (const char* name : {"toy.json", "chip.json", "toy"}) {
-    std::ofstream(folder + name) << kGood;
-  }
-  EXPECT_EQ(read_device(folder + "toy.json").name, "toy");
-  EXPECT_EQ(read_device(folder + "toy").name, "toy");  // a pipe, say
-  EXPECT_EQ(refusal([&] { read_device(folder + "chip.json"); }),
-            "[device] " + folder +
-                "chip.json: name must be that of the file, \"chip\", got \"toy\"; change either");
-}
-
-TEST(Devices, AFileThatIsNotThereIsIo) {
-  try {
-    read_device("no_such_device.json");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Errc::Io);
   }
 }
 

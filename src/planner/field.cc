@@ -8,11 +8,35 @@
 #include "base/text_scan.h"
 
 namespace tuckfold {
+namespace {
+
+// Where a character begins that moves a terminal's cursor or changes its colours, or npos.
+std::size_t find_control(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0u;
+    if (byte < 0x20 || byte == 0x7f || (byte == 0xc2 && next < 0xa0)) return i;
+  }
+  return text.npos;
+}
+
+// Some of a file's text for a message of one line.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 60;
+  std::size_t end = std::min(text.size(), kMost);
+  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  std::string line(text.substr(0, end));
+  for (std::size_t at; (at = find_control(line)) != line.npos;) {
+    line.replace(at, static_cast<unsigned char>(line[at]) == 0xc2 ? 2 : 1, " ");
+  }
+  return line + (end < text.size() ? " …" : "");
+}
+
+}  // namespace
 
 void Field::wrong(std::string_view rule) const {
-  const std::string_view got = json_->text.substr(0, 60);
-  invalid("[device] {}: {} must be {}, got {}{}", file_, path_.empty() ? "the file" : path_, rule,
-          got, got.size() < json_->text.size() ? " …" : "");
+  invalid("[device] {}: {} must be {}, got {}", file_, path_.empty() ? "the file" : shown(path_),
+          rule, shown(json_->text));
 }
 
 void Field::need(Json::Kind kind, std::string_view rule) const {
@@ -24,7 +48,8 @@ const Field& Field::only(std::span<const std::string_view> keys) const {
   for (const std::string& key : json_->keys) {
     if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
     const std::string_view nearest = nearest_word(key, keys);
-    invalid("[device] {}: unknown field {}{}; {}", file_, path_.empty() ? "" : path_ + ".", key,
+    invalid("[device] {}: unknown field {}{}; {}", file_, path_.empty() ? "" : path_ + ".",
+            shown(key),
             nearest.empty() ? fmt::format("there are: {}", fmt::join(keys, ", "))
                             : fmt::format("did you mean '{}'?", nearest));
   }
@@ -61,6 +86,9 @@ std::vector<Field> Field::items() const {
 
 std::string Field::text() const {
   if (json_->kind != Json::Kind::String || json_->string.empty()) wrong("a text");
+  if (find_control(json_->string) != std::string::npos) {
+    wrong("a text of one line, without control characters");
+  }
   return json_->string;
 }
 

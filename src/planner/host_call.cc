@@ -90,21 +90,30 @@ HostCallTime host_call_time(const DeviceInfo& device, const CodecSpec& spec, DTy
   }
   if (first.codec->name != "dct_chop") return time;
   if (first["serialize"] > 1 && device.serialize) {
-    time.seconds *= std::clamp(1.0, device.serialize->low, device.serialize->high);
+    // The end that is nearer to what was fitted.
+    const double factor = std::clamp(1.0, device.serialize->low, device.serialize->high);
+    time.seconds *= factor;
     time.low *= device.serialize->low;
     time.high *= device.serialize->high;
-    time.how += fmt::format("; tiles take {:.3g} to {:.3g} times as long ({}, {})",
-                            device.serialize->low, device.serialize->high,
-                            device.serialize->from.source, device.serialize->from.at);
+    time.how +=
+        fmt::format("; tiles take {:.3g} to {:.3g} times as long, {:.3g} in the estimate ({}, {})",
+                    device.serialize->low, device.serialize->high, factor,
+                    device.serialize->from.source, device.serialize->from.at);
   }
   if (first["shape"] == 1 && device.triangle) {
     const auto packed =
         static_cast<double>(direction == Direction::Pack ? count.out_bytes : count.in_bytes);
-    time.low *= device.triangle->low;
-    time.high *= device.triangle->high;
-    time.seconds += device.triangle->t0_s + device.triangle->s_per_value * packed / sizeof(float);
-    time.low = std::min(time.low, time.seconds);
-    time.high = std::max(time.high, time.seconds);
+    const DeviceInfo::Slower& slower = *device.triangle;
+    time.low *= slower.low;
+    time.high *= slower.high;
+    time.seconds += slower.t0_s + slower.s_per_value * packed / sizeof(float);
+    time.low = std::min(time.low, time.seconds * (1 - model.error));
+    time.high = std::max(time.high, time.seconds * (1 + model.error));
+    time.how += fmt::format(
+        "; the triangle adds {:.4g} ms + {:.4g} ns for each packed value, and takes {:.3g} to "
+        "{:.3g} times as long as the square ({}, {})",
+        slower.t0_s * 1e3, slower.s_per_value * 1e9, slower.low, slower.high, slower.from.source,
+        slower.from.at);
   }
   return time;
 }

@@ -11,7 +11,9 @@ namespace tuckfold::portable {
 namespace {
 
 // Why a codec stays out, for those that do.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kReasons = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kReasons = {{
+    {"nonzero_quant",
+     "its size depends on the values, and accelerators fix all sizes when they compile"},
     {"bounded", "its size depends on the values, and accelerators fix all sizes when they compile"},
     {"zstd", "its size depends on the values, and accelerators fix all sizes when they compile"},
     {"zfp", "it codes bit planes, which takes shifts of bits"},

@@ -1,6 +1,7 @@
 #include "portable/count.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace tuckfold::portable {
 namespace {
@@ -88,18 +89,6 @@ Count count(const Graph& graph) {
   }
   result.peak_bytes = peak_bytes(graph);
   return result;
-}
-
-std::vector<Use> uses(const Graph& graph) {
-  std::vector<Use> found;
-  for (const Node& node : graph.nodes()) {
-    const Use use{node.op, graph[node.output].dtype};
-    const bool known = std::any_of(found.begin(), found.end(), [&](const Use& other) {
-      return other.op == use.op && (use.op != Op::Cast || other.dtype == use.dtype);
-    });
-    if (!known) found.push_back(use);
-  }
-  return found;
 }
 
 }  // namespace tuckfold::portable

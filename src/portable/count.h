@@ -1,9 +1,7 @@
-// The cost of a graph: operations, operators, memory.
+// The cost of a graph: operations and memory.
 #pragma once
 
 #include <cstdint>
-#include <string_view>
-#include <vector>
 
 #include "portable/graph.h"
 
@@ -21,13 +19,6 @@ struct Count {
   std::int64_t matrix_bytes = 0, matrix_side = 0;
 };
 Count count(const Graph& graph);
-
-// Each operator once, in the order of use, with "cast" for every type that is cast to or from.
-struct Use {
-  Op op;
-  DType dtype;  // of the result
-};
-std::vector<Use> uses(const Graph& graph);
 
 std::int64_t bytes_of(const Value& value);
 

@@ -1,17 +1,11 @@
 #include "portable/graph.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/fail.h"
 
 namespace tuckfold::portable {
 namespace {
-
-constexpr std::array<std::string_view, 22> kNames = {
-    "matmul", "add",   "sub",    "mul",    "div",    "abs",    "floor",   "round",
-    "clamp",  "where", "max",    "min",    "sum",    "cast",   "reshape", "permute",
-    "cat",    "slice", "gather", "gather", "gather", "scatter"};
 
 void need(bool fits, std::string_view what, const Graph& graph) {
   if (!fits) fail(Errc::Internal, "[graph] operands of {} do not fit in {}", what, graph.name());
@@ -45,8 +39,6 @@ void put(std::vector<float>& dense, std::int64_t width, const Matrix& block, std
 }
 
 }  // namespace
-
-std::string_view name_of(Op op) { return kNames[static_cast<std::size_t>(op)]; }
 
 std::vector<float> Constant::dense() const {
   if (copies == 0 && last.values.empty()) return floats;

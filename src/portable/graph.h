@@ -46,9 +46,6 @@ enum class Op : unsigned char {
   Scatter,  // to places of the last axis, which gets Node::axes[0] long; zeros elsewhere
 };
 
-// The names by which devices/*.json list what a target has, in the order of Op.
-std::string_view name_of(Op op);
-
 using Id = int;  // of a value
 
 // A value that is known when the graph is written. Matrices of the codec are block-diagonal:

@@ -1,6 +1,7 @@
 // ONNX models. Field numbers are those of onnx.proto, which also names the types.
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/fail.h"
 #include "portable/count.h"
@@ -11,8 +12,9 @@
 namespace tuckfold::portable {
 namespace {
 
-constexpr std::int64_t kDenseBytes = 900'000;  // with which a model stays below 1 MB
-constexpr int kAxesAreInputs = 18;             // opset from which ReduceMax and ReduceMin are so
+// With so many bytes of matrices beside its operators a model stays below 1 MB.
+constexpr std::int64_t kDenseBytes = 900'000, kLeastDenseBytes = 100'000, kNodeBytes = 60;
+constexpr int kAxesAreInputs = 18;  // opset from which ReduceMax and ReduceMin are so
 
 int type_of(DType dtype) {
   switch (dtype) {
@@ -33,13 +35,8 @@ std::string raw(const std::vector<T>& values) {
 
 class Model {
  public:
-  Model(const Graph& graph, int opset) : graph_(graph), opset_(opset) {
-    std::int64_t dense = 0;
-    for (const Value& value : graph.values()) {
-      if (value.constant >= 0) dense += bytes_of(value);
-    }
-    dense_ = dense <= kDenseBytes;
-  }
+  Model(const Graph& graph, int opset)
+      : graph_(graph), opset_(opset), dense_(!builds_matrices(graph)) {}
 
   Message build() {
     for (std::size_t i = 0; i < graph_.values().size(); ++i) {
@@ -80,8 +77,14 @@ class Model {
     initializers_.push_back(std::move(result));
     return name;
   }
-  std::string wholes(const std::string& name, const std::vector<std::int64_t>& values) {
-    return tensor(name, DType::I64, {static_cast<std::int64_t>(values.size())}, raw(values));
+  void wholes(const std::string& name, const std::vector<std::int64_t>& values) {
+    tensor(name, DType::I64, {static_cast<std::int64_t>(values.size())}, raw(values));
+  }
+  // Shapes, axes and ends of slices: each value once, however many operators take it.
+  std::string shared(const std::vector<std::int64_t>& values) {
+    const std::string name = fmt::format("int.{}", fmt::join(values, "_"));
+    if (shared_.insert(name).second) wholes(name, values);
+    return name;
   }
   std::string floats(const std::string& name, const Shape& shape,
                      const std::vector<float>& values) {
@@ -98,8 +101,7 @@ class Model {
                    const std::string& output, const std::vector<Attribute>& attributes = {}) {
     Message result;
     for (const std::string& input : inputs) result.text(1, input);
-    result.text(2, output);
-    result.text(3, output);
+    result.text(2, output);  // which is unique, so that the node needs no name
     result.text(4, op);
     for (const Attribute& attribute : attributes) {
       Message one;
@@ -123,9 +125,7 @@ class Model {
     const std::string values =
         floats(name + ".block", {1, block.rows, 1, block.cols}, block.values);
     const std::string spread = node("Mul", {ones, values}, name + ".spread");
-    return node("Reshape",
-                {spread, wholes(name + ".shape", {copies * block.rows, copies * block.cols})},
-                name);
+    return node("Reshape", {spread, shared({copies * block.rows, copies * block.cols})}, name);
   }
 
   void add_constant(const Value& value) {
@@ -165,7 +165,7 @@ class Model {
   void reduce(const char* op, const Node& n, bool as_input) {
     const std::string& out = name(n.output);
     if (as_input) {
-      node(op, {name(n.inputs[0]), wholes(out + ".axes", {-1})}, out, {{"keepdims", {1}}});
+      node(op, {name(n.inputs[0]), shared({-1})}, out, {{"keepdims", {1}}});
     } else {
       node(op, names(n), out, {{"axes", {-1}, true}, {"keepdims", {1}}});
     }
@@ -185,12 +185,10 @@ class Model {
   void scatter(const Node& n) {
     const std::string& out = name(n.output);
     const Shape &from = graph_[n.inputs[0]].shape, &to = graph_[n.output].shape;
-    const std::string zero = floats(out + ".zero", {}, {0});
     const std::string zeros =
-        node("Expand", {zero, wholes(out + ".shape", {to.begin(), to.end()})}, out + ".zeros");
-    const std::string places = node(
-        "Expand", {name(n.inputs[1]), wholes(out + ".places_shape", {from.begin(), from.end()})},
-        out + ".places");
+        node("ConstantOfShape", {shared({to.begin(), to.end()})}, out + ".zeros");
+    const std::string places =
+        node("Expand", {name(n.inputs[1]), shared({from.begin(), from.end()})}, out + ".places");
     node("ScatterElements", {zeros, places, name(n.inputs[0])}, out,
          {{"axis", {static_cast<std::int64_t>(to.rank()) - 1}}});
   }
@@ -220,15 +218,12 @@ class Model {
       case Op::Cast:
         node("Cast", names(n), out, {{"to", {type_of(graph_[n.output].dtype)}}});
         return;
-      case Op::Reshape:
-        node("Reshape", {name(n.inputs[0]), wholes(out + ".shape", n.axes)}, out);
-        return;
+      case Op::Reshape: node("Reshape", {name(n.inputs[0]), shared(n.axes)}, out); return;
       case Op::Permute: node("Transpose", names(n), out, {{"perm", n.axes, true}}); return;
       case Op::Cat: node("Concat", names(n), out, {{"axis", n.axes}}); return;
       case Op::Slice:
         node("Slice",
-             {name(n.inputs[0]), wholes(out + ".begin", {n.axes[1]}),
-              wholes(out + ".end", {n.axes[2]}), wholes(out + ".axis", {n.axes[0]})},
+             {name(n.inputs[0]), shared({n.axes[1]}), shared({n.axes[2]}), shared({n.axes[0]})},
              out);
         return;
       case Op::Gather: node("Gather", names(n), out, {{"axis", {last}}}); return;
@@ -243,6 +238,7 @@ class Model {
   bool dense_;
   Message message_;
   std::vector<Message> nodes_, initializers_;
+  std::set<std::string> shared_;
 };
 
 Message property(const std::string& key, const std::string& value) {
@@ -253,6 +249,15 @@ Message property(const std::string& key, const std::string& value) {
 }
 
 }  // namespace
+
+bool builds_matrices(const Graph& graph) {
+  std::int64_t dense = 0;
+  for (const Value& value : graph.values()) {
+    if (value.constant >= 0) dense += bytes_of(value);
+  }
+  const auto nodes = static_cast<std::int64_t>(graph.nodes().size());
+  return dense > std::max(kLeastDenseBytes, kDenseBytes - kNodeBytes * nodes);
+}
 
 std::string onnx_model(const Export& codec, const Graph& graph, int opset) {
   if (opset < kMinOpset || opset > kMaxOpset) {

@@ -35,5 +35,6 @@ std::string torch_file(const Export& codec, Target target);
 // else built from one block by Mul and Reshape, which runtimes do once.
 inline constexpr int kMinOpset = 13, kMaxOpset = 25;
 std::string onnx_model(const Export& codec, const Graph& graph, int opset);
+bool builds_matrices(const Graph& graph);  // whether a model of it does
 
 }  // namespace tuckfold::portable

@@ -345,6 +345,8 @@ std::string torch_file(const Export& codec, Target target) {
     products |= count(*graph).products > 0;
   }
   std::string text = opening(codec, target);
+  // SDKs come with Python 3.8, which cannot evaluate annotations such as dict[str, int].
+  text += "from __future__ import annotations\n\n";
   if (table || nan) text += "import math\n\n";
   text += sdk_imports(target);
   text += fmt::format("\nSPEC = \"{}\"\nSHAPE = {}\nDTYPE = {}\n", codec.spec.print(),

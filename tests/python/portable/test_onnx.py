@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from runtimes import onnx, run_session, session
-from support import export, images, pack, run, ulps_of_largest
+from support import export, images, pack, run, ulps_of_largest, unpack
 
 SPECS = [
     "dct_chop(keep=4)",
@@ -50,6 +50,24 @@ def test_models_stay_below_a_megabyte(sides: tuple[int, int], tmp_path: Path) ->
             said = export(spec, (2, *sides), "onnx", tmp_path / "codec.onnx")
             for path in said["files"]:
                 assert Path(path).stat().st_size < 1e6, spec
+
+
+def test_a_model_of_many_tiles_agrees(tmp_path: Path) -> None:
+    """What tiles begin and end with is shared between them."""
+    spec, shape = "dct_chop(keep=3, serialize=16)", (1, 125, 128)
+    said = export(spec, shape, "onnx", tmp_path / "codec.onnx")
+    x = images(shape)
+    packed = pack(x, spec)
+    for path, given, want in (
+        (said["files"][0], x, packed),
+        (said["files"][1], packed, unpack(packed, spec, "f32", shape)),
+    ):
+        model = onnx.load(path)
+        onnx.checker.check_model(model, full_check=True)
+        names = [tensor.name for tensor in model.graph.initializer]
+        assert len(names) == len(set(names)) < 60
+        (ours,) = run_session(session(Path(path)), (given,))
+        assert ulps_of_largest(ours - want, packed) <= 3
 
 
 def test_matrices_that_are_built_are_those_that_are_stored(tmp_path: Path) -> None:

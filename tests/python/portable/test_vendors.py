@@ -134,8 +134,8 @@ def test_files_import_nothing_of_ours(target: str, tmp_path: Path) -> None:
 
 def test_operators_of_a_file_are_those_that_were_checked(tmp_path: Path) -> None:
     """What torch.fx sees in the module is what the tool counted and held against the device."""
-    names = {"to": "cast", "getitem": "slice", "amax": "max", "amin": "min", "gt": "where",
-             "new_zeros": "scatter", "truediv": "div", "expand": "gather"}  # fmt: skip
+    names = {"to": "cast", "getitem": "slice", "amax": "max", "amin": "min", "gt": "greater",
+             "new_zeros": "fill", "truediv": "div"}  # fmt: skip
     for spec, only in [
         ("dct_chop(keep=4, serialize=2)", None),
         ("dct_chop(keep=3, shape=triangle)", None),
@@ -151,8 +151,5 @@ def test_operators_of_a_file_are_those_that_were_checked(tmp_path: Path) -> None
             used = {getattr(node.target, "__name__", node.target) for node in calls}
             used = {names.get(word, word) for word in used} - {"check"}
             listed = set(said[name.lower()]["operators"])
-            assert used - {"gather"} <= listed | {"scatter"} and listed <= used, (
-                spec,
-                used,
-                listed,
-            )
+            # torch.fx expands an index that is constant while it traces.
+            assert used <= listed and listed - used <= {"expand"}, (spec, used, listed)

@@ -1,0 +1,213 @@
+// The search for what near a codec fits: every combination of a few changes, the fewest first.
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "base/fail.h"
+#include "planner/verdict.h"
+
+namespace tuckfold {
+namespace {
+
+// The spec with one parameter of its first stage changed; false where there is no such spec, or it is
+// the same.
+bool change(Question& asked, std::string_view param, std::string_view value) {
+  std::string text;
+  for (const Stage& stage : asked.spec.stages()) {
+    const bool first = &stage == asked.spec.stages().data();
+    std::vector<std::string> params;
+    for (std::size_t i = 0; i < stage.values.size(); ++i) {
+      const ParamInfo& info = stage.codec->params[i];
+      const bool changed = first && info.name == param;
+      if (info.optional && stage.values[i] == 0 && !changed) continue;
+      params.push_back(fmt::format(
+          "{}={}", info.name, changed ? std::string(value) : to_string(info, stage.values[i])));
+    }
+    text += fmt::format("{}{}({})", text.empty() ? "" : " | ", stage.codec->name,
+                        fmt::join(params, ", "));
+  }
+  try {
+    const CodecSpec spec = CodecSpec::parse(text);
+    const bool other = !(spec == asked.spec);
+    asked.spec = spec;
+    return other;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Nothing where there is no such codec, or it does not take the tensor.
+std::optional<Fault> fault_of(const DeviceInfo& device, const Question& asked) {
+  try {
+    static_cast<void>(layout(asked.spec, asked.dtype, asked.shape));  // is fast, and graphs are not
+    return verdict_on(device, asked).fault;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// The largest batch below the one asked for that fits, or 0.
+std::int64_t largest_batch(const DeviceInfo& device, Question asked) {
+  if (asked.shape.rank() < 3 || asked.shape[0] == 1) return 0;
+  const auto works = [&] { return fault_of(device, asked) == Fault::None; };
+  std::int64_t low = 1, high = std::exchange(asked.shape[0], low);
+  if (!works()) return 0;
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    asked.shape[0] = middle;
+    (works() ? low : high) = middle;
+  }
+  return low;
+}
+
+// A change, and how unwelcome it is beside others: the values stay, the packed ones are rounded
+// differently, the tensor is another, less comes back, one direction is missing.
+struct Change {
+  std::string text;
+  int cost;
+  std::function<bool(Question&)> apply;  // false: it changes nothing, or is not possible
+};
+using Choice = std::vector<Change>;  // of which one may be made
+
+Change parameter(const char* name, const std::string& value, int cost) {
+  return {fmt::format("{}={}", name, value), cost,
+          [=](Question& asked) { return change(asked, name, value); }};
+}
+
+Change only(Direction direction, const char* name, int cost) {
+  return {fmt::format("--only {}", name), cost, [=](Question& asked) {
+            return std::exchange(asked.direction, direction) == Direction::Both;
+          }};
+}
+
+// Changes of types and operators help where these are at fault alone: a smaller type is no remedy
+// for a tensor that is too large.
+std::vector<Choice> choices_for(Fault fault) {
+  std::vector<Choice> choices = {{parameter("order", "rows", 1)}};
+  if (fault == Fault::Limit) return choices;
+  Choice coefs, dtypes;
+  int cost = 0;
+  for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
+    const std::string name(to_string(dtype));
+    coefs.push_back(parameter("coef", name, 200 + cost));
+    dtypes.push_back({"--dtype " + name, 300 + cost,
+                      [=](Question& asked) { return std::exchange(asked.dtype, dtype) != dtype; }});
+    ++cost;
+  }
+  choices.push_back(coefs);
+  choices.push_back({parameter("shape", "square", 400)});
+  choices.push_back({parameter("serialize", "1", 2)});
+  choices.push_back(dtypes);
+  choices.push_back({only(Direction::Unpack, "unpack", 500), only(Direction::Pack, "pack", 600)});
+  return choices;
+}
+
+struct Candidate {
+  Question question;
+  std::vector<std::string> texts;
+  int cost = 0;
+  std::size_t base = 0;  // which it is with other tiles
+};
+
+// All that can be made of `from` by at most one change of each choice.
+std::vector<Candidate> combined(const Candidate& from, const std::vector<Choice>& choices) {
+  std::vector<Candidate> all = {from};
+  for (const Choice& choice : choices) {
+    const std::vector<Candidate> before = all;
+    for (const Candidate& one : before) {
+      for (const Change& change : choice) {
+        Candidate other = one;
+        if (!change.apply(other.question)) continue;
+        other.texts.push_back(change.text);
+        other.cost += change.cost;
+        all.push_back(std::move(other));
+      }
+    }
+  }
+  return all;
+}
+
+// The numbers of tiles that the tensor's blocks allow.
+std::vector<int> tilings_of(Question asked) {
+  constexpr int kMaxSerialize = 64;
+  change(asked, "order", "rows");
+  std::vector<int> found;
+  for (int s = 2; s <= kMaxSerialize; ++s) {
+    if (!change(asked, "serialize", std::to_string(s))) continue;
+    try {
+      static_cast<void>(layout(asked.spec, asked.dtype, asked.shape));
+      found.push_back(s);
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return found;
+}
+
+std::string text_of(std::vector<std::string> changes) {
+  const std::string last = changes.back();
+  changes.pop_back();
+  return changes.empty() ? "use " + last
+                         : fmt::format("use {} and {}", fmt::join(changes, ", "), last);
+}
+
+// The first of these that fits with a smaller batch, as text; empty where none does.
+std::string smaller_batch(const DeviceInfo& device, const std::vector<const Candidate*>& tried) {
+  for (const Candidate* one : tried) {
+    const std::int64_t batch = largest_batch(device, one->question);
+    if (batch == 0) continue;
+    std::vector<std::string> texts = one->texts;
+    texts.push_back(fmt::format("a batch of {} at most", batch));
+    return text_of(std::move(texts));
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string remedy_for(const DeviceInfo& device, const Question& asked, Fault fault) {
+  const std::vector<Candidate> bases =
+      combined({.question = asked, .texts = {}}, choices_for(fault));
+  const std::vector<int> tilings = tilings_of(asked);
+  std::vector<Candidate> tried = bases;
+  for (std::size_t i = 0; i < bases.size(); ++i) {
+    tried[i].base = i;
+    const bool untiled =
+        std::count(bases[i].texts.begin(), bases[i].texts.end(), "serialize=1") > 0;
+    for (const int s : untiled ? std::vector<int>() : tilings) {
+      Candidate tiled = tried[i];
+      const Change change = parameter("serialize", std::to_string(s), 2 + s);
+      if (!change.apply(tiled.question)) continue;
+      tiled.texts.push_back(change.text);
+      tiled.cost += change.cost;
+      tried.push_back(std::move(tiled));
+    }
+  }
+  std::stable_sort(tried.begin(), tried.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tuple(a.texts.size(), a.cost) < std::tuple(b.texts.size(), b.cost);
+  });
+  // Tiles only add operators, but for ONNX, where they save those that build matrices.
+  std::vector<bool> hopeless(bases.size(), false);
+  std::vector<const Candidate*> too_large, larger;  // of one change less, and of as many
+  std::size_t changes = 0;
+  for (const Candidate& one : tried) {
+    if (one.texts.size() > changes) {
+      if (const std::string remedy = smaller_batch(device, too_large); !remedy.empty())
+        return remedy;
+      too_large = std::exchange(larger, {});
+      changes = one.texts.size();
+    }
+    if (hopeless[one.base]) continue;
+    const std::optional<Fault> found = fault_of(device, one.question);
+    if (found == Fault::None) return text_of(one.texts);
+    if (found == Fault::Limit) larger.push_back(&one);
+    const bool lacks = found == Fault::Type || found == Fault::Operator;
+    if (lacks && device.target != "onnx") hopeless[one.base] = true;
+  }
+  const std::string remedy = smaller_batch(device, too_large);
+  return remedy.empty() ? smaller_batch(device, larger) : remedy;
+}
+
+}  // namespace tuckfold
