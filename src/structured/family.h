@@ -28,7 +28,7 @@ struct Gradients {
   T* prepared = nullptr;
 };
 
-// How a part of a batch lies in memory: samples one after the other, or as tiles, the batch last.
+// How a part of a batch is stored: samples one after the other, or as tiles, the batch last.
 enum class Order : unsigned char { Rows, Tile };
 
 // One family's arithmetic for one layer. Backward is given x alone and computes the rest again.

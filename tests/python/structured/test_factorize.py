@@ -1,6 +1,7 @@
 """Existing models with structured layers: projections, rules, budgets."""
 
 import copy
+import itertools
 import json
 
 import pytest
@@ -9,7 +10,8 @@ torch = pytest.importorskip("torch")
 
 import tuckfold.torch as tt  # noqa: E402
 from tuckfold.torch import nn as tnn  # noqa: E402
-from tuckfold.torch._structured._factorize import FAMILIES, candidates  # noqa: E402
+from tuckfold.torch._structured._choose import Choice, candidates, choose, curve  # noqa: E402
+from tuckfold.torch._structured._factorize import FAMILIES  # noqa: E402
 
 EXACT = ["low_rank(rank=5)", "monarch(blocks=4)", "block_diagonal(blocks=3)", "circulant", "dense"]
 ALL = [
@@ -173,6 +175,61 @@ def test_larger_budgets_cost_less_and_all_of_it_nothing() -> None:
     assert costs == sorted(costs, reverse=True)
     assert costs[-1] == 0
     assert all(row.text == "dense" for row in report.layers)
+
+
+def test_the_budget_is_used() -> None:
+    """Of matrices whose spectrum hardly decays, where between a low rank and dense nothing gains as much per weight."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64), torch.nn.Linear(64, 8)
+    )
+    costs = []
+    for percent in range(5, 101, 5):
+        report = tt.factorize(copy.deepcopy(model), f"{percent}%")
+        assert 0.96 * report.budget - 200 <= report.weights <= report.budget
+        costs.append(cost(report))
+    assert all(b < a for a, b in zip(costs, costs[1:], strict=False))
+    report = tt.factorize(model, "70%")
+    assert cost(report) / 8192 < 0.497**2 + 0.500**2  # what rank 29 in both costs
+    assert report.left == ("3",)
+    assert f"{report.weights} of 11468 weights of the budget are used" in str(report)
+    assert "left alone, and not counted: 3" in str(report)
+
+
+def test_the_cheapest_combination_is_found() -> None:
+    """Against all combinations, where weights are told apart one by one."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = [40, 64, 24]
+    curves = []
+    for size in sizes:
+        weights = torch.randint(2, size, (5,), generator=generator).tolist()
+        costs = torch.rand(5, generator=generator).tolist()
+        curves.append([Choice(size, 0.0), *map(Choice, weights, costs, ["x"] * 5)])
+    for budget in range(sum(min(c.weights for c in one) for one in curves), sum(sizes) + 1):
+        chosen = choose(curves, sizes, budget)
+        assert sum(c.weights for c in chosen) <= budget
+        least = min(
+            sum(c.cost * size for c, size in zip(each, sizes, strict=True))
+            for each in itertools.product(*curves)
+            if sum(c.weights for c in each) <= budget
+        )
+        got = sum(c.cost * size for c, size in zip(chosen, sizes, strict=True))
+        assert got == pytest.approx(least, abs=1e-12)
+
+
+@pytest.mark.parametrize("moment", [False, True])
+def test_the_costs_of_low_ranks_are_those_of_their_projections(moment: bool) -> None:
+    a, x = matrix(20, 32), matrix(50, 32, 1)
+    second = x.T @ x if moment else None
+    choices = curve(a, ["low_rank"], second)
+    assert len(choices) > 8
+    whole = float((a @ (second if moment else torch.eye(32, dtype=a.dtype)) * a).sum())
+    for choice in choices[1:]:
+        nearest = choice.projection(a)
+        lost = a - nearest.to_dense()
+        want = float((lost @ second * lost).sum() if moment else lost.square().sum())
+        assert nearest.structure.weight_count == choice.weights
+        assert choice.cost == pytest.approx(want / whole, rel=1e-9)
 
 
 def test_calibration_corrects_biases() -> None:

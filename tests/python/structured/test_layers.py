@@ -236,6 +236,14 @@ def test_init_keeps_the_variance(text: str, init: str) -> None:
     assert torch.isfinite(y).all()
 
 
+def test_fastfood_without_normalization_keeps_it_too() -> None:
+    torch.manual_seed(0)
+    for n in (64, 256):
+        layers = [tnn.Structured("fastfood(normalize=false)", n, n, bias=False) for _ in range(50)]
+        variance = torch.stack([layer(torch.randn(64, n)).var() for layer in layers]).mean()
+        assert 0.9 < variance < 1.1
+
+
 def test_names_of_the_package() -> None:
     assert set(tnn.families()) >= {"butterfly", "pixelfly", "dense"}
     assert tt.nn is tnn
