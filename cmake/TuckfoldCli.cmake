@@ -4,7 +4,7 @@ find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(PNG REQUIRED)
 
-tuckfold_module(cli USES container planner inputs
+tuckfold_module(cli USES choose container planner inputs
                 LIBRARIES CLI11::CLI11 nlohmann_json::nlohmann_json PNG::PNG)
 
 add_executable(tuckfold_tool src/cli/main.cc)

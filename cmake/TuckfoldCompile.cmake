@@ -4,11 +4,14 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 find_program(CCACHE ccache)
-if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
-endif()
-if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+if(CCACHE)
+  # Paths are hashed relative to the checkout, so that clones share what one of them compiled.
+  set(ccache_launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
+  foreach(language CXX CUDA)
+    if(NOT CMAKE_${language}_COMPILER_LAUNCHER)
+      set(CMAKE_${language}_COMPILER_LAUNCHER ${ccache_launcher})
+    endif()
+  endforeach()
 endif()
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
@@ -22,11 +25,10 @@ function(tuckfold_compile target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden
                                              VISIBILITY_INLINES_HIDDEN ON)
   target_compile_options(${target} PRIVATE -ffp-contract=off -Wall -Wextra -Wpedantic -Wshadow
-                                           -Wconversion -Wnon-virtual-dtor
-                                           -Wno-missing-field-initializers) # defaults are meant
+                                           -Wconversion -Wnon-virtual-dtor)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    # False alarms of g++ 12 inside fmt and std::string at -O3.
-    target_compile_options(${target} PRIVATE -Wno-stringop-overflow -Wno-restrict)
+    # A false alarm of g++ 12 inside fmt at -O3.
+    target_compile_options(${target} PRIVATE -Wno-stringop-overflow)
   endif()
   # Tables name the fields that matter and leave the rest at their defaults; clang counts changes of
   # sign as conversions, g++ does not; g++ 12 reports overlaps inside its own std::string (its bug

@@ -17,7 +17,21 @@ if(TARGET Torch::FromPip)
                                                   BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN)
 endif()
 
-add_custom_target(tuckfold_python DEPENDS tuckfold_c $<TARGET_NAME_IF_EXISTS:tuckfold_torch>)
+# The HDF5 filter, in a folder of its own: HDF5 opens every library of its plug-in path.
+enable_language(C)
+add_library(tuckfold_hdf5_filter MODULE plugins/hdf5/filter.c)
+set_target_properties(tuckfold_hdf5_filter PROPERTIES OUTPUT_NAME h5z_tuckfold C_STANDARD 99 C_STANDARD_REQUIRED ON
+                                                      C_EXTENSIONS OFF C_VISIBILITY_PRESET hidden
+                                                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python/hdf5
+                                                      BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN/..)
+target_compile_options(tuckfold_hdf5_filter PRIVATE -Wall -Wextra -Wpedantic)
+if(TUCKFOLD_WERROR)
+  target_compile_options(tuckfold_hdf5_filter PRIVATE -Werror)
+endif()
+target_link_libraries(tuckfold_hdf5_filter PRIVATE tuckfold_c)
+
+add_custom_target(tuckfold_python DEPENDS tuckfold_c tuckfold_hdf5_filter
+                                          $<TARGET_NAME_IF_EXISTS:tuckfold_torch>)
 if(SKBUILD AND TARGET tuckfold_tool)
   add_dependencies(tuckfold_python tuckfold_tool)
 endif()
@@ -28,6 +42,7 @@ if(SKBUILD)
       install(TARGETS ${target} LIBRARY DESTINATION . COMPONENT python)
     endif()
   endforeach()
+  install(TARGETS tuckfold_hdf5_filter LIBRARY DESTINATION hdf5 COMPONENT python)
   # Debian's static archives are not position independent, so its shared ones go along.
   foreach(target hwy::hwy fmt::fmt zstd::libzstd_shared)
     install(FILES $<TARGET_FILE:${target}> RENAME $<TARGET_SONAME_FILE_NAME:${target}>

@@ -75,12 +75,15 @@ endif()
 
 # The C API by a C compiler, as strict as it goes, and nothing else exported.
 enable_language(C)
-add_executable(tuckfold_example_c examples/pack.c)
-set_target_properties(tuckfold_example_c PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON
-                                                    C_EXTENSIONS OFF)
-target_compile_options(tuckfold_example_c PRIVATE -Wall -Wextra -Wpedantic -Werror)
-target_link_libraries(tuckfold_example_c PRIVATE tuckfold_c)
-tuckfold_test(example_c $<TARGET_FILE:tuckfold_example_c>)
+foreach(example pack files)
+  add_executable(tuckfold_example_c_${example} examples/${example}.c)
+  set_target_properties(tuckfold_example_c_${example} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON
+                                                                 C_EXTENSIONS OFF)
+  target_compile_options(tuckfold_example_c_${example} PRIVATE -Wall -Wextra -Wpedantic -Werror)
+  target_link_libraries(tuckfold_example_c_${example} PRIVATE tuckfold_c)
+endforeach()
+tuckfold_test(example_c $<TARGET_FILE:tuckfold_example_c_pack>)
+tuckfold_test(example_c_files $<TARGET_FILE:tuckfold_example_c_files> ${CMAKE_BINARY_DIR}/example.tuck)
 tuckfold_test(exports_c ${Python3_EXECUTABLE} tools/check_exports.py $<TARGET_FILE:tuckfold_c>
               --header include/tuckfold/c.h)
 

@@ -97,7 +97,7 @@ def block_quant(runner: Runner) -> Record:
 # ---- torch
 
 TORCH_METHOD = (
-    "torch tensors in one process, turn by turn, best of at least 6 rounds, with rests between "
+    "torch tensors in one process, turn by turn, the median of at least 6 rounds, with rests between "
     "contenders so that idle threads of one do not take the other's cores; factor = torch's time / "
     "ours with as many threads; paper: matmul(LHS, matmul(A, RHS)) with matrices made beforehand, "
     "paper_out: the same with out=, blocked: 8x8 bmm and mm with out=, conv2d: stride-8 filters, "

@@ -70,7 +70,11 @@ struct Form {
   int times = 1;          // calls in a timed piece
   std::vector<double> seconds = {};
 
-  double best() const { return *std::min_element(seconds.begin(), seconds.end()); }
+  double median() const {
+    std::vector<double> sorted = seconds;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
 };
 
 double seconds_of(const Form& form, int times) {
@@ -267,12 +271,12 @@ class Contest {
 // ---- results ------------------------------------------------------------------------------------
 
 Json times_of(const Form& form) {
-  std::vector<double> s = form.seconds;
-  std::sort(s.begin(), s.end());
-  return {{"best_s", s[0]}, {"median_s", s[s.size() / 2]}, {"difference", form.difference}};
+  return {{"best_s", *std::min_element(form.seconds.begin(), form.seconds.end())},
+          {"median_s", form.median()},
+          {"difference", form.difference}};
 }
 
-// How many times as fast ours is as each of the others, and as the best of them.
+// How many times as fast ours is as each of the others, and as the fastest of them, by medians.
 void add_direction(Json& row, const std::string& name, const std::vector<Form>& forms) {
   const Form& ours = forms.front();
   const Form* best = &forms[1];
@@ -280,8 +284,8 @@ void add_direction(Json& row, const std::string& name, const std::vector<Form>& 
   for (const Form& form : forms) {
     times[form.name] = times_of(form);
     if (&form == &ours) continue;
-    factors[form.name] = form.best() / ours.best();
-    if (form.best() < best->best()) best = &form;
+    factors[form.name] = form.median() / ours.median();
+    if (form.median() < best->median()) best = &form;
   }
   factors["best_torch"] = factors[best->name];
   row.update({{name, times}, {name + "_factor", factors}, {name + "_best_torch", best->name}});
