@@ -9,3 +9,6 @@ target_link_options(tuckfold_c PRIVATE LINKER:--version-script=${tuckfold_c_expo
 set_target_properties(tuckfold_c PROPERTIES LINK_DEPENDS ${tuckfold_c_exports}
                                             LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python
                                             BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN)
+if(NOT SKBUILD) # a wheel has no links, and loads the library by its path
+  set_target_properties(tuckfold_c PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+endif()

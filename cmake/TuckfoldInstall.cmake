@@ -14,8 +14,11 @@ if(TARGET tuckfold_tool)
   install(FILES ${pages}/completions/tuckfold.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 
-# pkg-config: tuckfold for C++, tuckfold_c for C.
+# pkg-config: tuckfold for C++, tuckfold_c for C. Paths start at the file itself, so that the
+# installed folder can be moved.
 function(tuckfold_pkg_config PC_NAME PC_DESCRIPTION)
+  file(RELATIVE_PATH PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  string(REGEX REPLACE "/$" "" PC_TO_PREFIX ${PC_TO_PREFIX})
   configure_file(cmake/tuckfold.pc.in ${PC_NAME}.pc @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${PC_NAME}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endfunction()
