@@ -5,7 +5,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(PNG REQUIRED)
 
 tuckfold_module(cli USES choose container planner inputs
-                LIBRARIES CLI11::CLI11 nlohmann_json::nlohmann_json PNG::PNG)
+                LIBRARIES CLI11::CLI11 nlohmann_json::nlohmann_json PNG::PNG PRECOMPILE <nlohmann/json.hpp>)
 
 add_executable(tuckfold_tool src/cli/main.cc)
 tuckfold_compile(tuckfold_tool)

@@ -8,7 +8,7 @@
 # A build without CUDA, or without a library of inputs, takes no_NAME.cc instead of what is missing;
 # EXCLUDE names such files by a regular expression.
 function(tuckfold_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 module "" "EXCLUDE" "USES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 module "" "EXCLUDE" "USES;LIBRARIES;PRECOMPILE")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
   list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cc$|/main\\.cc$")
   if(module_EXCLUDE)
@@ -19,6 +19,12 @@ function(tuckfold_module name)
   set_target_properties(tuckfold_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_include_directories(tuckfold_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(tuckfold_${name} PUBLIC ${module_LIBRARIES})
+  if(TUCKFOLD_PRECOMPILE)
+    # g++ 12 then forgets that std::string is the system's, and reports what it does inside.
+    target_compile_options(tuckfold_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>)
+    target_precompile_headers(tuckfold_${name} PRIVATE <algorithm> <filesystem> <functional> <memory> <optional>
+                              <span> <string> <vector> <fmt/format.h> ${module_PRECOMPILE})
+  endif()
   set(uses ${name})
   foreach(used IN LISTS module_USES)
     target_link_libraries(tuckfold_${name} PUBLIC tuckfold_${used})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -22,8 +23,8 @@ SIDES = (16, 32, 64)  # 1, 4 and 16 KB of f32
 FLOOR_SIDE = 32
 FLOOR = 1 / 3  # a call may take as long as three clones
 METHOD = (
-    "f32 tensors of side x side on one thread, turn by turn with torch.clone of the tensor, best of "
-    "the rounds; clone_of_call = clone's time / the call's; the work of packing is in it; values "
+    "f32 tensors of side x side on one thread, turn by turn with torch.clone of the tensor, "
+    "medians of the rounds; clone_of_call = clone's time / the call's; the work of packing is in it; values "
     "that come back are compared with those of the numpy side"
 )
 
@@ -96,13 +97,14 @@ def measure(quick: bool) -> None:
                     p, s, n, torch.float32
                 ),
             }
-            best = dict.fromkeys(calls, float("inf"))
-            clone = float("inf")
+            calls["clone"] = lambda x=x: torch.clone(x)
+            took = {name: [] for name in calls}
             for _ in range(rounds):
-                clone = min(clone, seconds(lambda x=x: torch.clone(x), times))
                 for name, call in calls.items():
-                    best[name] = min(best[name], seconds(call, times))
-            for name, value in best.items():
+                    took[name].append(seconds(call, times))
+            medians = {name: statistics.median(values) for name, values in took.items()}
+            clone = medians.pop("clone")
+            for name, value in medians.items():
                 row = {"call": name, "codec": spec, "side": side, "call_s": value, "clone_s": clone}
                 print(json.dumps(row), flush=True)
 
