@@ -36,7 +36,7 @@ def hdf5(
 
     Args:
         spec: the codec, or its text.
-        chunks: the sides of a chunk; h5py's choice unless given, which few blocks fit well.
+        chunks: the sides of a chunk; h5py chooses them unless given.
         dtype: of the dataset; needed only for ``"bf16"`` in whole numbers of 16 bits and for ``"bool"``.
 
     Raises:
