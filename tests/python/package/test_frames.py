@@ -55,7 +55,7 @@ def test_so_do_equal_bytes(spec: str) -> None:
 def test_above_1_gib_equal_values_are_packed_with_zstd() -> None:
     zeros = np.broadcast_to(np.uint8(0), (1 << 30) + 65536)  # in one byte of memory
     data = tuckfold.dumps(zeros, "bits")
-    assert str(tuckfold.Packed.from_bytes(data).spec) == "zstd"
+    assert tuckfold.Packed.from_bytes(data).spec == tuckfold.CodecSpec("zstd")
     packed = tuckfold.Packed.pack(zeros, "bits")
     assert packed.nbytes == 9
     with pytest.raises(ValueError, match="use zstd, which stays above it"):
@@ -66,9 +66,7 @@ def test_a_few_bytes_do_not_claim_much() -> None:
     for spec, dtype, shape in ((b"bits", 4, ((1 << 30) + 32768,)), (b"zstd", 4, (1 << 40,)), (b"bounded(abs=1)", 0, (1 << 20, 1 << 30))):  # fmt: skip
         data = frame(spec, dtype, shape, bytes(16))
         for read in (tuckfold.loads, tuckfold.Packed.from_bytes):
-            with pytest.raises(
-                tuckfold.CorruptDataError, match="80 bytes claim to be|96 bytes claim"
-            ):
+            with pytest.raises(tuckfold.CorruptDataError, match="bytes claim to be"):
                 read(data)
 
 
