@@ -103,7 +103,7 @@ SsimScale scale_of(const ArrayRef& original, const FillMarks& fill, const Sample
     }
     bar.add(static_cast<std::uint64_t>(count) * info.sample_bytes());
   }
-  return {.low = all.low, .range = all.range()};
+  return {.low = all.low, .range = all.high - all.low};
 }
 
 double badness(const Sums& sums) { return sums.lost > 0 ? kInfinity : sums.mean_square(); }
