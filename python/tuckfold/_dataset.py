@@ -231,7 +231,13 @@ class Batches:
                 raise ValueError(
                     f"[batches] the state has {name}={state.get(name)}, and these batches {value}"
                 )
-        self._next = self._position = (int(state["epoch"]), int(state["batch"]))
+        epoch, batch = operator.index(state["epoch"]), operator.index(state["batch"])
+        if epoch < 0 or not 0 <= batch <= len(self._ranges):
+            raise ValueError(
+                f"[batches] the state has epoch={epoch} and batch={batch}, and an epoch here has batches "
+                f"0..{len(self._ranges)}"
+            )
+        self._next = self._position = (epoch, batch)
         self._latest = None
 
     def __len__(self) -> int:

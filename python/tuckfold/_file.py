@@ -31,7 +31,7 @@ class _Handle:
 
     def __init__(self, path: str, strict: bool) -> None:
         handle = ctypes.c_void_p()
-        lib.call("reader_open", os.fsencode(path), int(strict), ctypes.byref(handle))
+        lib.call("reader_open", lib.path_of(path), int(strict), ctypes.byref(handle))
         self.value = handle
 
     def __del__(self, close: Any = lib.reader_close) -> None:  # the module may be gone by then
@@ -46,6 +46,21 @@ def size_text(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+def sample_numbers(what: str, samples: Any) -> np.ndarray:
+    """Numbers of samples as one row. A mask is refused: its booleans would be the numbers 0 and 1."""
+    import numpy as np
+
+    numbers = np.asarray(samples)
+    if numbers.ndim != 1:
+        raise ValueError(f"[{what}] samples must have one axis, got {numbers.ndim}")
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise TypeError(
+            f"[{what}] samples must be whole numbers, got {numbers.dtype}; "
+            "numpy.flatnonzero makes numbers of a mask"
+        )
+    return np.ascontiguousarray(numbers, np.int64)
 
 
 class FileArray:
@@ -154,9 +169,7 @@ class FileArray:
         if samples is None or isinstance(samples, slice):
             samples = range(*(samples or slice(None)).indices(self.shape[0]))
         if not isinstance(samples, range):
-            samples = np.ascontiguousarray(samples, np.int64)
-            if samples.ndim != 1:
-                raise ValueError(f"[read] samples must have one axis, got {samples.ndim}")
+            samples = sample_numbers("read", samples)
         shape = (len(samples), *self.shape[1:])
         result = _arrays.empty(shape, self.stored) if out is None else out
         view = _arrays.array_of("read", result)

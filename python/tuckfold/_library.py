@@ -272,6 +272,14 @@ def get_num_threads() -> int:
     return _threads
 
 
+def path_of(path: Any) -> bytes:
+    """A path for C, which would end it at its first NUL."""
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise ValueError(f"embedded null byte in the path {os.fsdecode(encoded)!r}")
+    return encoded
+
+
 def seed_of(seed: int) -> int:
     """Any of 64 bits, with a sign or without; another would give the noise of one of these."""
     seed = operator.index(seed)
