@@ -240,7 +240,7 @@ struct ShardedOutput::Impl {
       return true;
     }
     if (!request.replace && !(left && !is_resumable(*left, path))) {
-      invalid("[shards] '{}' is what a stopped writer left; resume it, or replace it (--force)",
+      invalid("[shards] '{}' is what a stopped writer left; resume it, or force its replacement",
               partial);
     }
     return false;
@@ -249,7 +249,7 @@ struct ShardedOutput::Impl {
   void begin(const ShardRequest& request) {
     if (const std::optional<State> left = state_at(path)) remove_files_of(*left, path);
     if (!request.replace && !request.append && exists(path)) {
-      invalid("[shards] '{}' exists; replace it (--force), or name another file", path);
+      invalid("[shards] '{}' exists; force its replacement, or name another file", path);
     }
     state = {.shards = unused_names(path, request.shards),
              .replaces = request.append ? std::vector<std::string>() : own_shards_at(path),
