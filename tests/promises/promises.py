@@ -26,6 +26,8 @@ PROMISES = [
     ("docs/activations.md", "every gradient keeps every bit", GRADIENTS),
     ("docs/activations.md", "every bit must be equal",
      "tests/python/activations/test_api.py::test_check_sees_a_wrong_gradient"),
+    ("docs/activations.md", "Gradients, stored bytes and seeds are those of Python",
+     "tests/python/activations/test_hooks.py::test_both_ways_give_the_same_bits"),
     ("docs/activations.md", "benchmarks.md#activations-stored-exactly", "- a link"),
     ("docs/api.md", "whether it always writes exactly that", FIXED),
     ("docs/api.md", "the bytes are no whole frame",

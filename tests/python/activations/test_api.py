@@ -219,6 +219,7 @@ def test_check() -> None:
 def test_check_sees_a_wrong_gradient(monkeypatch) -> None:
     from tuckfold.torch._activations import _forms
 
+    monkeypatch.setenv("TUCKFOLD_HOOKS", "python")  # where there is something to break
     right = _forms.Bits.decode
     monkeypatch.setattr(_forms.Bits, "decode", lambda self, handle: right(self, handle).flip(0))
     result = tt.check(made(alexnet_like), images(), least=0)

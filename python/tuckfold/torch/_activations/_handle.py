@@ -24,6 +24,7 @@ from tuckfold.torch._activations._goal import Goal
 from tuckfold.torch._activations._learning import Learning, NormEnd
 from tuckfold.torch._activations._lossy import mixed
 from tuckfold.torch._activations._marked import Marks
+from tuckfold.torch._activations._native import Native, library
 from tuckfold.torch._activations._peak import Peak, peak_of
 from tuckfold.torch._activations._plan import Plan, compiled_plan, make_plan, split
 from tuckfold.torch._activations._policy import Policy, read_plan, read_rules
@@ -80,7 +81,9 @@ class _Pass(threading.local):
 
     def __init__(self) -> None:
         # The frame of the module's call says whether it still runs.
-        self.stack: list[tuple[FrameType, saved_tensors_hooks | None, Run | Steady | None]] = []
+        self.stack: list[
+            tuple[FrameType, saved_tensors_hooks | None, Run | Steady | Native | None]
+        ] = []
 
 
 class _Charge(threading.local):
@@ -127,6 +130,7 @@ class Activations:
         self._plan: Plan | None = None
         self._is_paused = self._has_seen = False
         self._pass = _Pass()
+        self.library = library()  # of hooks in C++
         self._learning = Learning(self)
         self._removable = [
             model.register_forward_pre_hook(_Hook(self._begin), prepend=True, with_kwargs=True),
@@ -377,7 +381,7 @@ class Activations:
         if self.goal is not None:
             self.goal.before(self, arguments, keywords)
         run = self._learning.begin(module, arguments, keywords)
-        if isinstance(run, Steady):
+        if isinstance(run, (Steady, Native)):
             _charge.handles.append(self)
             stack.append((frame, None, run))
             return
@@ -392,7 +396,9 @@ class Activations:
         if stack:
             self._leave(stack.pop(), result)
 
-    def _leave(self, entry: tuple[FrameType, Any, Run | Steady | None], result: object) -> None:
+    def _leave(
+        self, entry: tuple[FrameType, Any, Run | Steady | Native | None], result: object
+    ) -> None:
         _, hooks, run = entry
         if run is None:
             return

@@ -22,7 +22,6 @@ from tuckfold.torch._functions import layout, takes
 from tuckfold.torch._memory import flat, is_dense
 
 _pack = torch.ops.tuckfold.pack.default
-_unpack_into = torch.ops.tuckfold.unpack_into.default
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 # Groups of values in any order; others get the tensor's axes.
 _OF_ROWS = {"block_quant", "nonzero_quant", "bounded"}
@@ -171,10 +170,10 @@ class Lossy:
             out = torch.empty_strided(
                 self.shape, self.strides, dtype=handle.dtype, device=handle.device
             )
-            _unpack_into(self.bytes, self.label, out)
+            forms.unpack_into(self.bytes, self.label, out)
             if self.mask is not None:
                 ones = torch.empty_like(out)
-                _unpack_into(self.mask.bytes, "positive", flat(ones))
+                forms.unpack_into(self.mask.bytes, "positive", flat(ones))
                 out = torch.ops.aten.threshold_backward(out, ones, 0)
             return out
 

@@ -20,18 +20,25 @@ from tuckfold.torch._activations._saved import Copied, Handle, Kept
 aten = torch.ops.aten
 Node = Any
 MOST_OPERATORS = 4  # of one recipe, unless the user says otherwise
-_MOST_COPIED = {True: 1 << 20, False: 1 << 16}  # bytes of a parameter, and of a buffer or an input
+MOST_COPIED = {True: 1 << 20, False: 1 << 16}  # bytes of a parameter, and of a buffer or an input
 
 
 class Recipe:
     """An operator with its arguments: stored values, other recipes, constants."""
 
-    __slots__ = ("arguments", "count", "make", "owns", "rehearse", "text")
+    __slots__ = ("arguments", "count", "make", "node", "op", "owns", "place", "rehearse", "text")
 
     def __init__(
-        self, text: str, make: Callable[..., Tensor], arguments: list[Recipe | Handle | Kept]
+        self,
+        text: str,
+        make: Callable[..., Tensor],
+        arguments: list[Recipe | Handle | Kept],
+        op: tuple[Any, ...] = (),
     ) -> None:
         self.text, self.make, self.arguments = text, make, arguments
+        self.op = op  # its name and its constants, for hooks in C++
+        self.node: Node = None  # where it was found, and as which argument, while it is described
+        self.place = 0
         self.owns = True  # whether what it makes is new memory, which may be overwritten
         # Where another operator than forward's is called: both on hostile values like the arguments.
         self.rehearse: Callable[[list[Tensor]], tuple[Tensor, Tensor]] | None = None
@@ -224,7 +231,7 @@ class Builder:
             elif not isinstance(argument, Copied) and argument.is_leaf:
                 tensor = argument.tensor
                 is_parameter = isinstance(tensor, nn.Parameter)
-                if tensor.nbytes <= _MOST_COPIED[is_parameter]:
+                if tensor.nbytes <= MOST_COPIED[is_parameter]:
                     recipe.arguments[i] = Copied(self.copied(tensor), 0, None)
                 elif is_parameter:
                     return None  # a copy would take what the recipe spares
@@ -299,7 +306,7 @@ def is_as_made(handle: Handle) -> bool:
 def _relu(self: Builder, node: Node, left: int) -> Recipe | None:
     x = self._input(node, 0, left)
     make = lambda v, fresh: torch.relu_(v[0]) if fresh[0] else torch.relu(v[0])  # noqa: E731
-    return None if x is None else Recipe("relu", make, [x])
+    return None if x is None else Recipe("relu", make, [x], ("relu",))
 
 
 def _pointwise(name: str, call: Callable[..., Tensor], *constants: str) -> Callable:
@@ -311,7 +318,8 @@ def _pointwise(name: str, call: Callable[..., Tensor], *constants: str) -> Calla
         if x is None:
             return None
         values = [getattr(node, f"_saved_{constant}") for constant in constants]
-        return Recipe(f"{name}{values}", lambda v, _: call(v[0], *values), [x])
+        make = lambda v, _: call(v[0], *values)  # noqa: E731
+        return Recipe(f"{name}{values}", make, [x], (name, *values))
 
     return build
 
@@ -329,7 +337,7 @@ def _add(self: Builder, node: Node, left: int) -> Recipe | None:
             return a.add_(b)
         return torch.add(a, b)
 
-    return Recipe("add", make, [a, b])
+    return Recipe("add", make, [a, b], ("add",))
 
 
 def _mul(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -337,7 +345,9 @@ def _mul(self: Builder, node: Node, left: int) -> Recipe | None:
     a, b = self._saved(node, "_saved_self"), self._saved(node, "_saved_other")
     a = a if a is not None else self._input(node, 0, left)
     b = b if b is not None else self._input(node, 1, left)
-    return None if a is None or b is None else Recipe("mul", lambda v, _: torch.mul(*v), [a, b])
+    if a is None or b is None:
+        return None
+    return Recipe("mul", lambda v, _: torch.mul(*v), [a, b], ("mul",))
 
 
 def _dropout(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -354,7 +364,7 @@ def _dropout(self: Builder, node: Node, left: int) -> Recipe | None:
             out, mask = aten.native_dropout(x, p, True)
         return out, make([x, mask], [])
 
-    recipe = Recipe(f"dropout[{p}]", make, [x, mask])
+    recipe = Recipe(f"dropout[{p}]", make, [x, mask], ("dropout", scale))
     recipe.rehearse = rehearse
     return recipe
 
@@ -364,7 +374,8 @@ def _to_copy(self: Builder, node: Node, left: int) -> Recipe | None:
     if x is None:
         return None
     dtype = node._input_metadata[0].dtype
-    return Recipe(f"to[{dtype}]", lambda v, _: aten._to_copy(v[0], dtype=dtype), [x])
+    make = lambda v, _: aten._to_copy(v[0], dtype=dtype)  # noqa: E731
+    return Recipe(f"to[{dtype}]", make, [x], ("to",))
 
 
 def _view(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -372,7 +383,7 @@ def _view(self: Builder, node: Node, left: int) -> Recipe | None:
     if x is None:
         return None
     shape = tuple(node._input_metadata[0].shape)
-    recipe = Recipe(f"view{shape}", lambda v, _: v[0].view(shape), [x])
+    recipe = Recipe(f"view{shape}", lambda v, _: v[0].view(shape), [x], ("view",))
     recipe.count -= 1
     recipe.owns = isinstance(x, Recipe) and x.owns
     return recipe
@@ -401,7 +412,8 @@ def _layer_norm(self: Builder, node: Node, left: int) -> Recipe | None:
     make = lambda v, _: aten.native_layer_norm(  # noqa: E731
         v[0], shape, v[1] if len(v) > 1 else None, v[2] if len(v) > 2 else None, eps
     )[0]
-    return Recipe(f"layer_norm[{eps}]", make, [a for a in (x, w, b) if a is not None])
+    given = [a for a in (x, w, b) if a is not None]
+    return Recipe(f"layer_norm[{eps}]", make, given, ("layer_norm", eps, *shape))
 
 
 def _rms_norm(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -411,7 +423,7 @@ def _rms_norm(self: Builder, node: Node, left: int) -> Recipe | None:
         return None
     shape, eps = list(module.normalized_shape), module.eps
     make = lambda v, _: aten._fused_rms_norm(v[0], shape, v[1], eps)[0]  # noqa: E731
-    return Recipe(f"rms_norm[{eps}]", make, [x, w])
+    return Recipe(f"rms_norm[{eps}]", make, [x, w], ("rms_norm", eps, *shape))
 
 
 def _group_norm(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -427,7 +439,8 @@ def _group_norm(self: Builder, node: Node, left: int) -> Recipe | None:
         v[0], v[1] if len(v) > 1 else None, v[2] if len(v) > 2 else None, *sizes, eps
     )[0]
     rest = [] if w is None else [w, _current(module.bias)]
-    return Recipe(f"group_norm[{sizes[3]}, {eps}]", make, [x, *rest])
+    op = ("group_norm", eps, *sizes)
+    return Recipe(f"group_norm[{sizes[3]}, {eps}]", make, [x, *rest], op)
 
 
 def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -443,6 +456,7 @@ def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
     affine = [] if w is None else [w, _current(module.bias)]
     operator = aten.cudnn_batch_norm if cudnn else aten.native_batch_norm
     count = len(affine)
+    name = "cudnn_batch_norm" if cudnn else "native_batch_norm"
 
     def again(v: list[Tensor], training: bool = True) -> tuple[Tensor, ...]:
         weight, bias = v[1:3] if count else (None, None)
@@ -454,9 +468,11 @@ def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
         if self.fast or running[0] is None or running[1] is None:
             return None
         text = f"{operator}[{eps}, running]"
-        return Recipe(text, lambda v, _: again(v, False)[0], [x, *affine, *running])
+        given = [x, *affine, *running]
+        return Recipe(text, lambda v, _: again(v, False)[0], given, (name, eps, 0))
     if not self.fast:
-        return Recipe(f"{operator}[{eps}]", lambda v, _: again(v)[0], [x, *affine])
+        text = f"{operator}[{eps}]"
+        return Recipe(text, lambda v, _: again(v)[0], [x, *affine], (name, eps, 1))
     means = [self._saved(node, "_saved_result1"), self._saved(node, "_saved_result2")]
     if means[0] is None or means[1] is None or not count:
         return None
@@ -467,9 +483,9 @@ def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
         out, mean, deviation = again(values)[:3]
         return out, _normalized([*values, mean, deviation], eps)
 
-    recipe = Recipe(
-        f"batch_norm_elemt[{eps}]", lambda v, _: _normalized(v, eps), [x, *affine, *means]
-    )
+    make = lambda v, _: _normalized(v, eps)  # noqa: E731
+    given = [x, *affine, *means]
+    recipe = Recipe(f"batch_norm_elemt[{eps}]", make, given, ("normalize", eps))
     recipe.rehearse = rehearse
     return recipe
 

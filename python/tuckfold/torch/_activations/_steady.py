@@ -7,6 +7,8 @@ Whatever differs from the program is left as it is, and the next pass is watched
 
 from __future__ import annotations
 
+import functools
+import logging
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -21,12 +23,15 @@ from tuckfold.torch._activations._graph import Prober, is_reshaped, kind, produc
 from tuckfold.torch._activations._lossy import Lossy
 from tuckfold.torch._activations._program import Group, Program, Recomputation, Slot, Target, leaves
 from tuckfold.torch._activations._recompute import Builder, Recipe, Recomputed, is_as_made
+from tuckfold.torch._activations._record import Place, Recorder, Unknown
 from tuckfold.torch._activations._saved import Form, Handle, Kept, Record, storage_key, stream_of
 
 if TYPE_CHECKING:
     from tuckfold.torch._activations._handle import Activations
 
+_log = logging.getLogger("tuckfold.activations")
 _NOTHING = torch.empty(0)
+MOST_TRIES = 3  # passes that are recorded in vain
 Node = Any
 
 
@@ -41,9 +46,13 @@ class _Differs(Exception):
 class Steady:
     """Takes tensors at the ends of modules. After the pass it holds no tensor and no node."""
 
-    def __init__(self, owner: Activations, program: Program) -> None:
-        self.owner, self.program = owner, program
-        self.thread, self.stream = threading.get_ident(), owner.stream
+    def __init__(
+        self, owner: Activations, program: Program, recorder: Recorder | None = None
+    ) -> None:
+        self.owner, self.program, self.recorder = owner, program, recorder
+        self.hooked = self.stored = 0  # tensors
+        self.thread = threading.get_ident()
+        self.stream = owner.stream if program.groups else 0
         self.probe = Prober()
         self.at = 0
         self.differs = ""  # what was found to differ from the program
@@ -51,11 +60,15 @@ class Steady:
         self.records: list[Record | None] = [None] * len(program.groups)
         self.pending: list[int] = []
         self.looks = [0] * len(program.groups)  # at a group since its last tensor was taken
-        self.builder = _Replay(self)
         self.watch = Watch(owner) if program.is_lossy else None
         self._next: tuple[Record, Handle] | None = None  # what is being taken
         self._last: Handle | None = None  # what was taken
         self._pack, self._unpack = self.pack, self.unpack  # one object each for all tensors
+
+    @functools.cached_property
+    def builder(self) -> _Replay:
+        """Where something is recomputed."""
+        return _Replay(self)
 
     def pack(self, tensor: Tensor) -> Handle:
         """Called by autograd when a tensor is taken."""
@@ -87,14 +100,29 @@ class Steady:
             self.differs = self.differs or "the number of modules"
         if not self.differs:
             self._take_all(self.program.last, output, final=True)
+        if self.recorder is not None and not self.differs:
+            self._compile()
         self.nodes.clear()
-        self.builder.forget()
+        if "builder" in self.__dict__:
+            self.builder.forget()
         self._next = self._last = None
         if self.watch is not None:
             self.watch.end()
         self.records.clear()
         self.pending.clear()
         return not self.differs
+
+    def _compile(self) -> None:
+        """For the passes that follow."""
+        assert self.recorder is not None
+        try:
+            self.program.native = self.recorder.compiled(self)
+        except Unknown as unknown:
+            _log.debug("passes stay in Python: C++ does not know %s", unknown)
+            self.program.tries = MOST_TRIES
+        except Exception as error:
+            self.owner.note(error)
+            self.program.tries = MOST_TRIES
 
     def _take_all(self, targets: list[Target], output: object, final: bool = False) -> None:
         try:
@@ -155,6 +183,9 @@ class Steady:
                 raise _Differs(f"the views of {slot.role} of {kind(node)}")
             handle.maker = (made[0]._sequence_nr(), made[1])
         record.handles.append(weakref.ref(handle))
+        self.hooked += 1
+        if self.recorder is not None:
+            self.recorder.hooked(slot)
         if len(record.handles) == group.count:
             self.pending.append(slot.group)
 
@@ -195,6 +226,9 @@ class Steady:
             else:
                 forms = [form] * len(handles)
         if forms is not None:
+            if self.recorder is not None:
+                self.recorder.stored(number, record, handles, forms)
+            self.stored += len(handles)
             for handle, form in zip(handles, forms, strict=True):
                 handle.store(form)
         return True
@@ -233,6 +267,8 @@ class Steady:
             if source.record.stream != record.stream:
                 return None
             source.record.pinned = source.is_source = True
+        if self.recorder is not None:
+            self.recorder.described(number, Describer(self), node, how)
         return Recomputed(recipe, how.template)
 
 
@@ -325,3 +361,37 @@ class _Replay(Builder):
         if x.grad_fn._sequence_nr() != source._sequence_nr() or (x._version and not is_output):
             return None
         return Kept(x.detach(), x._version, (kind(source), output))
+
+
+class Describer(_Replay):
+    """Builds a recipe once more, of the places where its arguments were found."""
+
+    def __init__(self, run: Steady) -> None:
+        super().__init__(run)
+        self.modules = run.builder.modules
+
+    def replay(self, node: Node, how: Recomputation) -> Recipe | None:
+        self.fast, self._left = how.fast, list(reversed(how.found))
+        return self._build(node, 1 << 20)
+
+    def _build(self, node: Node, left: int) -> Recipe | None:
+        recipe = super()._build(node, left)
+        if recipe is not None:
+            recipe.node = node
+        return recipe
+
+    def _saved(self, node: Node, attribute: str) -> Place | None:
+        found = super()._saved(node, attribute)
+        return None if found is None else Place(found, "saved", attribute.removeprefix("_saved_"))
+
+    def _input(self, node: Node, argument: int, left: int) -> Recipe | Place | None:
+        entry = self._left[-1] if self._left else None
+        found = super()._input(node, argument, left)
+        if found is None:
+            return None
+        if entry is None:
+            found.place = argument
+            return found
+        key, role, is_output, is_recipe = entry
+        leaf = None if is_recipe else found
+        return Place(leaf, "nested" if is_recipe else "input", argument, key, role, is_output)
