@@ -176,7 +176,8 @@ def problem_of(
                 {"kind": "recompute", "how": "recompute", "spans": made, "seconds": cost}
             )
         else:
-            for codec in sorted({_graded(c, item) for c in menu}, key=menu_order(menu)):
+            measured = item.key in weights
+            for codec in sorted({_graded(c, item, measured) for c in menu}, key=menu_order(menu)):
                 size = _stored_bytes(codec, item)
                 if size >= item.nbytes:
                     continue
@@ -197,8 +198,10 @@ def problem_of(
     return problem, names
 
 
-def _graded(codec: str, item: Item) -> str:
-    return for_scores(codec) if item.grade == "score" else codec
+def _graded(codec: str, item: Item, is_measured: bool) -> str:
+    """Few bits for scores only where it is known how much noise they add."""
+    is_open = item.grade == "value" or (item.grade == "sums" and is_measured)
+    return codec if is_open else for_scores(codec)
 
 
 def menu_order(menu: tuple[str, ...]) -> Callable[[str], int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tuckfold.torch._activations import _budget
+from tuckfold.torch._activations import _budget, _peak
+from tuckfold.torch._activations._lossy import Usual
 from tuckfold.torch._activations._peak import bytes_of
 from tuckfold.torch._activations._plan import scalar_of
 from tuckfold.torch._activations._saved import Handle
@@ -40,6 +42,7 @@ class Goal:
         self.chosen: dict[Any, str] = {}
         self.is_fitting = False
         self._inputs = 0  # bytes that were fitted
+        self._optimizer: Callable[[], torch.optim.Optimizer | None] = lambda: None
         self._passes = self._steps = self._refits = 0
 
     def __str__(self) -> str:
@@ -52,7 +55,7 @@ class Goal:
         if how == "keep":
             return None
         if how is None or how == "recompute":
-            return may_recompute, self._smallest
+            return may_recompute, Usual(self._smallest)
         return False, how
 
     def decide(self, act: Activations, chosen: dict[Any, str]) -> None:
@@ -77,6 +80,11 @@ class Goal:
             self.is_fitting = False
         return self.fitted
 
+    def expect(self, optimizer: torch.optim.Optimizer) -> None:
+        """Whose state counts in the first pass, if its size is known before a step of it."""
+        if optimizer.state or type(optimizer) in _peak.KNOWN_STATES:
+            self._optimizer = weakref.ref(optimizer)
+
     def before(self, act: Activations, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """A pass is about to begin: the first, or one with larger inputs, or after steps that took more
         than the budget."""
@@ -89,7 +97,7 @@ class Goal:
             given = bytes_of(torch.utils._pytree.tree_leaves((inputs, keywords)))
             is_new = given > self._inputs
         if is_new:
-            self.fit(act, inputs, keywords, (), scalar_of, None)
+            self.fit(act, inputs, keywords, (), scalar_of, self._optimizer())
 
     def _is_exceeded(self, act: Activations, budget: int) -> bool:
         """Whether steps that repeat took more than the budget: then the margin has what they took more."""

@@ -18,11 +18,12 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from tuckfold._spec import CodecSpec, text_of
+from tuckfold.torch._activations import _attention as attention
 from tuckfold.torch._activations._budget import Fit, bytes_of_text, fraction_of_text
 from tuckfold.torch._activations._finite import Answers
 from tuckfold.torch._activations._goal import Goal
 from tuckfold.torch._activations._learning import Learning, NormEnd
-from tuckfold.torch._activations._lossy import mixed
+from tuckfold.torch._activations._lossy import Usual, mixed
 from tuckfold.torch._activations._marked import Marks
 from tuckfold.torch._activations._peak import Peak, peak_of
 from tuckfold.torch._activations._plan import Plan, compiled_plan, make_plan, split
@@ -344,11 +345,15 @@ class Activations:
         store = self._policy.of(handles)
         if store == "keep":
             return None
+        usual = None if self.codec is None else Usual(self.codec)
         if store == "auto" and self.goal is not None:
             return self.goal.choice(handles, self.recompute > 0)
         if store == "auto":
-            return self.recompute > 0, self.codec
-        return False, self.codec if store == "pack" else store
+            return self.recompute > 0, usual
+        if store == "pack":
+            return False, usual
+        # Attention whose q and k a codec stores needs the output of what is decoded.
+        return self.recompute > 0 and attention.is_output(handles), store
 
     def next_seed(self) -> int:
         """Of a pass: it follows from torch's seed and from how many there were, and takes nothing from

@@ -129,6 +129,18 @@ def mixed(seed: int, number: int) -> int:
     return z - (1 << 64) if z >> 63 else z
 
 
+class Usual(str):
+    """The codec for whatever nobody has named one for."""
+
+    __slots__ = ()
+
+
+def best_grade(handles: list[Handle]) -> str:
+    """The best that any of the views needs."""
+    grades = {h.grade for h in handles if h.need == "value"}
+    return next((g for g in ("", "score", "sums") if g in grades), "value")
+
+
 class Lossy:
     """A whole storage by a codec; every view of it that is read for its values looks into what it
     decodes to.
@@ -200,7 +212,8 @@ def forms_of(record: Record, handles: list[Handle], codec: str, seed: int) -> li
         return None
     if any(h.is_source and h.need != "value" for h in handles):
         return None  # a recipe reads the values of what would be a mask
-    if any(h.grade == "score" for h in handles):
+    grades = {h.grade for h in handles}
+    if "score" in grades or ("sums" in grades and isinstance(codec, Usual)):
         codec = for_scores(codec)
     if codec.startswith("nonzero_quant") and not _has_zeros(handles):
         codec = for_dense(codec)

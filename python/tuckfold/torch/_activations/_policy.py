@@ -164,7 +164,7 @@ def is_codec(store: str) -> bool:
 
 
 def _bytes_of_codec(codec: str) -> int:
-    return layout(codec, torch.float32, (1 << 16,)).max_bytes
+    return layout(codec, torch.float32, (1 << 8, 1 << 8)).max_bytes  # some need two sides
 
 
 def _escaped(name: str) -> str:
