@@ -107,7 +107,7 @@ def cora() -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
     for node, others in part("graph").items():
         near[node, others] = near[others, node] = 1
     degree = near.sum(1) ** -0.5
-    graph = torch.from_numpy(near * degree[:, None] * degree).to_sparse_csr()
+    graph = torch.from_numpy(near * degree[:, None] * degree).to_sparse()
     features /= features.sum(1, keepdims=True).clip(1)
     parts = {
         "train": torch.arange(140),

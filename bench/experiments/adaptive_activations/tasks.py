@@ -29,7 +29,7 @@ class Setting:
     rate: float
 
 
-_GCN = Setting("cora", 1, 140, 1000, 2708, 200, 20, 60, 0.01)
+_GCN = Setting("cora", 1, 140, 1000, 2708, 200, 20, 200, 0.01)
 SIZES: dict[str, dict[str, Setting]] = {
     "test": {
         "alexnet": Setting("fashion_mnist", 1 / 8, 512, 256, 32, 24, 8, 100, 2e-3),
@@ -37,8 +37,8 @@ SIZES: dict[str, dict[str, Setting]] = {
         "gcn": Setting("cora", 1, 140, 1000, 2708, 12, 4, 100, 0.01),
     },
     "cpu": {
-        "alexnet": Setting("cifar10", 1 / 4, 4000, 2000, 64, 375, 62, 1000, 1e-3),
-        "transformer": Setting("cifar10", 1 / 4, 4000, 2000, 64, 375, 62, 1000, 1e-3),
+        "alexnet": Setting("cifar10", 1 / 4, 4000, 2000, 64, 300, 60, 300, 1e-3),
+        "transformer": Setting("cifar10", 1 / 4, 4000, 2000, 64, 300, 60, 300, 1e-3),
         "gcn": _GCN,
     },
     "full": {
