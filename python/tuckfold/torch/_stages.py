@@ -33,37 +33,37 @@ def packed_stage(
         gradients: the codec for gradients, which go back; else the same.
 
     Returns:
-        The stage. ``stage.sent`` and ``stage.raw`` are the bytes that it sent, and that it would have.
+        The stage. ``stage.packed.sent`` and ``stage.packed.raw`` are the bytes that it sent, and that it would have.
 
     Raises:
         ValueError: a codec's size follows from the values, or the stage is packed already.
 
     ``stage = tuckfold.torch.packed_stage(PipelineStage(part, 0, 2, device), "block_quant(bits=8)")``
     """
-    kind = type(stage)
-    if isinstance(stage, _Packed):
-        raise ValueError("[packed_stage] the stage sends packed tensors already")
     forward = fixed("packed_stage", codec)
     backward = forward if gradients is None else fixed("packed_stage", gradients)
-    stage.__class__ = type(kind.__name__, (_Packed, kind), {})
-    assert isinstance(stage, _Packed)
-    stage.codecs = {"forward": forward, "backward": backward}
-    stage.sent = stage.raw = 0
-    stage._arriving = {}
-    stage._number = 0
+    if hasattr(stage, "packed"):
+        raise ValueError("[packed_stage] the stage sends packed tensors already")
+    stage.packed = Link(forward, backward)  # type: ignore[attr-defined]
+    stage.__class__ = _packed_class(type(stage))
     return stage
 
 
-class _Packed:
-    """Put before the class of a stage: the same operations, with packed bytes in place of values."""
+class Link:
+    """Of one stage to its neighbours: packed bytes in place of values.
 
-    codecs: dict[str, str]
-    sent: int
-    raw: int
-    _arriving: dict[tuple[str, int], list[tuple[Tensor, Tensor]]]
-    _number: int
+    Args:
+        forward: the codec of activations.
+        backward: that of gradients.
+    """
 
-    def _suits(self, x: Tensor, way: str) -> bool:
+    def __init__(self, forward: str, backward: str) -> None:
+        self.codecs = {"forward": forward, "backward": backward}
+        self.sent = self.raw = 0  # bytes that were given to others, and that would have been
+        self._arriving: dict[tuple[str, int], list[tuple[Tensor, Tensor]]] = {}
+        self._number = 0
+
+    def suits(self, x: Tensor, way: str) -> bool:
         """Both ends of a link come to the same answer."""
         size = math.prod(x.shape)
         return (
@@ -72,12 +72,12 @@ class _Packed:
             and takes(self.codecs[way], x.dtype, (size,))
         )
 
-    def _to_send(self, ops: list[Any], way: str) -> list[Any]:
+    def to_send(self, ops: list[Any], way: str) -> list[Any]:
         found = []
         for op in ops:
             x = op.tensor.detach()
             self.raw += x.nbytes
-            if self._suits(x, way):
+            if self.suits(x, way):
                 self._number += 1
                 seed = mixed(mixed(torch.initial_seed(), dist.get_rank()), self._number)
                 x = pack(x.reshape(-1), self.codecs[way], seed=seed)
@@ -86,11 +86,11 @@ class _Packed:
             found.append(op)
         return found
 
-    def _to_receive(self, ops: list[Any], way: str, chunk: int) -> list[Any]:
+    def to_receive(self, ops: list[Any], way: str, chunk: int) -> list[Any]:
         found, arriving = [], []
         for op in ops:
             x = op.tensor
-            if self._suits(x, way):
+            if self.suits(x, way):
                 size = layout(self.codecs[way], x.dtype, (x.numel(),)).max_bytes
                 bytes_ = torch.empty(size, dtype=torch.uint8, device=x.device)
                 arriving.append((x, bytes_))
@@ -99,28 +99,36 @@ class _Packed:
         self._arriving[way, chunk] = arriving
         return found
 
-    def _unpack(self, way: str, chunk: int) -> None:
+    def unpack(self, way: str, chunk: int) -> None:
         for x, bytes_ in self._arriving.pop((way, chunk), ()):
             unpack(bytes_, self.codecs[way], out=x.detach().view(-1))
 
-    def get_fwd_send_ops(self, fwd_chunk_id: int) -> list[Any]:
-        return self._to_send(super().get_fwd_send_ops(fwd_chunk_id), "forward")  # type: ignore[misc]
 
-    def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[Any]:
-        return self._to_send(super().get_bwd_send_ops(bwd_chunk_id), "backward")  # type: ignore[misc]
+def _packed_class(kind: type) -> type:
+    """A stage's class with the same operations, on packed bytes."""
 
-    def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[Any]:
-        ops = super().get_fwd_recv_ops(fwd_chunk_id)  # type: ignore[misc]
-        return self._to_receive(ops, "forward", fwd_chunk_id)
+    class Packed(kind):  # type: ignore[misc,valid-type]
+        def get_fwd_send_ops(self, fwd_chunk_id: int) -> list[Any]:
+            return self.packed.to_send(super().get_fwd_send_ops(fwd_chunk_id), "forward")
 
-    def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[Any]:
-        ops = super().get_bwd_recv_ops(bwd_chunk_id)  # type: ignore[misc]
-        return self._to_receive(ops, "backward", bwd_chunk_id)
+        def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[Any]:
+            return self.packed.to_send(super().get_bwd_send_ops(bwd_chunk_id), "backward")
 
-    def _retrieve_recv_activations(self, fwd_chunk_id: int) -> Any:
-        self._unpack("forward", fwd_chunk_id)
-        return super()._retrieve_recv_activations(fwd_chunk_id)  # type: ignore[misc]
+        def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[Any]:
+            ops = super().get_fwd_recv_ops(fwd_chunk_id)
+            return self.packed.to_receive(ops, "forward", fwd_chunk_id)
 
-    def _retrieve_recv_grads(self, bwd_chunk_id: int) -> Any:
-        self._unpack("backward", bwd_chunk_id)
-        return super()._retrieve_recv_grads(bwd_chunk_id)  # type: ignore[misc]
+        def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[Any]:
+            ops = super().get_bwd_recv_ops(bwd_chunk_id)
+            return self.packed.to_receive(ops, "backward", bwd_chunk_id)
+
+        def _retrieve_recv_activations(self, fwd_chunk_id: int) -> Any:
+            self.packed.unpack("forward", fwd_chunk_id)
+            return super()._retrieve_recv_activations(fwd_chunk_id)
+
+        def _retrieve_recv_grads(self, bwd_chunk_id: int) -> Any:
+            self.packed.unpack("backward", bwd_chunk_id)
+            return super()._retrieve_recv_grads(bwd_chunk_id)
+
+    Packed.__name__, Packed.__qualname__ = kind.__name__, kind.__qualname__
+    return Packed

@@ -80,7 +80,7 @@ def pipe(rank: int, port: int) -> None:
     plain, _ = staged(rank, None)
     packed, stage = staged(rank, EIGHT)
     assert 0 < error(packed, plain) < 0.02
-    assert stage.raw > 3.5 * stage.sent > 0
+    assert stage.packed.raw > 3.5 * stage.packed.sent > 0
     assert type(stage).__name__ == "PipelineStage"
     coarse, _ = staged(rank, EIGHT, gradients=TWO)  # those go to the first stage
     assert (error(coarse, plain) > 5 * error(packed, plain)) == (rank == 0)
