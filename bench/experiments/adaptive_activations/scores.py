@@ -64,7 +64,7 @@ def ratio(act: tt.Activations, task: Task) -> float:
     """Bytes saved over bytes stored, without the batch, which is kept since the training loop holds it."""
     arguments = task.batch(-1)[0]
     plan = act.plan(*arguments)
-    shapes = {tuple(x.shape) for x in arguments}
+    shapes = {tuple(x.shape) for x in arguments if task.saves_batch}
     held = sum(row.before for row in plan.rows if row.shape in shapes and row.how == "keep")
     return (plan.before - held) / (plan.after - held)
 

@@ -37,8 +37,8 @@ SIZES: dict[str, dict[str, Setting]] = {
         "gcn": Setting("cora", 1, 140, 1000, 2708, 12, 4, 100, 0.01),
     },
     "cpu": {
-        "alexnet": Setting("cifar10", 1 / 4, 4000, 2000, 64, 300, 60, 300, 1e-3),
-        "transformer": Setting("cifar10", 1 / 4, 4000, 2000, 64, 300, 60, 300, 1e-3),
+        "alexnet": Setting("cifar10", 1 / 8, 3000, 1000, 50, 240, 40, 240, 2e-3),
+        "transformer": Setting("cifar10", 1 / 8, 3000, 1000, 50, 240, 40, 240, 2e-3),
         "gcn": _GCN,
     },
     "full": {
@@ -51,6 +51,8 @@ SIZES: dict[str, dict[str, Setting]] = {
 
 class Task:
     """A network in training. Batches and dropout follow from the seed and the number of the step alone."""
+
+    saves_batch = True  # as the input of its first layer
 
     def __init__(self, name: str, setting: Setting, seed: int, device: torch.device) -> None:
         self.setting, self.seed, self.device = setting, seed, device
@@ -124,6 +126,8 @@ class Task:
 
 class Graph(Task):
     """Every step has the whole graph; what differs between steps is dropout."""
+
+    saves_batch = False
 
     def _made(self, name: str) -> nn.Module:
         x, graph, y, parts = data.cora()
