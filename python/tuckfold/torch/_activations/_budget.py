@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from tuckfold._planner import plan_storage
+from tuckfold.torch._activations import _offload as offload
 from tuckfold.torch._activations._lossy import for_scores
 from tuckfold.torch._activations._peak import Peak, bytes_of, optimizer_bytes, peak_of, rounded
 from tuckfold.torch._activations._text import PlanError, bytes_text
@@ -59,6 +60,20 @@ def bytes_of_text(budget: str | int) -> int:
     if size < 1:
         raise ValueError(f"[wrap] budget must be at least one byte, got {budget!r}")
     return int(size)
+
+
+def speed_of_text(offload: bool | str) -> float | None:
+    """`25GB/s` in bytes a second; 0 to measure it, None where nothing is offloaded."""
+    if isinstance(offload, bool):
+        return 0.0 if offload else None
+    text = str(offload)
+    try:
+        assert text.endswith("/s")
+        return float(bytes_of_text(text.removesuffix("/s")))
+    except (AssertionError, ValueError):
+        raise ValueError(
+            f"[wrap] offload must be True, False or the speed of the link, such as 25GB/s, got {offload!r}"
+        ) from None
 
 
 def fraction_of_text(noise: str | float) -> float:
@@ -157,11 +172,15 @@ def smallest(menu: tuple[str, ...]) -> str:
 
 
 def problem_of(
-    ledger: Ledger, menu: tuple[str, ...], seconds: float, weights: dict[Any, float]
+    ledger: Ledger,
+    menu: tuple[str, ...],
+    seconds: float,
+    weights: dict[Any, float],
+    link: float | None = None,
 ) -> tuple[dict[str, Any], list[list[str]]]:
     """The solver's problem, and how each choice of each item is called.
 
-    seconds: of a step. weights: the part of each item in the noise, by its key.
+    seconds: of a step. weights: the part of each item in the noise, by its key. link: as `Goal` has it.
     """
     device = ledger.timeline.device
     items, names = [], []
@@ -175,7 +194,7 @@ def problem_of(
             choices.append(
                 {"kind": "recompute", "how": "recompute", "spans": made, "seconds": cost}
             )
-        else:
+        elif item.how != offload.CPU:
             measured = item.key in weights
             for codec in sorted({_graded(c, item, measured) for c in menu}, key=menu_order(menu)):
                 size = _stored_bytes(codec, item)
@@ -187,6 +206,9 @@ def problem_of(
                 choices.append(
                     {"kind": "codec", "how": codec, "spans": spans, "noise": noise, "seconds": cost}
                 )
+        if link is not None:
+            cost = 2 * item.nbytes * (1 / link if link else offload.seconds_per_byte(device))
+            choices.append({"kind": "offload", "how": offload.CPU, "spans": made, "seconds": cost})
         items.append({"name": f"{item.name}", "choices": choices})
         names.append([c["how"] for c in choices])
     problem = {
@@ -275,7 +297,7 @@ def fit(
     given = (inputs, keywords, target)
     on_gpu = ledger.timeline.device.type == "cuda"
     fixed = fixed_bytes(act, given, optimizer, on_gpu)
-    problem, names = problem_of(ledger, menu, seconds, goal.weights)
+    problem, names = problem_of(ledger, menu, seconds, goal.weights, goal.link)
     if goal.budget is None:
         problem["noise"] = goal.noise
     room = (goal.budget or 0) - fixed - goal.margin
@@ -304,10 +326,10 @@ def fit(
 
 
 def _solved(problem: dict[str, Any]) -> dict[str, Any]:
-    """For a budget without codecs first: gradients keep every bit where that fits."""
+    """For a budget without codecs and copies first: gradients keep every bit where that fits."""
     if "budget" in problem:
         exact = [
-            item | {"choices": [c for c in item["choices"] if c["kind"] != "codec"]}
+            item | {"choices": [c for c in item["choices"] if c["kind"] in ("keep", "recompute")]}
             for item in problem["items"]
         ]
         plan = plan_storage(problem | {"items": exact})
@@ -344,7 +366,7 @@ def _fitted(
     for item, how in zip(ledger.items, chosen, strict=True):
         after = item.nbytes if how == "keep" else 0
         noise = 0.0
-        if how not in ("keep", "recompute"):
+        if how not in ("keep", "recompute", offload.CPU):
             after = _stored_bytes(how, item)
             noise = goal.weights.get(item.key, 1 / max(1, len(ledger.items))) * error_of(how)
         rows.append((item.name, how, item.nbytes, after, noise))

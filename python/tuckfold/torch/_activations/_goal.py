@@ -31,10 +31,13 @@ class Goal:
         budget: bytes; or None.
         noise: where there is no budget, the variance that codecs may add.
         codec: the only one to be used, or None for a choice of several.
+        link: bytes a second that go to the CPU's memory and back, 0 to measure it; None: nothing goes there.
     """
 
-    def __init__(self, budget: int | None, noise: float, codec: str | None) -> None:
-        self.budget, self.noise, self.codec = budget, noise, codec
+    def __init__(
+        self, budget: int | None, noise: float, codec: str | None, link: float | None = None
+    ) -> None:
+        self.budget, self.noise, self.codec, self.link = budget, noise, codec, link
         self.weights: dict[Any, float] = {}  # parts of the noise, where they were measured
         self.margin = 0  # bytes that steps took beyond what was expected
         self.fitted: _budget.Fit | None = None
@@ -46,7 +49,7 @@ class Goal:
         self._passes = self._steps = self._refits = 0
 
     def __str__(self) -> str:
-        return f"{self.budget} {self.noise}"
+        return f"{self.budget} {self.noise} {self.link}"
 
     def choice(self, handles: list[Handle], may_recompute: bool) -> tuple[bool, str | None] | None:
         """As `Activations.policy`."""

@@ -19,12 +19,18 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from tuckfold._spec import CodecSpec, text_of
 from tuckfold.torch._activations import _attention as attention
-from tuckfold.torch._activations._budget import Fit, bytes_of_text, fraction_of_text
+from tuckfold.torch._activations._budget import (
+    Fit,
+    bytes_of_text,
+    fraction_of_text,
+    speed_of_text,
+)
 from tuckfold.torch._activations._finite import Answers
 from tuckfold.torch._activations._goal import Goal
 from tuckfold.torch._activations._learning import Learning, NormEnd
 from tuckfold.torch._activations._lossy import Usual, mixed
 from tuckfold.torch._activations._marked import Marks
+from tuckfold.torch._activations._offload import CPU
 from tuckfold.torch._activations._peak import Peak, peak_of
 from tuckfold.torch._activations._plan import Plan, compiled_plan, make_plan, split
 from tuckfold.torch._activations._policy import Policy, read_plan, read_rules
@@ -105,6 +111,7 @@ class Activations:
         policy: Policy,
         codec: str | None = None,
         goal: Goal | None = None,
+        offloads: bool = False,
     ) -> None:
         # Weak: the model's hooks hold this handle, and a cycle would keep its memory after a del.
         self._model = weakref.ref(model)
@@ -112,13 +119,14 @@ class Activations:
         self.recompute: int = recompute
         self.codec: str | None = codec
         self.goal = goal
-        self.is_lossy = codec is not None or policy.has_codecs or goal is not None
+        self.offloads = offloads
+        self.is_lossy = codec is not None or policy.has_codecs or goal is not None or offloads
         self.answers = Answers()
         # From earlier passes: how well codecs must store what recipes read, so that none waits to see.
         self.grades: dict[Any, list[str]] = {}
         self._passes = itertools.count()
         marked = list(model.modules()) if self.is_lossy else [model]
-        self._marks = Marks(marked, f"{least} {recompute} {codec} {goal} {policy.rules}")
+        self._marks = Marks(marked, f"{least} {recompute} {codec} {goal} {offloads} {policy.rules}")
         self.compiled: dict[object, list[Row]] = {}  # what graphs of torch.compile save
         self.is_looked_up = False  # in torch's cache of compiled graphs
         self.trace: Any = None  # a Trace while a plan is made
@@ -346,6 +354,8 @@ class Activations:
         if store == "keep":
             return None
         usual = None if self.codec is None else Usual(self.codec)
+        if usual is None and self.offloads:
+            usual = CPU
         if store == "auto" and self.goal is not None:
             return self.goal.choice(handles, self.recompute > 0)
         if store == "auto":
@@ -354,6 +364,10 @@ class Activations:
             return False, usual
         # Attention whose q and k a codec stores needs the output of what is decoded.
         return self.recompute > 0 and attention.is_output(handles), store
+
+    def elsewhere(self, codec: str) -> str | None:
+        """Where a tensor goes that no codec may store, and for which there is no exact form."""
+        return CPU if codec == CPU or (self.goal is not None and self.offloads) else None
 
     def next_seed(self) -> int:
         """Of a pass: it follows from torch's seed and from how many there were, and takes nothing from
@@ -462,6 +476,7 @@ def wrap(
     codec: str | CodecSpec | None = None,
     budget: str | int | None = None,
     noise: str | float | None = None,
+    offload: bool | str = False,
 ) -> Activations:
     """Lets a model store what it saves for backward in less memory; gradients keep every bit, unless a
     codec, a budget or an amount of noise is given.
@@ -486,6 +501,10 @@ def wrap(
             tensor, so that the noise in gradients is small. See :meth:`Activations.fit`.
         noise: instead of a budget, how much variance codecs may add to gradients, as a part of the gradient's
             square, such as ``"1%"``; then the peak is made as small as that lets it be.
+        offload: whether tensors may wait in the CPU's memory, where that is not the model's; every bit comes
+            back. With a budget or noise it is one more way to store each of them, else it is done with all that nothing
+            exact makes smaller. A text, such as ``"25GB/s"``, is the speed of the link, which is measured otherwise.
+            Compiled graphs keep such tensors.
 
     Returns:
         A handle: its plan, its report, and remove().
@@ -512,10 +531,12 @@ def wrap(
         raise ValueError("[wrap] give a budget or noise, not both")
     model = getattr(model, "_orig_mod", model)  # of what torch.compile returned
     text = None if codec is None else _checked(codec)
-    goal = None
+    goal, link = None, speed_of_text(offload)
+    if link is not None and text is not None and budget is None and noise is None:
+        raise ValueError("[wrap] give codec or offload, or a budget, within which both may be used")
     if budget is not None or noise is not None:
         size = None if budget is None else bytes_of_text(budget)
-        goal = Goal(size, 0.0 if noise is None else fraction_of_text(noise), text)
+        goal = Goal(size, 0.0 if noise is None else fraction_of_text(noise), text, link)
     if handle_of(model) is not None:
         raise ValueError(
             "[wrap] the model is wrapped already; use that handle, or remove() it first"
@@ -527,7 +548,7 @@ def wrap(
         policy.warn_of_strangers(model, path)
     most = MOST_OPERATORS if recompute is True else int(recompute)
     sizes = _LEAST if least is None else (least, least)
-    return Activations(model, sizes, most, policy, text, goal)
+    return Activations(model, sizes, most, policy, text, goal, link is not None)
 
 
 @contextmanager

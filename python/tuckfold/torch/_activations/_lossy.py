@@ -152,6 +152,7 @@ class Lossy:
 
     __slots__ = ("bytes", "label", "mask", "shape", "strides")
     whole = True
+    changes = True  # values
 
     def __init__(self, x: Tensor, codec: str, seed: int, mask: forms.Bits | None = None) -> None:
         self.bytes, self.label, self.mask = _pack(x, codec, seed), codec, mask
@@ -202,8 +203,11 @@ def forms_of(record: Record, handles: list[Handle], codec: str, seed: int) -> li
 
     Views that are read for less than their values get the exact form of that.
     """
+    from tuckfold.torch._activations import _offload as offload
     from tuckfold.torch._activations import _store as store
 
+    if codec == offload.CPU:
+        return offload.forms_of(record, handles)
     if not may_be(handles):
         return None
     if any(h.tensor is None or h.tensor.is_conj() or h.tensor.is_neg() for h in handles):
@@ -254,7 +258,7 @@ def row(record: Record, handles: list[Handle], codec: str, seed: int) -> Lossy:
 
 def is_row(forms: list[Form]) -> bool:
     first = forms[0]
-    return isinstance(first, Lossy) and len(first.shape) == 1 and all(f is first for f in forms)
+    return type(first) is Lossy and len(first.shape) == 1 and all(f is first for f in forms)
 
 
 def _cover(record: Record, handles: list[Handle]) -> bool:

@@ -231,7 +231,9 @@ class Run:
                 if form is not None:
                     found = store.spread(form, handles) if self.is_lossy else [form] * len(handles)
             if found is None:
-                if codec is not None and lossy.may_be(handles):
+                if codec is not None and not lossy.may_be(handles):
+                    codec = self.owner.elsewhere(codec)
+                if codec is not None:
                     known = self.owner.grades.get(_key(handles))
                     self.waiting[record] = (-_DELAY if known else self.packs, codec)
                     for h, grade in zip(handles, known or (), strict=False):

@@ -128,7 +128,8 @@ def recomputed(
 
 def _is_good_enough(recipe: Recipe, handles: list[Handle]) -> bool:
     """Whether what codecs have stored already will do for what is made of it."""
-    stored = [s.form.label for s in recipe.sources() if isinstance(s.form, Lossy)]
+    forms = [s.form for s in recipe.sources()]
+    stored = [f.label for f in forms if isinstance(f, Lossy) and f.changes]
     grade = best_grade(handles)
     return grade == "value" or all(grade != "" and for_scores(s) == s for s in stored)
 
