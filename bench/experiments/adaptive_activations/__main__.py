@@ -179,7 +179,7 @@ def main() -> None:
     for seed in range(arguments.seeds):
         for name in arguments.networks.split(","):
             run(study, name, seed, families, targets)
-    cells = [f.to_json() for f in study.record.figures]
+    cells = [f.to_json() for f in lost_at(study.record.rows, 0.7)]
     titles = ("network", "family", "value", "deviation", "ratio", "seeds")
     print("points lost at a score of 0.7, and saved over stored")
     print(table(titles, [[cell[t] for t in titles] for cell in cells]))

@@ -93,7 +93,9 @@ def test_the_slower_the_link_the_less_goes_over_it() -> None:
         for item in problem["items"]
     ]
     # Too little for what stays exact, enough for codecs.
-    least = [plan_storage(problem | {"items": i, "budget": 0})["peak"] for i in (exact, problem["items"])]
+    least = [
+        plan_storage(problem | {"items": i, "budget": 0})["peak"] for i in (exact, problem["items"])
+    ]
     assert least[1] < 0.97 * least[0]
     sizes = {}
     for link in (1e15, 1e3, None):
@@ -105,7 +107,9 @@ def test_the_slower_the_link_the_less_goes_over_it() -> None:
             item.nbytes for item, how in zip(ledger.items, chosen, strict=True) if how == "cpu"
         )
         codecs = {how for how in chosen if "(" in how}
-        assert bool(codecs) == (link != 1e15)  # where copies take no time, nothing needs to be lossy
+        assert bool(codecs) == (
+            link != 1e15
+        )  # where copies take no time, nothing needs to be lossy
     assert sizes[1e15] > 0 and sizes[1e3] == sizes[None] == 0
 
 

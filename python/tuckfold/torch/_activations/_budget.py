@@ -45,6 +45,7 @@ _TRIES = 6
 _PASSES_FOR_PROOFS = 3
 # Variance, over the gradient's square, that is as bad as a step twice as long.
 _NOISE_FOR_TIME = 0.01
+_GAIN = 0.1  # for which the way that a tensor is stored is changed
 
 
 def bytes_of_text(budget: str | int) -> int:
@@ -100,6 +101,7 @@ class Fit:
         predicted: what the solver expected.
         noise: the variance that codecs add to the gradient, as the model of noise has it.
         items: a tensor each: name, how it is stored, bytes before and after, its part of the noise.
+        changed: tensors that an earlier fit stored otherwise; another way must be a tenth better.
     """
 
     budget: int | None
@@ -107,6 +109,7 @@ class Fit:
     predicted: int
     noise: float
     items: list[tuple[str, str, int, int, float]] = field(default_factory=list)
+    changed: int = 0
 
     def __str__(self) -> str:
         width = max([len("tensor"), *(len(i[0]) for i in self.items)])
@@ -177,10 +180,12 @@ def problem_of(
     seconds: float,
     weights: dict[Any, float],
     link: float | None = None,
+    current: dict[Any, str] | None = None,
 ) -> tuple[dict[str, Any], list[list[str]]]:
     """The solver's problem, and how each choice of each item is called.
 
     seconds: of a step. weights: the part of each item in the noise, by its key. link: as `Goal` has it.
+    current: how items are stored now; another way must be better by _GAIN.
     """
     device = ledger.timeline.device
     items, names = [], []
@@ -209,6 +214,10 @@ def problem_of(
         if link is not None:
             cost = 2 * item.nbytes * (1 / link if link else offload.seconds_per_byte(device))
             choices.append({"kind": "offload", "how": offload.CPU, "spans": made, "seconds": cost})
+        for choice in choices:
+            if current and choice["how"] == current.get(item.key):
+                for cost_of in {"noise", "seconds"} & choice.keys():
+                    choice[cost_of] *= 1 - _GAIN
         items.append({"name": f"{item.name}", "choices": choices})
         names.append([c["how"] for c in choices])
     problem = {
@@ -292,12 +301,13 @@ def fit(
 ) -> Fit:
     """Chooses, tries, and chooses again until what is measured is within the budget."""
     menu = menu_of(goal.codec)
+    current = goal.chosen
     goal.decide(act, {})
     ledger, seconds = watched(act, inputs, keywords, loss)
     given = (inputs, keywords, target)
     on_gpu = ledger.timeline.device.type == "cuda"
     fixed = fixed_bytes(act, given, optimizer, on_gpu)
-    problem, names = problem_of(ledger, menu, seconds, goal.weights, goal.link)
+    problem, names = problem_of(ledger, menu, seconds, goal.weights, goal.link, current)
     if goal.budget is None:
         problem["noise"] = goal.noise
     room = (goal.budget or 0) - fixed - goal.margin
@@ -313,7 +323,7 @@ def fit(
         peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
         took = _taken(peak, fixed, ledger.timeline.device)
         if goal.budget is None or took <= goal.budget:
-            return _fitted(goal, ledger, plan, peak, chosen, fixed)
+            return _fitted(goal, ledger, plan, peak, chosen, fixed, current)
         room = min(room, plan["peak"]) - (took - goal.budget)
     goal.decide(act, {})
     peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
@@ -321,7 +331,7 @@ def fit(
     if goal.budget is not None and took <= goal.budget:
         plan = plan_storage(problem | {"budget": 0})
         everything = [n[-1] for n in names]
-        return _fitted(goal, ledger, plan, peak, everything, fixed)
+        return _fitted(goal, ledger, plan, peak, everything, fixed, current)
     raise _impossible(goal, took, plan["why"])
 
 
@@ -361,8 +371,12 @@ def _fitted(
     peak: Peak,
     chosen: list[str],
     fixed: int,
+    before: dict[Any, str],
 ) -> Fit:
     rows = []
+    changed = sum(
+        before.get(item.key, how) != how for item, how in zip(ledger.items, chosen, strict=True)
+    )
     for item, how in zip(ledger.items, chosen, strict=True):
         after = item.nbytes if how == "keep" else 0
         noise = 0.0
@@ -371,4 +385,4 @@ def _fitted(
             noise = goal.weights.get(item.key, 1 / max(1, len(ledger.items))) * error_of(how)
         rows.append((item.name, how, item.nbytes, after, noise))
     noise = sum(row[4] for row in rows)
-    return Fit(goal.budget, peak, fixed + plan["peak"], noise, rows)
+    return Fit(goal.budget, peak, fixed + plan["peak"], noise, rows, changed)

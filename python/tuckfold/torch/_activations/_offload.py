@@ -99,7 +99,9 @@ class Offloaded(Lossy):
 def forms_of(record: Record, handles: list[Handle]) -> list[Form] | None:
     """For every view of a storage, or None to keep it."""
     x = handles[0].tensor
-    if x is None or any(h.tensor is None or h.tensor.is_conj() or h.tensor.is_neg() for h in handles):
+    if x is None or any(
+        h.tensor is None or h.tensor.is_conj() or h.tensor.is_neg() for h in handles
+    ):
         return None
     if len({h.dtype for h in handles}) > 1 or record.nbytes % x.dtype.itemsize:
         return None
