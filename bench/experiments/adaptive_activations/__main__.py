@@ -9,22 +9,18 @@ Every training is written when it is done, and a further run goes on where the l
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import statistics
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 
-import tuckfold
 from bench.experiments.adaptive_activations import scores
 from bench.experiments.adaptive_activations.figure import figure
 from bench.experiments.adaptive_activations.tasks import NETWORKS, SIZES, Setting, Task, task
-from bench.record import ROOT, Figure, Record, table
+from bench.experiments.trainings import Trainings
+from bench.record import ROOT, Figure, table
 
 METHOD = (
     "The first `warm` steps store exactly. Then every codec is tried on every tensor alone: the square of the change of the gradient "
@@ -33,51 +29,6 @@ METHOD = (
     "accuracy: per cent of the test set after the last step. ratio: bytes that autograd saves over bytes stored, in one pass, without the batch itself, which the training loop holds. score_end: the average measured again after the last step."
 )
 TARGETS = (0.7, 0.5, 0.9, 0.6, 0.8)
-
-
-class Study:
-    """The rows so far, in a file."""
-
-    def __init__(self, path: Path, size: str, device: str, minutes: float | None) -> None:
-        self.path, self.size, self.device = path, size, device
-        self._limit = math.inf if minutes is None else time.monotonic() + 60 * minutes
-        self.settings = {name: asdict(of) for name, of in SIZES[size].items()}
-        self.record = Record(
-            "adaptive_activations",
-            size == "test",
-            ROOT / "build/release",
-            METHOD,
-            commands=["python -m bench.experiments.adaptive_activations " + " ".join(sys.argv[1:])],
-            extra={"torch": torch.__version__, "size": size, "device": device}
-            | {"settings": self.settings},
-        )
-        if path.exists():
-            before = json.loads(path.read_text())
-            if before["settings"] != self.settings:
-                sys.exit(
-                    f"adaptive_activations: {path} has other settings; give another --out or remove it"
-                )
-            self.record.rows = before["rows"]
-            self.record.commands = list(dict.fromkeys([*before["commands"], *self.record.commands]))
-
-    def is_late(self) -> bool:
-        return time.monotonic() > self._limit
-
-    def has(self, **of: object) -> bool:
-        return any(all(row[k] == v for k, v in of.items()) for row in self.record.rows)
-
-    def add(self, row: dict[str, Any]) -> None:
-        self.record.rows.append(row)
-        self.write()
-        print({k: v for k, v in row.items() if k != "choice"}, flush=True)
-
-    def write(self) -> None:
-        self.record.figures = list(lost_at(self.record.rows, 0.7))
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(".part")
-        part.write_text(self.record.text(tuckfold.__version__))
-        part.replace(self.path)
-        self.path.with_suffix(".svg").write_text(figure(self.record.rows, self.size))
 
 
 def lost_at(rows: list[dict], target: float) -> list[Figure]:
@@ -136,15 +87,15 @@ def trained(of: Task, setting: Setting, family: str, target: float, first: score
     }
 
 
-def run(study: Study, name: str, seed: int, families: list[str], targets: list[float]) -> None:
+def run(study: Trainings, name: str, seed: int, families: list[str], targets: list[float]) -> None:
     """All trainings of one network from one seed that are missing."""
     wanted = [("exact", 1.0)] + [(f, t) for t in targets for f in families]
     of_this = {"network": name, "seed": seed}
     wanted = [(f, t) for f, t in wanted if not study.has(**of_this, family=f, target=t)]
     if not wanted:
         return
-    setting = SIZES[study.size][name]
-    of = task(name, setting, seed, torch.device(study.device))
+    setting = SIZES[str(study.record.extra["size"])][name]
+    of = task(name, setting, seed, torch.device(str(study.record.extra["device"])))
     while of.done < setting.warm:
         of.step()
     start = of.state()
@@ -173,13 +124,22 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a JSON file; the figure lies beside it")
     arguments = parser.parse_args()
     out = arguments.out or ROOT / f"bench/results/adaptive_activations_{arguments.size}.json"
-    study = Study(out, arguments.size, arguments.device, arguments.minutes)
+    settings = {name: asdict(of) for name, of in SIZES[arguments.size].items()}
+    study = Trainings(
+        out,
+        "adaptive_activations",
+        METHOD,
+        {"size": arguments.size, "device": arguments.device, "settings": settings},
+        lambda rows: lost_at(rows, 0.7),
+        lambda rows: figure(rows, arguments.size),
+        arguments.minutes,
+    )
     families = arguments.families.split(",")
     targets = [float(t) for t in arguments.targets.split(",")]
     for seed in range(arguments.seeds):
         for name in arguments.networks.split(","):
             run(study, name, seed, families, targets)
-    cells = [f.to_json() for f in lost_at(study.record.rows, 0.7)]
+    cells = [f.to_json() for f in lost_at(study.rows, 0.7)]
     titles = ("network", "family", "value", "deviation", "ratio", "seeds")
     print("points lost at a score of 0.7, and saved over stored")
     print(table(titles, [[cell[t] for t in titles] for cell in cells]))

@@ -393,7 +393,7 @@ class Activations:
         return self.recompute > 0 and attention.is_output(handles), store
 
     def elsewhere(self, codec: str) -> str | None:
-        """Where a tensor goes that no codec may store, and for which there is no exact form."""
+        """Where a tensor goes that no codec may store."""
         return CPU if codec == CPU or (self.goal is not None and self.offloads) else None
 
     def next_seed(self) -> int:
