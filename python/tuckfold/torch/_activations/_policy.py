@@ -91,12 +91,7 @@ class Policy:
 
     def of(self, handles: list[Handle]) -> str:
         """The most careful that any of the views asks for; of two codecs, the one with more bytes."""
-        asked = {self._of_one(handle) for handle in handles}
-        for store in ("keep", "pack", CPU):
-            if store in asked:
-                return store
-        codecs = sorted(filter(is_codec, asked), key=_bytes_of_codec)
-        return codecs[-1] if codecs else "auto" if "auto" in asked else "pack"
+        return _most_careful({self._of_one(handle) for handle in handles})
 
     def _of_one(self, handle: Handle) -> str:
         store = "auto"
@@ -106,11 +101,17 @@ class Policy:
         return store
 
     def of_row(self, row: Row) -> str:
-        """For a value that a compiled graph saves."""
+        """For a value that a compiled graph saves. Plans may know it by what reads it."""
         store = "auto"
+        names = (row.module, row.type, row.op, row.role)
+        planned = set()
         for rule in self.rules:
-            if rule.fits_names(row.module, row.type, row.op, row.role):
+            if rule.fits_names(*names):
                 store = rule.store
+            if rule.is_of_plan and any(rule.fits_names(*of) for of in (names, *row.readers)):
+                planned.add(rule.store)
+        if planned:
+            store = _most_careful(planned)
         return "pack" if store in ("less", CPU) else store
 
     def warn_of_operators(self, seen: set[str]) -> None:
@@ -132,6 +133,15 @@ class Policy:
                     near = difflib.get_close_matches(pattern, known, 3, 0.3)
                     hint = f"; nearest: {', '.join(near)}" if near else ""
                     warn(f'[wrap] {path}: {word} = "{pattern}" fits no module{hint}')
+
+
+def _most_careful(asked: set[str]) -> str:
+    """Of what views of one storage ask for."""
+    for store in ("keep", "pack", CPU):
+        if store in asked:
+            return store
+    codecs = sorted(filter(is_codec, asked), key=_bytes_of_codec)
+    return codecs[-1] if codecs else "auto" if "auto" in asked else "pack"
 
 
 def read_rules(path: str | Path) -> Policy:
