@@ -149,6 +149,16 @@ COMPRESSNN = """{"default": {"compressor": "nocompress"},
  "layer_number": {"2": {"compressor": "cuszp", "error_mode": "abs", "error_bound": 0.5}, "1": {"compressor": "cpu"}}}"""
 
 
+def test_tensors_in_the_memory_of_the_cpu(cli) -> None:
+    common = ("model.py:build", "--input", "8,3,64,64", "--least", "1")
+    code, out, _ = cli("check", *common, "--offload")
+    assert code == 0 and "bit" in out
+    code, out, _ = cli("plan", *common, "--offload")
+    assert code == 0 and " cpu " in out
+    code, _, err = cli("plan", *common, "--offload", "25GB")
+    assert code == 2 and "such as 25GB/s" in err
+
+
 def test_import_of_compressnn(cli, tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(COMPRESSNN)
     words = ("import", "c.json", "--model", "model.py:build", "--out", "rules.toml")

@@ -71,7 +71,7 @@ def wrap(
             exact makes smaller. A text, such as ``"25GB/s"``, is the speed of the link, which is measured otherwise.
             Compiled graphs keep such tensors.
         gentle: in so many passes of training at first, codecs have 8 bits at least, since early gradients are large.
-            A budget would not be kept in them, so it cannot be given with one.
+            A budget would not be kept in them, so it cannot be given with one. Compiled graphs have no such passes.
 
     Returns:
         A handle: its plan, its report, and remove().
