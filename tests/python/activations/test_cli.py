@@ -165,6 +165,7 @@ def test_import_of_compressnn(cli, tmp_path: Path) -> None:
     assert cli(*words) == (0, "", "")
     lines = (tmp_path / "rules.toml").read_text().splitlines()
     assert 'store = "bounded(rel=0.001)"' in lines and 'match = "2"' in lines
+    assert 'store = "cpu"' in lines
     image = ("--input", "4,3,32,32", "--least", "0", "--rules", "rules.toml")
     code, out, error = cli("plan", "model.py:build", *image)
     assert (code, error) == (0, "")
