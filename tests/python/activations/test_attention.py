@@ -91,12 +91,13 @@ def test_few_bits_do_not_explode(tmp_path: Path) -> None:
         act = tt.wrap(model, rules=rules(tmp_path, codec), least=4096)
         hows = {r.role: r.how for r in act.plan(x).rows if r.op.startswith("scaled_dot")}
         assert hows["query"] == hows["key"] == hows["value"] == codec
-        assert hows["output"] == "recompute" and hows["logsumexp"] == "keep"
+        assert hows["output"] == (codec if bits == 8 else "recompute")
+        assert hows["logsumexp"] == "keep"
         found = [error(gradients(model, x), expected) for _ in range(4)]
         assert is_steady(act)
         errors.append(max(found))
         act.remove()
-    assert errors == sorted(errors) and errors[0] < 0.05 and errors[1] < 0.6 and errors[2] < 2.5
+    assert errors == sorted(errors) and errors[0] < 0.1 and errors[1] < 0.6 and errors[2] < 2.5
 
 
 def test_an_output_that_somebody_holds(tmp_path: Path) -> None:

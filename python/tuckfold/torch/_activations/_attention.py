@@ -1,9 +1,9 @@
 """Fused attention whose q, k and v a codec stores.
 
-Backward computes exp(q k - l), where l is the logarithm of a sum that forward has saved. With q and k that
-a codec has changed and an exact l these no longer add up to one, and may be large. So l is made again
-from what was decoded, and so is the output where nobody else holds it: the gradient is then that of attention
-at the decoded values.
+Backward computes exp(q k - l), where l is the logarithm of a sum that forward has saved. With q and k of fewer
+than 8 bits and an exact l these no longer add up to one, and may be large. So l is then made again from
+what was decoded, and so is the output where a codec was named for attention and nobody else holds it: the gradient
+is that of attention at the decoded values.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from tuckfold.torch._activations._graph import Prober, kind
-from tuckfold.torch._activations._lossy import Lossy
-from tuckfold.torch._activations._saved import Handle, Kept
+from tuckfold.torch._activations._lossy import Lossy, for_scores
+from tuckfold.torch._activations._saved import Form, Handle, Kept
 
 aten = torch.ops.aten
 Leaf = Handle | Kept
@@ -51,8 +51,17 @@ KINDS: dict[str, tuple[Callable[..., Any], str]] = {
 _SUMS = ("logsumexp", "log_sumexp")
 
 
+def has_few_bits(form: Form | None) -> bool:
+    """Whether a codec stores q or k in fewer bits than saved sums allow."""
+    return isinstance(form, Lossy) and form.changes and is_few(form.label)
+
+
+def is_few(codec: str) -> bool:
+    return for_scores(codec) != codec
+
+
 class Sums:
-    """Those of one node: as they were saved, or made again where q or k is not as it was.
+    """Those of one node: as they were saved, or made again where q or k has few bits.
 
     As a form, of sums that are large enough for a handle, it has the saved ones.
     """
@@ -71,8 +80,7 @@ class Sums:
 
     def value(self) -> Tensor | None:
         """None: the saved ones are right."""
-        forms = [x.form for x in self.leaves[:2] if isinstance(x, Handle)]
-        if not any(isinstance(form, Lossy) and form.changes for form in forms):
+        if not any(has_few_bits(x.form) for x in self.leaves[:2] if isinstance(x, Handle)):
             return None
         from tuckfold.torch._activations._recompute import outside, read
 

@@ -383,14 +383,16 @@ class Activations:
         usual = None if self.codec is None else Usual(self.codec)
         if usual is None and self.offloads:
             usual = CPU
+        # Attention takes long; its output is made again where its q and k have few bits.
+        is_attention = attention.is_output(handles)
+        may_recompute = self.recompute > 0 and not is_attention
         if store == "auto" and self.goal is not None:
-            return self.goal.choice(handles, self.recompute > 0)
+            return self.goal.choice(handles, may_recompute)
         if store == "auto":
-            return self.recompute > 0, usual
+            return may_recompute, usual
         if store == "pack":
             return False, usual
-        # Attention whose q and k a codec stores needs the output of what is decoded.
-        return self.recompute > 0 and attention.is_output(handles), store
+        return self.recompute > 0 and is_attention and attention.is_few(store), store
 
     def elsewhere(self, codec: str) -> str | None:
         """Where a tensor goes that no codec may store."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tuckfold.torch._activations import _attention as attention
 from tuckfold.torch._activations import _lossy as lossy
+from tuckfold.torch._activations import _offload as offload
 from tuckfold.torch._activations import _store as store
 from tuckfold.torch._activations._finite import Watch
 from tuckfold.torch._activations._graph import Prober, is_reshaped, kind, producer
@@ -125,8 +126,13 @@ class Steady:
                 self._hook(node, slot)
             if target.rule is not None:
                 target.rule(node, self.probe)
-            if target.kind in attention.KINDS and self.watch is not None:
+            if target.kind in attention.KINDS and self._has_few_bits(target):
                 self._hook_sums(node)
+
+    def _has_few_bits(self, target: Target) -> bool:
+        slots = [s for s in target.slots if s.role in attention.NAMES[:2]]
+        codecs = [self.program.groups[s.group].codec for s in slots]
+        return any(c is not None and c != offload.CPU and attention.is_few(c) for c in codecs)
 
     def _hook_sums(self, node: Node) -> None:
         """Of attention: they follow from what is decoded."""
