@@ -48,9 +48,15 @@ from tuckfold.torch._functions import (
     unpack,
     unpack_many,
 )
-from tuckfold.torch._links import PackedGradients, packed_gradients
+from tuckfold.torch._links import (
+    PackedGradients,
+    PackedReduceScatter,
+    packed_fsdp,
+    packed_gradients,
+)
 from tuckfold.torch._module import Codec
 from tuckfold.torch._packed import Packed
+from tuckfold.torch._stages import packed_stage
 from tuckfold.torch._structured import (
     Factorized,
     FactorizedLayer,
@@ -74,6 +80,7 @@ __all__ = [
     "Fit",
     "Packed",
     "PackedGradients",
+    "PackedReduceScatter",
     "Peak",
     "Plan",
     "PlanError",
@@ -90,7 +97,9 @@ __all__ = [
     "pack",
     "pack_checked",
     "pack_many",
+    "packed_fsdp",
     "packed_gradients",
+    "packed_stage",
     "project",
     "structure",
     "takes",

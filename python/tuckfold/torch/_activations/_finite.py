@@ -116,7 +116,7 @@ class Watch:
     def may_store(self, forms: list[Form], handles: list[Handle]) -> bool:
         """Whether the values are finite, or will be known to be."""
         for form, h in zip(forms, handles, strict=True):
-            if isinstance(form, Lossy):
+            if isinstance(form, Lossy) and form.changes:
                 if h.device.type == "cpu":
                     if bool(_witness(form, h).isfinite().all()):
                         return True

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tuckfold.torch._activations import _attention as attention
 from tuckfold.torch._activations._graph import VIEWS, Prober, kind
 from tuckfold.torch._activations._lossy import Lossy
 from tuckfold.torch._activations._saved import Copied, Handle, Kept
@@ -73,7 +74,7 @@ class Recipe:
         rehearsed: gets the pairs that must be equal for the recipe to hold for any values.
         """
         fresh = [isinstance(argument, Recipe) and argument.owns for argument in self.arguments]
-        values = [a.run(rehearsed) if isinstance(a, Recipe) else _read(a) for a in self.arguments]
+        values = [a.run(rehearsed) if isinstance(a, Recipe) else read(a) for a in self.arguments]
         if rehearsed is not None and self.rehearse is not None:
             rehearsed.append(self.rehearse(values))
         return self.make(values, fresh)
@@ -83,7 +84,7 @@ class Recipe:
         arguments = self.arguments
         fresh = [isinstance(argument, Recipe) and argument.owns for argument in arguments]
         values = [
-            a.again(leaves) if isinstance(a, Recipe) else _read(next(leaves)) for a in arguments
+            a.again(leaves) if isinstance(a, Recipe) else read(next(leaves)) for a in arguments
         ]
         return self.make(values, fresh)
 
@@ -106,7 +107,7 @@ class Recipe:
         return (self.text, *map(of, self.arguments))
 
 
-def _read(leaf: Handle | Kept) -> Tensor:
+def read(leaf: Handle | Kept) -> Tensor:
     """Without keeping what a codec decodes."""
     if isinstance(leaf, Handle) and isinstance(leaf.form, Lossy):
         return leaf.form.once(leaf)
@@ -490,6 +491,22 @@ def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
     return recipe
 
 
+def _attention(self: Builder, node: Node, left: int) -> Recipe | None:
+    """With a codec alone, and not where only cheap operators may be run again."""
+    may = self.is_lossy and self.most >= MOST_OPERATORS
+    call = attention.call_of(node) if may else None
+    found = [self._saved(node, f"_saved_{name}") for name in attention.NAMES]
+    if call is None or any(x is None for x in found):
+        return None
+    name = attention.KINDS[kind(node)][1]
+    mask = self._saved(node, f"_saved_{name}") if name else None
+    text = f"attention[{node._saved_is_causal}, {node._saved_scale}]"
+    make = lambda v, _: call(v[:3], v[3] if len(v) > 3 else None)[0]  # noqa: E731
+    recipe = Recipe(text, make, [*found, *([] if mask is None else [mask])])
+    recipe.count = self.most  # never a part of another
+    return recipe
+
+
 def _normalized(v: list[Tensor], eps: float) -> Tensor:
     """With statistics that are known."""
     return torch.batch_norm_elemt(v[0], v[1], v[2], v[3], v[4], eps)
@@ -517,4 +534,7 @@ BUILDERS: dict[str, Callable[[Builder, Node, int], Recipe | None]] = {
     "NativeGroupNormBackward0": _group_norm,
     "NativeBatchNormBackward0": _batch_norm,
     "CudnnBatchNormBackward0": _batch_norm,
-} | dict.fromkeys(VIEWS & {"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"}, _view)
+} | dict.fromkeys(attention.KINDS, _attention)
+BUILDERS |= dict.fromkeys(
+    VIEWS & {"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"}, _view
+)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from tuckfold.torch._activations import _attention as attention
 from tuckfold.torch._activations import _forms as forms
 from tuckfold.torch._activations._finite import group_of, key_of
 from tuckfold.torch._activations._graph import kind
@@ -209,6 +210,13 @@ class _Compiler:
         elif isinstance(form, Recomputed):
             name = "recompute"
         elif isinstance(form, Lossy):
+            if not form.changes or any(
+                x.op in attention.KINDS
+                and x.role in ("query", "key")
+                and attention.has_few_bits(form)
+                for x in handles
+            ):
+                raise Unknown("attention of few bits, or the CPU's memory")
             name, codec, is_row = "lossy", form.label, len(form.shape) == 1
             group = group_of(form.label)
             if form.mask is not None:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tuckfold.torch._activations import _attention as attention
 from tuckfold.torch._activations import _lossy as lossy
+from tuckfold.torch._activations import _offload as offload
 from tuckfold.torch._activations import _store as store
 from tuckfold.torch._activations._finite import Watch
 from tuckfold.torch._activations._graph import Prober, is_reshaped, kind, producer
@@ -77,7 +79,7 @@ class Steady:
         self._last = Handle.like(tensor, record, like)
         return self._last
 
-    def unpack(self, saved: Handle) -> Tensor:
+    def unpack(self, saved: Handle | Kept) -> Tensor:
         if self.probe.asking and threading.get_ident() == self.thread:
             self.probe.found = saved
             return _NOTHING
@@ -152,6 +154,23 @@ class Steady:
                 self._hook(node, slot)
             if target.rule is not None:
                 target.rule(node, self.probe)
+            if target.kind in attention.KINDS and self._has_few_bits(target):
+                self._hook_sums(node)
+
+    def _has_few_bits(self, target: Target) -> bool:
+        slots = [s for s in target.slots if s.role in attention.NAMES[:2]]
+        codecs = [self.program.groups[s.group].codec for s in slots]
+        return any(c is not None and c != offload.CPU and attention.is_few(c) for c in codecs)
+
+    def _hook_sums(self, node: Node) -> None:
+        """Of attention: they follow from what is decoded."""
+        sums, name = attention.sums_of(node, self.builder._saved), attention.sums_name(node)
+        if sums is None or not name:
+            raise _Differs(f"what {kind(node)} saved")
+        x = getattr(node, f"_saved_{name}")
+        kept = Kept(x.detach(), x._version, (kind(node), 1))
+        kept.again = sums
+        getattr(node, f"_raw_saved_{name}").register_hooks(lambda _: kept, self._unpack)
 
     def _hook(self, node: Node, slot: Slot) -> None:
         try:
@@ -276,7 +295,7 @@ class _Replay(Builder):
     """Builds recipes again: `_input` finds what it found in the pass that was surveyed."""
 
     def __init__(self, run: Steady) -> None:
-        super().__init__(run.probe, {}, run.owner.norms(), ())
+        super().__init__(run.probe, {}, run.owner.norms(), (), is_lossy=run.program.is_lossy)
         self.nodes = run.nodes
         self._left: list[tuple[int, str, bool, bool] | None] = []
         self._parameters = run.program.parameters
