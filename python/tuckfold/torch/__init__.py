@@ -48,6 +48,7 @@ from tuckfold.torch._functions import (
     unpack,
     unpack_many,
 )
+from tuckfold.torch._images import Images
 from tuckfold.torch._links import PackedGradients, packed_gradients
 from tuckfold.torch._module import Codec
 from tuckfold.torch._packed import Packed
@@ -72,6 +73,7 @@ __all__ = [
     "Factorized",
     "FactorizedLayer",
     "Fit",
+    "Images",
     "Packed",
     "PackedGradients",
     "Peak",
