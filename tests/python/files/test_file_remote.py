@@ -142,7 +142,7 @@ def test_a_damaged_or_replaced_object_is_never_a_wrong_batch(path: Path, tmp_pat
         f["x"][77]
     other = tmp_path / "other" / "train.tuck"
     other.parent.mkdir()
-    tuckfold.save(other, x=X[::-1], y=Y, codec={"x": "raw"}, samples_per_chunk=10)
+    tuckfold.save(other, x=X[::-1], y=Y + 2**40, codec={"x": "raw"}, samples_per_chunk=10)
     put(other)
     with pytest.raises(tuckfold.CorruptDataError, match="samples 200 to 209"):
         f["x"][205]
