@@ -90,8 +90,7 @@ def test_a_killed_worker_leaves_a_complete_dataset(tmp_path: Path) -> None:
         with tuckfold.dask.pack(out / "a.tuck", x=x, codec="dct_quant(rate=8)") as f:
             assert np.abs(f["x"][:] - X).max() < 0.1
         killer.join()
-    workers = {path.name.split("-")[0] for path in notes.iterdir()}
-    assert len(workers) >= 3  # two, and the one that came for the killed one
+    assert len(list(notes.iterdir())) > 12  # what the killed worker was at was begun again
     assert len(list(out.iterdir())) == 13
     plain = tuckfold.dask.pack(tmp_path / "b.tuck", x=da.from_array(X, chunks=(10, 24, 24)), codec="dct_quant(rate=8)")  # fmt: skip
     plain.close()
