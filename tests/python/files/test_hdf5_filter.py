@@ -187,7 +187,7 @@ def test_h5repack_packs_and_unpacks_and_h5dump_reads(tmp_path: Path) -> None:
     shown = tool("h5dump", "-d", "/x", "-s", "5,39,48", "-c", "1,1,2", tmp_path / "packed.h5")
     assert f"{X[5, 39, 48]:.4f}"[:5] in shown
     with pytest.raises(RuntimeError):
-        tool("h5repack", "-f", "x:NONE", tmp_path / "packed.h5", tmp_path / "no.h5", plugin=False)
+        tool("h5dump", "-d", "/x", tmp_path / "packed.h5", plugin=False)
     tool("h5repack", "-f", "x:NONE", tmp_path / "packed.h5", tmp_path / "back.h5")
     with h5py.File(tmp_path / "back.h5") as f:
         assert not f["x"]._filters and np.array_equal(f["x"][:], X)
