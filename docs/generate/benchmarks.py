@@ -418,9 +418,54 @@ def files_table() -> str:
     )
 
 
+def loader_table() -> str:
+    loader = Results("loader_cpu")
+    quiet = loader.machine["load_average"] < 1.5  # else times that pass are those of other programs
+    rows = []
+    for spec in dict.fromkeys(row["codec"] for row in loader.figures):
+        reader = next(row for row in loader.rows if row["reader"] == spec)
+        jpeg = [f for f in loader.figures if f["figure"] == "of_jpeg" and f["codec"] == spec]
+        psnr = reader["psnr_db"]
+        rows.append(
+            [
+                f"`{spec}`",
+                f"{reader['bytes_a_sample']:.0f}",
+                "exact" if psnr is None else f"{psnr:.1f} dB",
+                f"{loader.one('of_memmap', codec=spec):.2f}",
+                f"{loader.one('of_memmap', 'of_memmap_cold', codec=spec):.2f}" if quiet else "–",
+                f"{loader.one('throttled_of_memmap', codec=spec):.1f}"
+                if quiet
+                else f"≈ {loader.one('throttled_of_memmap', 'by_processor_time', codec=spec):.1f}",
+                f"{jpeg[0]['value']:.0f}" if jpeg else "–",
+            ]
+        )
+    head = ["codec", "bytes an image", "quality", "beside a mapped file", "cold cache", "500 MB/s", "beside JPEG"]  # fmt: skip
+    return (
+        "\n## Batches in random order\n\nCIFAR-10 in batches of 256, one core. The speed over that of plain images in a mapped file, which `raw` and `dct_quant` "
+        "hold as u8 and `bytes_of` as f32: by processor\ntime with all in memory; by time with a cold cache; and by time if reads are limited to 500 MB/s. "
+        "*Beside JPEG*: times the speed of libjpeg-turbo at the same PSNR.\n\n"
+        + table(head, rows)
+        + f"\n{loader.link}; [bench/experiments/loader](../bench/experiments/loader/README.md) has the command. "
+        + (
+            ""
+            if quiet
+            else "The machine was busy: times that pass were not taken, and ≈ follows from bytes and processor time."
+        )
+        + "\n"
+    )
+
+
 def page() -> str:
     head = '# How fast is it, and beside what?\n\nEvery table here is made from a file of `bench/results`, which holds the machine, the commit and the command.\nA file also says which of its figures fall short of what we want (`"pass": false`).\n\n'
-    return head + activations_table() + cpu_tables() + gpu_table() + real_tables() + files_table()
+    return (
+        head
+        + activations_table()
+        + cpu_tables()
+        + gpu_table()
+        + real_tables()
+        + files_table()
+        + loader_table()
+    )
 
 
 def readme_table() -> str:

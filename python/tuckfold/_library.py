@@ -73,6 +73,16 @@ class Frame(ctypes.Structure):
     ]
 
 
+class ImageOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("channels_last", c_int32),
+        ("channels", c_size_t),
+        ("scale", POINTER(c_float)),
+        ("add", POINTER(c_float)),
+    ]
+
+
 class FileArray(ctypes.Structure):
     _fields_ = [
         ("name", c_char_p),
@@ -145,6 +155,24 @@ _FUNCTIONS = {
         c_int32,
         [c_void_p, c_size_t, c_void_p, c_size_t, POINTER(Tensor), c_int32],
     ),
+    "reader_gather_images": (
+        c_int32,
+        [
+            c_void_p,
+            c_size_t,
+            c_void_p,
+            c_size_t,
+            c_void_p,
+            POINTER(ImageOptions),
+            POINTER(Tensor),
+            c_int32,
+        ],
+    ),
+    "reader_chunks": (
+        c_int32,
+        [c_void_p, c_size_t, c_int32, c_void_p, c_size_t, POINTER(c_size_t)],
+    ),
+    "write_manifest": (c_int32, [c_char_p, POINTER(c_char_p), c_size_t]),
     "writer_open": (
         c_int32,
         [c_char_p, POINTER(FileArray), c_size_t, POINTER(WriteOptions), POINTER(c_void_p)],
@@ -199,6 +227,8 @@ plan_release, plan_layout = _c["plan_release"], _c["plan_layout"]
 pack, unpack = _c["pack"], _c["unpack"]
 frame_bytes, clear_error = _c["frame_bytes"], _c["clear_error"]
 reader_json, reader_close = _c["reader_json"], _c["reader_close"]
+reader_read, reader_gather = _c["reader_read"], _c["reader_gather"]
+reader_gather_images = _c["reader_gather_images"]
 writer_json, writer_close = _c["writer_json"], _c["writer_close"]
 
 _dtypes = json.loads(_c["dtypes_json"]())

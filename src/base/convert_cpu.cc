@@ -129,6 +129,52 @@ HWY_ATTR void widen_f32(const float* in, std::int64_t count, double* out) {
   }
 }
 
+// u8 and u16, as to_whole.
+template <class T>
+HWY_ATTR void widen_whole(const T* in, std::int64_t count, float* out) {
+  const D d;
+  const hn::Rebind<T, D> dt;
+  const hn::RebindToSigned<D> di;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(dt, in + i))), d, out + i);
+  }
+  for (; i < count; ++i) out[i] = static_cast<float>(in[i]);
+}
+
+template <class T>
+HWY_ATTR void narrow_whole(const float* in, std::int64_t count, T* out) {
+  const D d;
+  const DU du;
+  const hn::Rebind<T, D> dt;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const VU most = set(bits_of(static_cast<float>(std::numeric_limits<T>::max())));
+  const auto shift = hn::Set(d, 0x1p23f);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const VU bits = hn::BitCast(du, hn::LoadU(d, in + i));
+    const auto number = hn::Lt(bits, set(kInfBits + 1));  // no NaN, and no sign
+    const VU kept = hn::IfThenElseZero(number, hn::Min(bits, most));
+    const VU rounded = hn::BitCast(du, hn::Add(hn::BitCast(d, kept), shift));
+    hn::StoreU(hn::TruncateTo(dt, rounded), dt, out + i);
+  }
+  for (; i < count; ++i) out[i] = to_whole<T>(in[i]);
+}
+
+void widen_u8(const std::uint8_t* in, std::int64_t count, float* out) {
+  widen_whole(in, count, out);
+}
+void widen_u16(const std::uint16_t* in, std::int64_t count, float* out) {
+  widen_whole(in, count, out);
+}
+void narrow_u8(const float* in, std::int64_t count, std::uint8_t* out) {
+  narrow_whole(in, count, out);
+}
+void narrow_u16(const float* in, std::int64_t count, std::uint16_t* out) {
+  narrow_whole(in, count, out);
+}
+
 }  // namespace tuckfold::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -141,6 +187,10 @@ HWY_EXPORT(narrow_f16);
 HWY_EXPORT(narrow_bf16);
 HWY_EXPORT(narrow_f64);
 HWY_EXPORT(widen_f32);
+HWY_EXPORT(widen_u8);
+HWY_EXPORT(widen_u16);
+HWY_EXPORT(narrow_u8);
+HWY_EXPORT(narrow_u16);
 
 void to_floats(const F16* in, std::int64_t count, float* out) noexcept {
   HWY_DYNAMIC_DISPATCH(widen_f16)(reinterpret_cast<const std::uint16_t*>(in), count, out);
@@ -160,6 +210,19 @@ void to_floats(const double* in, std::int64_t count, float* out) noexcept {
 }
 void from_floats(const float* in, std::int64_t count, double* out) noexcept {
   HWY_DYNAMIC_DISPATCH(widen_f32)(in, count, out);
+}
+
+void to_floats(const std::uint8_t* in, std::int64_t count, float* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(widen_u8)(in, count, out);
+}
+void to_floats(const std::uint16_t* in, std::int64_t count, float* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(widen_u16)(in, count, out);
+}
+void from_floats(const float* in, std::int64_t count, std::uint8_t* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(narrow_u8)(in, count, out);
+}
+void from_floats(const float* in, std::int64_t count, std::uint16_t* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(narrow_u16)(in, count, out);
 }
 
 }  // namespace tuckfold

@@ -1,7 +1,6 @@
 #include "base/strided.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cstring>
 #include <limits>
@@ -16,8 +15,8 @@ namespace {
 template <class T>
 constexpr bool kNarrow = std::is_same_v<T, F16> || std::is_same_v<T, BF16>;
 template <class T>
-constexpr bool kHasRuns = kNarrow<T> || std::is_same_v<T, double>;  // in base/convert.h
-constexpr std::int64_t kVectorRun = 16;  // shorter runs are not worth a call
+constexpr bool kHasRuns = !std::is_same_v<T, float>;  // in base/convert.h
+constexpr std::int64_t kVectorRun = 16;               // shorter runs are not worth a call
 
 template <class T>
 float as_float(T value) {
@@ -39,15 +38,7 @@ T from_float(float value) {
   } else if constexpr (std::is_same_v<T, double>) {
     return to_f64(value);
   } else if constexpr (std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::uint16_t>) {
-    // The bits of nonnegative floats have the floats' order, and compilers vectorize integers. NaN
-    // becomes 0. A float near 2^23 has no fraction: adding that rounds the value, and its low bits
-    // are the number.
-    constexpr auto kMost =
-        std::bit_cast<std::int32_t>(static_cast<float>(std::numeric_limits<T>::max()));
-    constexpr auto kInfinity = std::bit_cast<std::int32_t>(std::numeric_limits<float>::infinity());
-    const auto bits = std::bit_cast<std::int32_t>(value);
-    const std::int32_t kept = std::clamp(bits, 0, kMost) & -static_cast<int>(bits <= kInfinity);
-    return static_cast<T>(std::bit_cast<std::uint32_t>(std::bit_cast<float>(kept) + 0x1p23f));
+    return to_whole<T>(value);
   } else {
     return static_cast<T>(value);
   }

@@ -209,3 +209,14 @@ void tuckfold_writer_close(tuckfold_writer* writer, int32_t keep) {
   if (keep == 0) writer->writer.discard();
   delete writer;
 }
+
+tuckfold_status tuckfold_write_manifest(const char* path, const char* const* shards, size_t count) {
+  return guarded([&] {
+    const std::string to = &given("write", "the path", path);
+    if (count > 0) given("write", "the shards", shards);
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < count; ++i)
+      names.emplace_back(&given("write", "a shard", shards[i]));
+    write_manifest(to, names);
+  });
+}

@@ -48,6 +48,7 @@ from tuckfold.torch._functions import (
     unpack,
     unpack_many,
 )
+from tuckfold.torch._images import Images
 from tuckfold.torch._links import (
     PackedGradients,
     PackedReduceScatter,
@@ -78,6 +79,7 @@ __all__ = [
     "Factorized",
     "FactorizedLayer",
     "Fit",
+    "Images",
     "Packed",
     "PackedGradients",
     "PackedReduceScatter",

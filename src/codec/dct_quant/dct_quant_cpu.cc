@@ -207,6 +207,31 @@ void with_tiles(const Form& form, Visit&& visit) {
 }
 #endif  // TUCKFOLD_DCT_QUANT_WIDE
 
+#if TUCKFOLD_DCT_QUANT_WIDE
+// Images of bytes, the usual ones: whole blocks, stored side by side.
+bool unpack_to_bytes(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  const Blocks& b = job.blocks;
+  if (job.out->dtype() != DType::U8 || b.rows % 8 != 0 || b.cols % 8 != 0) return false;
+  const std::int64_t each = 8 * b.cols;
+  auto* out = static_cast<std::uint8_t*>(job.out->dense(begin * each, (end - begin) * each));
+  if (out == nullptr) return false;
+  with_tiles(job.params.form, [&]<int kTiles>() {
+    const int bytes = job.params.form.bytes;
+    const auto* in = reinterpret_cast<const std::uint8_t*>(job.in) + begin * b.block_cols * bytes;
+    const auto run = [&](const Batch<std::uint8_t>& batch) {
+      unpack_batch<kTiles>(job.params, false, in, batch);
+      in += batch.count * bytes;
+    };
+    Batcher<std::uint8_t, decltype(run)> batcher(run);
+    for (std::int64_t row = begin; row < end; ++row, out += each) {
+      batcher.add(out, b.cols, b.block_cols);
+    }
+    batcher.flush();
+  });
+  return true;
+}
+#endif
+
 void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
 #if TUCKFOLD_DCT_QUANT_WIDE
   if (takes_wide(job.params.form)) {
@@ -224,8 +249,10 @@ void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t
 void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
 #if TUCKFOLD_DCT_QUANT_WIDE
   if (takes_wide(job.params.form) && can_unpack_wide()) {
-    return with_tiles(job.params.form,
-                      [&]<int kTiles>() { unpack_batches(job, begin, end, unpack_batch<kTiles>); });
+    if (unpack_to_bytes(job, begin, end)) return;
+    return with_tiles(job.params.form, [&]<int kTiles>() {
+      unpack_batches(job, begin, end, unpack_batch<kTiles, float>);
+    });
   }
 #endif
 #if TUCKFOLD_DCT_QUANT_LANES
