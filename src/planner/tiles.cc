@@ -26,14 +26,14 @@ class Counter {
     const auto most = static_cast<std::int64_t>(static_cast<double>(tiles_) * model_.workers);
     const std::int64_t vertices = std::min(most, ceil_div(elems, kVector));
     add(1, vertices, vertices * (operands + 1), 0, times);
-    hold(ceil_div(elems, tiles_) * (operands + 1));
+    hold(ceil_div(elems, tiles_));
   }
 
   void move(std::int64_t elems, std::int64_t times) {
     const std::int64_t vertices = std::min(tiles_, ceil_div(elems, kVector));
     const std::int64_t each = ceil_div(elems, tiles_);
     add(1, vertices, 2 * vertices, ceil_div(each, kVector), times);
-    hold(2 * each);
+    hold(each);
   }
 
   // `groups` products of m x k by k x n.

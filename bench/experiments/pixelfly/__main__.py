@@ -1,7 +1,7 @@
 """A hidden layer of pixelfly with one option changing at a time: the butterfly paper's table 5.
 
   tuckfold study pixelfly --params [--json]      the numbers of parameters, at once
-  tuckfold study pixelfly                        trains each of the 21 networks for a few epochs on grey CIFAR-10
+  tuckfold study pixelfly                        trains each of the 21 networks for one epoch on grey CIFAR-10
   tuckfold study pixelfly --device cuda --epochs 15
 
 Needs CIFAR-10 in TUCKFOLD_DATA. The same command goes on where it was stopped. Results: bench/results/pixelfly.json.
@@ -26,7 +26,7 @@ from bench.record import ROOT, Figure, Record, table
 from tuckfold._study._params import SWEEPS, Sweep
 
 METHOD = (
-    "Grey CIFAR-10 and training as in the study shl, batches of 50, a few epochs: enough to rank options, not to reach "
+    "Grey CIFAR-10 and training as in the study shl, batches of 50, one epoch unless said: enough to rank options, not to reach "
     "the paper's accuracies. Two biases, as table 5 counts. seconds: processor time of the thread for all epochs. "
     "deviation: of a sample. first: what table 5 prints as mean, for numbers of parameters."
 )
@@ -100,7 +100,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--work", type=Path, default=ROOT / "build/studies/pixelfly")

@@ -30,7 +30,7 @@ Examples:
   tuckfold fits "dct_chop(keep=4, serialize=2)" --shape 100,3,512,512 --device sn30
   tuckfold fits "dct_chop(keep=4)" --shape 100,3,64,64 --dtype bf16 --device ipu-bow
   tuckfold fits butterfly --shape 50,1024 --device ipu-gc200
-  tuckfold fits "low_rank(rank=16)" --shape 50,784 --out-features 10 --device ipu-gc200)_";
+  tuckfold fits "low_rank(rank=8)" --shape 50,784 --out-features 10 --device ipu-gc200)_";
 
 struct Options {
   PortableOptions codec;
