@@ -39,6 +39,8 @@ def _power_steps(low: float, high: float, base: int) -> list[float]:
 
 
 def _label(value: float) -> str:
+    if 0 < value < 0.5 and math.log2(value).is_integer():
+        return f"1/{1 / value:g}"
     if value and (abs(value) >= 1e5 or abs(value) < 1e-3):
         return f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-")
     return f"{value:g}"
