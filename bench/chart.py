@@ -34,6 +34,9 @@ def _steps(low: float, high: float) -> list[float]:
 
 def _power_steps(low: float, high: float, base: int) -> list[float]:
     first, last = math.ceil(math.log(low, base) - 1e-9), math.floor(math.log(high, base) + 1e-9)
+    if base == 10 and last - first < 2:  # too few powers: also their double and fivefold
+        steps = [m * 10.0**k for k in range(first - 1, last + 1) for m in (1, 2, 5)]
+        return [step for step in steps if low <= step <= high]
     every = max(1, (last - first) // 8 + 1)
     return [float(base) ** k for k in range(first, last + 1, every)]
 
