@@ -34,7 +34,7 @@ METHOD = (
     "and without tensor cores and a GC200; it does not print its number of epochs."
 )
 # Enough for the validation accuracy of dense layers to stop rising, or nearly so.
-EPOCHS = {"cifar10": 12, "fashion_mnist": 4}
+EPOCHS = {"cifar10": 12, "fashion_mnist": 3}
 COLOURS = ("#333333", "#d62728", "#2ca02c", "#1f77b4", "#9467bd", "#ff7f0e")
 
 
