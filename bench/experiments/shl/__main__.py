@@ -21,7 +21,7 @@ import tuckfold
 from bench.chart import Chart, Line
 from bench.experiments.shl import networks
 from bench.experiments.shl.data import READERS, load
-from bench.experiments.shl.train import Curve, train
+from bench.experiments.shl.train import Curve, kept, train
 from bench.images import ImagesError
 from bench.record import ROOT, Record, table
 from tuckfold._study._params import METHODS
@@ -33,6 +33,7 @@ METHOD = (
     "epoch_cpu_seconds: processor time of the thread in it. printed: accuracy and seconds of table 4, on an A30 with "
     "and without tensor cores and a GC200; it does not print its number of epochs."
 )
+FEATURES = {"cifar10": 1024, "fashion_mnist": 784}
 # Enough for the validation accuracy of dense layers to stop rising, or nearly so.
 EPOCHS = {"cifar10": 12, "fashion_mnist": 3}
 COLOURS = ("#333333", "#d62728", "#2ca02c", "#1f77b4", "#9467bd", "#ff7f0e")
@@ -41,35 +42,44 @@ COLOURS = ("#333333", "#d62728", "#2ca02c", "#1f77b4", "#9467bd", "#ff7f0e")
 def rows_of(arguments: argparse.Namespace) -> list[dict[str, object]]:
     rows = []
     for dataset in arguments.datasets.split(","):
-        data = load(dataset, arguments.device)
+        data = None if arguments.kept else load(dataset, arguments.device)
         for batch in (int(word) for word in arguments.batches.split(",")):
             for method in arguments.methods.split(","):
-                torch.manual_seed(arguments.seed)
-                model = networks.network(method, data.features).to(arguments.device)
                 name = f"{dataset}_{method}_{batch}_{arguments.seed}_{arguments.device}"
-                curve: Curve = train(
-                    model,
-                    data,
-                    arguments.epochs or EPOCHS[dataset],
-                    batch,
-                    arguments.work / f"{name}.pt",
-                    arguments.seed,
-                    lambda text, name=name: print(f"{name}: {text}", flush=True),
-                )
-                row = {
-                    "dataset": dataset,
-                    "batch": batch,
-                    "method": method,
-                    "text": model.hidden.text,
-                    "params": model.count(),
-                } | curve.summary()
-                if dataset == "cifar10":
-                    row["printed_test"], row["printed_seconds"] = map(
-                        list, networks.PRINTED[method]
+                file = arguments.work / f"{name}.pt"
+                torch.manual_seed(arguments.seed)
+                model = networks.network(method, FEATURES[dataset])
+                if data is None:
+                    curve = kept(file)
+                else:
+                    curve = train(
+                        model.to(arguments.device),
+                        data,
+                        arguments.epochs or EPOCHS[dataset],
+                        batch,
+                        file,
+                        arguments.seed,
+                        lambda text, name=name: print(f"{name}: {text}", flush=True),
                     )
-                row["test_by_epoch"] = curve.test
-                rows.append(row)
+                if curve.test:
+                    rows.append(row_of(dataset, batch, method, model, curve))
     return rows
+
+
+def row_of(
+    dataset: str, batch: int, method: str, model: networks.SHL, curve: Curve
+) -> dict[str, object]:
+    row = {
+        "dataset": dataset,
+        "batch": batch,
+        "method": method,
+        "text": model.hidden.text,
+        "params": model.count(),
+    } | curve.summary()
+    if dataset == "cifar10":
+        row["printed_test"], row["printed_seconds"] = map(list, networks.PRINTED[method])
+    row["test_by_epoch"] = curve.test
+    return row
 
 
 def figure(rows: list[dict[str, object]], path: Path) -> None:
@@ -100,6 +110,7 @@ def main() -> None:
     parser.add_argument("--batches", default="50,256")
     parser.add_argument("--datasets", default=",".join(READERS))
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--kept", action="store_true", help="write down kept epochs, train nothing")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)

@@ -71,6 +71,13 @@ def epoch(
     return float(total) / len(x)
 
 
+def kept(file: Path) -> Curve:
+    """The epochs that a run has had so far, which may be none."""
+    if not file.exists():
+        return Curve()
+    return Curve(**torch.load(file, map_location="cpu")["curve"])
+
+
 def train(
     model: torch.nn.Module,
     data: Data,
