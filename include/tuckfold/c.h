@@ -212,6 +212,17 @@ TUCKFOLD_C_API int32_t tuckfold_structured_has_cuda(const tuckfold_structured* l
 TUCKFOLD_C_API size_t tuckfold_structured_workspace_bytes(const tuckfold_structured* layer,
                                                           int64_t samples);
 
+/* Bytes that a training step holds because of one layer, see StepMemory in tuckfold/structured.h. */
+typedef struct tuckfold_step_memory {
+  int64_t weights, gradients, optimizer, saved, passing, workspace;
+} tuckfold_step_memory;
+/* `states` of the optimizer for each weight; threads 0 is every core. */
+TUCKFOLD_C_API tuckfold_status tuckfold_structured_step_memory(const tuckfold_structured* layer,
+                                                               int32_t dtype, int64_t samples,
+                                                               int32_t bias, int32_t states,
+                                                               int32_t threads,
+                                                               tuckfold_step_memory* memory);
+
 /* y = x W^T + bias for x of samples x in. `weights` are count tensors in the order of the JSON; the
    bias may be NULL. */
 TUCKFOLD_C_API tuckfold_status tuckfold_structured_forward(

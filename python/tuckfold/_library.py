@@ -195,6 +195,10 @@ _FUNCTIONS = {
     "structured_json": (c_char_p, [c_void_p]),
     "structures_json": (c_char_p, []),
     "structured_has_cuda": (c_int32, [c_void_p, c_int32]),
+    "structured_step_memory": (
+        c_int32,
+        [c_void_p, c_int32, c_int64, c_int32, c_int32, c_int32, POINTER(c_int64 * 6)],
+    ),
     "version": (c_char_p, []),
     "cpu_target": (c_char_p, []),
     "has_cuda": (c_int32, []),
@@ -257,6 +261,35 @@ def structure_json(text: str, in_features: int, out_features: int) -> dict[str, 
             name for code, name in enumerate(DTYPES) if _c["structured_has_cuda"](made, code)
         ]
         return about
+    finally:
+        _c["structured_free"](made)
+
+
+def step_memory(
+    text: str,
+    in_features: int,
+    out_features: int,
+    dtype: str,
+    samples: int,
+    bias: bool,
+    states: int,
+    threads: int,
+) -> list[int]:
+    """The fields of tuckfold_step_memory, in their order."""
+    made, memory = c_void_p(), (c_int64 * 6)()
+    call("structured_make", text.encode(), in_features, out_features, ctypes.byref(made))
+    try:
+        call(
+            "structured_step_memory",
+            made,
+            DTYPES.index(dtype),
+            operator.index(samples),
+            int(bias),
+            operator.index(states),
+            operator.index(threads),
+            ctypes.byref(memory),
+        )
+        return list(memory)
     finally:
         _c["structured_free"](made)
 
