@@ -9,8 +9,9 @@ from bench.cpu.run import THREADS, BenchError, Runner, threads_text
 from bench.record import Figure, Record, geometric_mean
 
 METHOD = (
-    "tensors of 32 MiB, half zeros; rounds of copy, pack, unpack in one process, medians over the "
-    "rounds of copy's time / ours (pack_of_copy, unpack_of_copy of a row); copy is a plain "
+    "tensors of 32 MiB, half zeros; rounds of copy, pack, unpack in one process, with one thread by "
+    "its processor's time, with more by the clock; medians over the rounds of copy's time / ours "
+    "(pack_of_copy, unpack_of_copy of a row); copy is a plain "
     "non-temporal copy of as many bytes with as many threads; a figure is a row's quotient over "
     "that of the reference, the codec on f32 (i64 for bits and pool_index) rows of 64 x 64 planes: "
     "the smallest of the tensors, and mean, the geometric mean; packed bytes and values are "

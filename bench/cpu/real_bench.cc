@@ -29,6 +29,7 @@
 #include "base/strided.h"
 #include "tuckfold/codec.h"
 #include "tuckfold/error.h"
+#include "tuckfold/version.h"
 
 namespace tuckfold {
 namespace {
@@ -280,7 +281,8 @@ void measure_all(const Settings& settings) {
                     {"memory", memory},
                     {"dtype", std::string(to_string(dtype))},
                     {"codec", of.codec},
-                    {"threads", settings.threads}};
+                    {"threads", settings.threads},
+                    {"cpu_target", cpu_target()}};
       };
       if (std::none_of(memories.begin(), memories.end(),
                        [&](const std::string& m) { return settings.wants(row_of(m)); })) {

