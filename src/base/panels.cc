@@ -16,6 +16,8 @@ constexpr std::int64_t kLineBytes = 64;
 constexpr std::int64_t kVectorBytes = 16;      // what transpose_words moves at least
 constexpr std::int64_t kPanelBytes = 1 << 19;  // half of a second cache
 
+constexpr std::int64_t kLeastElems = 512;  // of a panel: smaller ones cost more than they save
+
 struct PanelBuffer {
   alignas(64) std::byte bytes[kPanelBytes];
 };
@@ -48,8 +50,10 @@ PanelGrid PanelGrid::of(DType dtype, const Shape& axes, const Shape& steps) {
   const std::int64_t whole = kLineBytes / width, least = kVectorBytes / width;
   const std::int64_t share = std::max(elems / grid.length / 16, whole);
   const std::int64_t most = std::min({fit, share, axes[grid.unit]});
-  if (most < least) return grid;
-  grid.together = most >= whole ? most / whole * whole : most / least * least;
+  if (most < least || most * grid.length < kLeastElems) return grid;
+  grid.together = most == axes[grid.unit] ? most
+                  : most >= whole         ? most / whole * whole
+                                          : most / least * least;
   return grid;
 }
 
@@ -59,7 +63,8 @@ typename FlatView<Pointer>::Lines FlatView<Pointer>::panel_at(std::int64_t begin
   const std::int64_t whole = kLineBytes / static_cast<std::int64_t>(size_bytes(dtype_));
   const std::int64_t in_outer = line % lines, outer = line - in_outer;
   // From a whole cache line on, if panels have some.
-  const std::int64_t first = in_outer - in_outer % std::min(whole, grid_.together);
+  const std::int64_t first =
+      grid_.together == lines ? 0 : in_outer - in_outer % std::min(whole, grid_.together);
   const std::int64_t last = std::min(first + grid_.together, lines);
   return {(outer + first) * grid_.length, (outer + last) * grid_.length};
 }

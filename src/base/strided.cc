@@ -182,18 +182,33 @@ Pointer FlatView<Pointer>::dense(std::int64_t begin, std::int64_t count) const n
   return advance(data_, place(begin).offset * static_cast<std::int64_t>(size_bytes(dtype_)));
 }
 
-// Calls body(first element offset, stride, length) for the runs along the innermost axis.
+// Calls body(first element offset, stride, length) for the runs along the innermost axis. Only the
+// first place takes divisions: rows may be as short as 7.
 template <class Pointer>
 template <class Body>
 void FlatView<Pointer>::for_each_run(std::int64_t begin, std::int64_t count,
                                      Body&& body) const noexcept {
   const std::size_t inner = axes_.rank() - 1;
-  while (count > 0) {
-    const Place at = place(begin);
-    const std::int64_t length = std::min(count, axes_[inner] - at.first);
-    body(at.offset, steps_[inner], length);
-    begin += length;
-    count -= length;
+  const std::int64_t row = axes_[inner], step = steps_[inner];
+  if (count <= 0) return;
+  const Place at = place(begin);
+  std::int64_t length = std::min(count, row - at.first);
+  body(at.offset, step, length);
+  count -= length;
+  if (count == 0) return;
+  Shape index = axes_;  // of the row on the axes before the innermost
+  std::int64_t rows = begin / row;
+  for (std::size_t axis = inner; axis-- > 0; rows /= axes_[axis]) index[axis] = rows % axes_[axis];
+  std::int64_t offset = at.offset - at.first * step;
+  for (; count > 0; count -= length) {
+    std::size_t axis = inner - 1;
+    offset += steps_[axis];
+    while (++index[axis] == axes_[axis] && axis > 0) {
+      offset += steps_[axis - 1] - axes_[axis] * steps_[axis];
+      index[axis--] = 0;
+    }
+    length = std::min(count, row);
+    body(offset, step, length);
   }
 }
 
