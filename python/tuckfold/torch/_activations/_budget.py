@@ -12,7 +12,7 @@ import math
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,6 +45,8 @@ _TRIES = 6
 _PASSES_FOR_PROOFS = 3
 # Variance, over the gradient's square, that is as bad as a step twice as long.
 _NOISE_FOR_TIME = 0.01
+_PASSES_FOR_NOISE = 4
+_NOISE_MARGIN = 0.8
 _GAIN = 0.1  # for which the way that a tensor is stored is changed
 
 
@@ -99,7 +101,8 @@ class Fit:
         budget: bytes; None where noise is limited instead.
         peak: what a step takes, measured with what was chosen.
         predicted: what the solver expected.
-        noise: the variance that codecs add to the gradient, as the model of noise has it.
+        noise: the variance that codecs add to the gradient: as measured on the batch where noise is
+            limited, else as the model of noise has it.
         items: a tensor each: name, how it is stored, bytes before and after, its part of the noise.
         changed: tensors that an earlier fit stored otherwise; another way must be a tenth better.
     """
@@ -276,6 +279,37 @@ def watched(
     return ledger, seconds
 
 
+def measured_noise(
+    act: Activations, arguments: Any, keywords: Any, loss: Callable[..., Any]
+) -> float:
+    """The square of what codecs change of the gradient, over the gradient's, with what is chosen now."""
+    model = act.model
+    parameters = [p for p in model.parameters() if p.requires_grad]
+
+    def gradients() -> list[Tensor | None]:
+        with untouched(model), torch.enable_grad():
+            value = loss(model(*arguments, **keywords))
+            if value is None or not parameters:
+                return []
+            return list(torch.autograd.grad(value, parameters, allow_unused=True))
+
+    with act.paused():
+        exact = gradients()
+    whole = square_of(exact)
+    noise = sum(square_of(gradients(), exact) for _ in range(_PASSES_FOR_NOISE)) / _PASSES_FOR_NOISE
+    return noise / whole if whole else 0.0
+
+
+def square_of(a: list[Tensor | None], b: list[Tensor | None] | None = None) -> float:
+    """Of gradients, or of their difference."""
+    total = 0.0
+    for i, x in enumerate(a):
+        if x is not None:
+            y = None if b is None else b[i]
+            total += float((x.double() if y is None else x.double() - y.double()).square().sum())
+    return total
+
+
 def fixed_bytes(
     act: Activations, given: Any, optimizer: torch.optim.Optimizer | None, of_gpu: bool
 ) -> int:
@@ -311,7 +345,7 @@ def fit(
     if goal.budget is None:
         problem["noise"] = goal.noise
     room = (goal.budget or 0) - fixed - goal.margin
-    for _ in range(_TRIES):
+    for attempt in range(_TRIES):
         if goal.budget is not None:
             problem["budget"] = max(0, room)
         plan = _solved(problem)
@@ -320,10 +354,18 @@ def fit(
         chosen = [names[i][k] for i, k in enumerate(plan["choice"])]
         keys = [item.key for item in ledger.items]
         goal.decide(act, dict(zip(keys, chosen, strict=True)))
+        if goal.budget is None:
+            noise = measured_noise(act, inputs, keywords, loss) / goal.unit
+            if noise > goal.noise and problem["noise"] > 0:
+                # As much less as the model of noise was wrong by, and some for the next measurement.
+                less = 0.0 if attempt == _TRIES - 2 else _NOISE_MARGIN * goal.noise / noise
+                problem["noise"] *= less
+                continue
         peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
         took = _taken(peak, fixed, ledger.timeline.device)
         if goal.budget is None or took <= goal.budget:
-            return _fitted(goal, ledger, plan, peak, chosen, fixed, current)
+            fitted = _fitted(goal, ledger, plan, peak, chosen, fixed, current)
+            return fitted if goal.budget is not None else replace(fitted, noise=noise)
         room = min(room, plan["peak"]) - (took - goal.budget)
     goal.decide(act, {})
     peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)

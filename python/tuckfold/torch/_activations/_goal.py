@@ -39,6 +39,7 @@ class Goal:
     ) -> None:
         self.budget, self.noise, self.codec, self.link = budget, noise, codec, link
         self.weights: dict[Any, float] = {}  # parts of the noise, where they were measured
+        self.unit = 1.0  # of noise, over the gradient's square
         self.margin = 0  # bytes that steps took beyond what was expected
         self.fitted: _budget.Fit | None = None
         self._smallest = _budget.smallest(_budget.menu_of(codec))
