@@ -13,6 +13,12 @@ set_target_properties(tuckfold_tool PROPERTIES OUTPUT_NAME tuckfold
                                               RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 tuckfold_use(tuckfold_tool cli)
 
+add_executable(real_bench EXCLUDE_FROM_ALL bench/cpu/real_bench.cc) # ./dev bench real asks for it
+tuckfold_compile(real_bench)
+set_target_properties(real_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+tuckfold_use(real_bench codec)
+target_link_libraries(real_bench PRIVATE nlohmann_json::nlohmann_json)
+
 add_executable(file_bench EXCLUDE_FROM_ALL bench/cpu/file_bench.cc) # ./dev bench files asks for it
 tuckfold_compile(file_bench)
 set_target_properties(file_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})

@@ -17,6 +17,24 @@ if(TARGET Torch::FromPip)
                                                   BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN)
 endif()
 
+# The hooks of saved tensors in C++ use torch's own API, so they are for one version of torch, which
+# is in the library's name. Python does the same where they are missing.
+if(TARGET Torch::FromPip AND TorchFromPip_VERSION MATCHES "^${TorchFromPip_PIN}")
+  add_library(tuckfold_hooks MODULE src/torch/hooks/api.cc src/torch/hooks/forms.cc src/torch/hooks/kinds.cc
+                                    src/torch/hooks/pass.cc src/torch/hooks/recipe.cc src/torch/hooks/replay.cc
+                                    src/torch/hooks/saved.cc)
+  tuckfold_compile(tuckfold_hooks)
+  get_target_property(torch_abi Torch::FromPip INTERFACE_COMPILE_DEFINITIONS)
+  target_compile_definitions(tuckfold_hooks PRIVATE ${torch_abi})
+  target_include_directories(tuckfold_hooks PRIVATE src)
+  target_include_directories(tuckfold_hooks SYSTEM PRIVATE ${torch_include})
+  target_link_options(tuckfold_hooks PRIVATE LINKER:--no-as-needed,${torch_library},--as-needed
+                                             LINKER:--allow-shlib-undefined)
+  set_target_properties(tuckfold_hooks PROPERTIES OUTPUT_NAME tuckfold_hooks-${TorchFromPip_PIN}
+                                                  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python
+                                                  BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN)
+endif()
+
 # The HDF5 filter, in a folder of its own: HDF5 opens every library of its plug-in path.
 enable_language(C)
 add_library(tuckfold_hdf5_filter MODULE plugins/hdf5/filter.c)
@@ -31,13 +49,14 @@ endif()
 target_link_libraries(tuckfold_hdf5_filter PRIVATE tuckfold_c)
 
 add_custom_target(tuckfold_python DEPENDS tuckfold_c tuckfold_hdf5_filter
-                                          $<TARGET_NAME_IF_EXISTS:tuckfold_torch>)
+                                          $<TARGET_NAME_IF_EXISTS:tuckfold_torch>
+                                          $<TARGET_NAME_IF_EXISTS:tuckfold_hooks>)
 if(SKBUILD AND TARGET tuckfold_tool)
   add_dependencies(tuckfold_python tuckfold_tool)
 endif()
 
 if(SKBUILD)
-  foreach(target tuckfold_c tuckfold_torch)
+  foreach(target tuckfold_c tuckfold_torch tuckfold_hooks)
     if(TARGET ${target})
       install(TARGETS ${target} LIBRARY DESTINATION . COMPONENT python)
     endif()

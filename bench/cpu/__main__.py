@@ -12,6 +12,8 @@
                                  TUCKFOLD_SZX name their libraries
   ./dev bench files              dataset files: speed beside the codec, memory, kills, and sizes beside
                                  zstd, zfp and JPEG (ten minutes; 8 GB of disk)
+  ./dev bench real               tensors as networks save them: channels_last, f16 and bf16, sides
+                                 that are no multiples of 8, views (fifteen minutes)
   ./dev bench gpu                the CUDA kernels, every codec and way, beside a plain copy on the
                                  device, torch, and cuSZp, zfp and nvCOMP where TUCKFOLD_CUSZP,
                                  TUCKFOLD_ZFP_CUDA and TUCKFOLD_NVCOMP name their libraries. Needs
@@ -33,6 +35,7 @@ from pathlib import Path
 from bench.cpu.files import files
 from bench.cpu.op import op
 from bench.cpu.quality import bounded, dct_quant
+from bench.cpu.real import real
 from bench.cpu.run import (
     COPY_METHOD,
     THREADS,
@@ -223,6 +226,7 @@ EXPERIMENTS = {
     "op": op,
     "peers": peers,
     "files": files,
+    "real": real,
 }
 DEFAULT = ["dct_chop", "block_quant", "peers"]
 

@@ -60,6 +60,26 @@ CASES = (
     ("\\| block_quant(bits=8)", "dct_chop(keep=4) | block_quant(bits=8)", (100, 3, 64, 64), "f32"),
 )
 
+LAYERS = """## Layers
+
+`tuckfold fits` takes a structured layer, too, with the shape of its input, and answers for a training step with momentum:
+
+    $ tuckfold fits butterfly --shape 50,1024 --device ipu-gc200
+
+On the IPU memory lies with 1472 tiles, and a program takes of it beside the data. The answer is an estimate for the layer in plain
+operators, as PyTorch would run it there. Each operator is one compute set or a few, each of vertices that edges join to their data. A
+product is cut so that the slices of a tile are smallest; slices beyond the share for temporaries are done in turns, each a compute
+set of its own. What is known from sources is the number of tiles, their memory and their six threads. Bytes of a vertex, an edge, a compute set, a message and of
+code are assumed, and stand in the device's file. *Reducing Memory Requirements for the IPU using Butterfly Factorizations* shows in its figures 5 and 7
+that edges, vertices, compute sets and memory grow together with the size of the problem; the estimate does so, too. The figures print no numbers, so that none of these could be checked, and nothing was run on an IPU. A
+compiler of the vendor's may fuse operators, or split them further.
+
+For devices without tiles the answer counts weights, gradients, optimizer states and activations with this library's kernels,
+without their workspace.
+
+50 samples of 1024 features, f32; the largest layer is a power of two of features to as many, with 50 samples:
+"""
+
 OWN = """## A device of your own
 
 A device is one more file, given by its path (`--device my/chip.json`) or put in a folder that `TUCKFOLD_DEVICES` names. What is wrong
@@ -76,6 +96,7 @@ with a file is said with the field: `limits[0].value must be a number, 0 or abov
 | `limits` | `rule`, `value`, `text`: memory_bytes (all that lives at once), matrix_bytes and matrix_side (of each product), planes (each counts as one; where they are smaller than `sample`, as the part of it that they are) |
 | `host_call` | `settings` of t0_ms, in_gbps, out_gbps, tflops: one, or the ends of what sources allow; `error`, the relative half-width of the interval; `points`; `uncompressed` if GB/s count the tensor both ways; `flat`, a time `ms` that the interval holds for tensors `until` a batch and a sample's size |
 | `serialize`, `triangle` | `slower`, factors of that time; for the triangle `t0_ms` and `ns_per_value` |
+| `tiles` | for layers: `workers` of a tile; `vertex_bytes`, `edge_bytes`, `compute_set_bytes`, `message_bytes`, `code_bytes`; `temporary_share` of a tile's memory for one product |
 | `stated`, `restrictions` | what sources say of speed (`gbps`, `direction`, `shape`, `keep`) and else |
 """
 
@@ -152,6 +173,22 @@ def verdicts(devices: dict[str, dict], tool: Tool) -> str:
     return "\n".join(lines) + "\n"
 
 
+def layers(tool: Tool) -> str:
+    texts = ("dense", "butterfly", "butterfly(tied=true)", "pixelfly", "monarch", "block_diagonal", "low_rank", "circulant", "fastfood")  # fmt: skip
+    lines = [LAYERS, "| layer | compute sets | vertices | edges | data | program | temporaries | of a tile | largest on the IPU | on the A30 |",
+             "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
+    for text in texts:
+        said = tool.ask("fits", text, (50, 1024), "ipu-gc200")
+        tile = [si(said["tile_bytes"][key], "B") for key in ("data", "program", "temporary")]
+        largest = tool.ask("fits", text, (50, 1024), "a30")["largest_features"]
+        counts = [f"{said[key]:,}" for key in ("compute_sets", "vertices", "edges")]
+        cells = [f"`{text}`", *counts, *tile, si(said["bytes"], "B")]
+        cells.append(f"{said['largest_features']:,}")
+        cells.append(f"{largest:,}" + (" or more" if largest == 2**20 else ""))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def where(entry: dict) -> str:
     return f"{entry['source']}, {entry['at']}"
 
@@ -183,6 +220,9 @@ def section(device: dict, tool: Tool) -> str:
         if key in device
         for low, high in [device[key]["slower"]]
     ]  # fmt: skip
+    if "tiles" in device:
+        numbers = [f"{k} {v:g}" for k, v in device["tiles"].items() if not isinstance(v, str)]
+        rows.append(("tiles", ", ".join(numbers), where(device["tiles"]), device["tiles"]["note"]))
     rows += [("stated", entry["text"], where(entry), "") for entry in device.get("stated", [])]
     rows += [
         ("stated", entry["text"], where(entry), "") for entry in device.get("restrictions", [])
@@ -394,6 +434,7 @@ def page(devices: dict[str, dict], tool: Tool) -> str:
             overview(devices),
             OBSTACLES,
             verdicts(devices, tool),
+            layers(tool),
             drawn,
             "## Each device\n",
             *sections,

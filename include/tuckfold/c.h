@@ -212,6 +212,17 @@ TUCKFOLD_C_API int32_t tuckfold_structured_has_cuda(const tuckfold_structured* l
 TUCKFOLD_C_API size_t tuckfold_structured_workspace_bytes(const tuckfold_structured* layer,
                                                           int64_t samples);
 
+/* Bytes that a training step holds because of one layer, see StepMemory in tuckfold/structured.h. */
+typedef struct tuckfold_step_memory {
+  int64_t weights, gradients, optimizer, saved, passing, workspace;
+} tuckfold_step_memory;
+/* `states` of the optimizer for each weight; threads 0 is every core. */
+TUCKFOLD_C_API tuckfold_status tuckfold_structured_step_memory(const tuckfold_structured* layer,
+                                                               int32_t dtype, int64_t samples,
+                                                               int32_t bias, int32_t states,
+                                                               int32_t threads,
+                                                               tuckfold_step_memory* memory);
+
 /* y = x W^T + bias for x of samples x in. `weights` are count tensors in the order of the JSON; the
    bias may be NULL. */
 TUCKFOLD_C_API tuckfold_status tuckfold_structured_forward(
@@ -278,6 +289,39 @@ TUCKFOLD_C_API tuckfold_status tuckfold_reader_gather(const tuckfold_reader* rea
                                                       const int64_t* samples, size_t count,
                                                       const tuckfold_tensor* out, int32_t threads);
 
+/* What a network takes of an image: this part, of the height and width of the output. It may reach
+   past the edges, where pixels are 0. */
+typedef struct tuckfold_window {
+  int32_t top, left;
+  int32_t mirrored; /* 1: left and right change places */
+} tuckfold_window;
+typedef struct tuckfold_image_options {
+  size_t struct_bytes;   /* sizeof(tuckfold_image_options) */
+  int32_t channels_last; /* 1: samples are H x W x C, else C x H x W; with two axes H x W */
+  size_t channels;       /* of scale and add */
+  const float* scale;    /* a pixel p of channel c becomes p * scale[c] + add[c]; NULL: p itself */
+  const float* add;
+} tuckfold_image_options;
+/* Images of samples in any order, scaled, in one pass over their pixels: `out` is count x C x H x W,
+   of f32, f16 or bf16 and any strides. windows has one for each sample, or is NULL. */
+TUCKFOLD_C_API tuckfold_status tuckfold_reader_gather_images(
+    const tuckfold_reader* reader, size_t array, const int64_t* samples, size_t count,
+    const tuckfold_window* windows, const tuckfold_image_options* options,
+    const tuckfold_tensor* out, int32_t threads);
+
+/* Where a run of samples is stored, for programs that fetch a file part by part. */
+typedef struct tuckfold_chunk {
+  int64_t first, samples;
+  uint64_t file;   /* the shard, by its place in the manifest; 0 without one */
+  uint64_t offset; /* of the record in the file */
+  uint64_t bytes;  /* of the record */
+} tuckfold_chunk;
+/* The chunks of an array in order, or with mask 1 those of its mask, which may have none: as many as
+   there is room for. count is how many there are. */
+TUCKFOLD_C_API tuckfold_status tuckfold_reader_chunks(const tuckfold_reader* reader, size_t array,
+                                                      int32_t mask, tuckfold_chunk* chunks,
+                                                      size_t room, size_t* count);
+
 /* An array of a file to write. */
 enum { TUCKFOLD_MEASURE = 1, TUCKFOLD_BOUND = 2 };
 typedef struct tuckfold_array {
@@ -336,6 +380,10 @@ TUCKFOLD_C_API const char* tuckfold_writer_json(tuckfold_writer* writer);
 /* Ends a writer; NULL is allowed. Without tuckfold_writer_finish, a file that was appended to is as
    it was, and what was packed stays for TUCKFOLD_RESUME, unless keep is 0. */
 TUCKFOLD_C_API void tuckfold_writer_close(tuckfold_writer* writer, int32_t keep);
+
+/* Writes a manifest: files of its folder, with equal arrays, that are read as one in this order. */
+TUCKFOLD_C_API tuckfold_status tuckfold_write_manifest(const char* path, const char* const* shards,
+                                                       size_t count);
 
 /* ---- which codec, and how far values are off --------------------------------------------------- */
 

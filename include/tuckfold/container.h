@@ -188,6 +188,8 @@ struct ChunkInfo {
   std::int64_t first = 0, samples = 0;
   std::int64_t skip = 0;  // rows of the frame before them
   std::uint64_t frame_bytes = 0;
+  std::uint32_t file = 0;    // the shard that has it, by its place in the manifest
+  std::uint64_t offset = 0;  // of its record there
 };
 
 // The mapped frame of a chunk; valid during the object's lifetime, even after its reader's.
@@ -202,6 +204,20 @@ struct TrailingData {
   std::string path;
   std::uint64_t bytes = 0;
   bool trailer_broken = false;  // a trailer is among them: the append was finished
+};
+
+// What a network takes of an image: this part, of the height and width of the output. It may reach
+// past the edges, where pixels are 0.
+struct Window {
+  std::int32_t top = 0, left = 0;
+  bool mirrored = false;  // left and right change places
+};
+
+// How gather_images() turns samples into images for a network.
+struct ImageOptions {
+  bool channels_last = false;  // samples are H x W x C, else C x H x W; with two axes H x W
+  // A pixel p of channel c becomes p * scale[c] + add[c]; empty: p itself.
+  std::vector<float> scale{}, add{};
 };
 
 struct ReadOptions {
@@ -239,6 +255,17 @@ class TUCKFOLD_API FileReader {
   // axis, fill values restored. Each chunk's checksum is checked once per reader.
   void read(std::size_t array, std::int64_t first, std::int64_t count, const TensorView& out,
             int threads = 0) const;
+  // Row i of `out` becomes sample samples[i], as a training loop asks for them; they may repeat. A
+  // chunk whose samples cannot be unpacked alone is unpacked once, and kept if the whole array has
+  // at most 16 MiB. Throws as read() does; of several errors, that of the lowest sample.
+  void gather(std::size_t array, std::span<const std::int64_t> samples, const TensorView& out,
+              int threads = 0) const;
+  // The same of images, with one pass over their pixels: a window of each sample, or all of them the
+  // upper left one if `windows` is empty, scaled, to f32, f16 or bf16. `out` is samples x C x H x W,
+  // of any strides.
+  void gather_images(std::size_t array, std::span<const std::int64_t> samples,
+                     std::span<const Window> windows, const ImageOptions& options,
+                     const TensorView& out, int threads = 0) const;
   // One sample, to a tensor of the array's shape, on this thread alone.
   void read_one(std::size_t array, std::int64_t sample, const TensorView& out) const;
 

@@ -80,6 +80,19 @@ struct Statement {
   Citation from;
 };
 
+// How a program lies in the memory of tiles, each of which has on_chip_bytes_per_unit. Bytes of a
+// vertex, an edge and so on are assumptions that the file names as such.
+struct TileModel {
+  double workers = 1;            // threads of a tile: vertices that a tile runs at once
+  double vertex_bytes = 0;       // state of a vertex
+  double edge_bytes = 0;         // a pointer of a vertex to data
+  double compute_set_bytes = 0;  // control code of a compute set, on each tile
+  double message_bytes = 0;      // exchange code of each piece of data that a tile receives
+  double code_bytes = 0;         // what vertices execute, on each tile
+  double temporary_share = 1;    // of a tile's memory that one product may use
+  Citation from;
+};
+
 struct DeviceInfo {
   std::string name, title, kind, target, software;
   std::map<std::string, std::string> sources;
@@ -100,6 +113,7 @@ struct DeviceInfo {
     Citation from;
   };
   std::optional<Slower> serialize, triangle;  // what these cost
+  std::optional<TileModel> tiles;             // for layers
   std::vector<Statement> stated;
   std::vector<Missing> restrictions;  // more that its sources say
 };
@@ -122,6 +136,37 @@ struct Fit {
 // Throws as layout does, and Unsupported if the codec cannot be written in plain operators.
 TUCKFOLD_API Fit fits(const DeviceInfo& device, const CodecSpec& spec, DType dtype,
                       const Shape& shape, Direction direction);
+
+// A training step of one layer in plain operators on tiles.
+struct TileCount {
+  std::int64_t compute_sets = 0, vertices = 0, edges = 0;
+  // Of each tile: weights, gradients, states and activations; the program; the largest temporaries.
+  double data_bytes = 0, program_bytes = 0, temporary_bytes = 0;
+
+  double bytes() const { return data_bytes + program_bytes + temporary_bytes; }
+};
+
+struct LayerQuestion {
+  std::string text;  // of a structured layer
+  std::int64_t in = 0, out = 0, samples = 0;
+  DType dtype = DType::F32;
+  int states = 1;  // of the optimizer, for each weight
+};
+
+struct LayerFit {
+  bool fits = true;
+  std::string why;                 // one line, with the source
+  double bytes = 0, most = 0;      // needed and there; of a tile where there is a model of tiles
+  std::optional<TileCount> tiles;  // where there is one
+  // The largest power of two of features, to as many, with which the same layer fits; 0: none. No
+  // larger one than kMostFeatures is tried.
+  std::int64_t largest = 0;
+  static constexpr std::int64_t kMostFeatures = std::int64_t{1} << 20;
+};
+
+// Whether a training step of the layer fits. Throws as StructuredLayer does, and Unsupported where
+// the file gives no memory.
+TUCKFOLD_API LayerFit fits(const DeviceInfo& device, const LayerQuestion& asked);
 
 struct HostCallTime {
   double seconds = 0, low = 0, high = 0;  // high is infinite where only a bound is known

@@ -50,6 +50,25 @@ struct StructuredGradients {
   const TensorView* bias = nullptr;
 };
 
+// Bytes that a training step holds because of one layer, by what they are for.
+struct StepMemory {
+  std::int64_t weights = 0;    // the bias and permutations among them
+  std::int64_t gradients = 0;  // of what is trained
+  std::int64_t optimizer = 0;  // its states, each as large as what is trained
+  std::int64_t saved = 0;      // x, from forward to backward
+  std::int64_t passing = 0;    // the gradients of y and of x, while backward runs
+  std::int64_t workspace = 0;  // of the CPU's kernels
+
+  std::int64_t peak() const {
+    return weights + gradients + optimizer + saved + passing + workspace;
+  }
+};
+struct StepOptions {
+  bool bias = true;
+  int states = 1;  // of the optimizer, for each weight: 0 for plain SGD, 1 for momentum, 2 for Adam
+  int threads = 0;  // 0: every core
+};
+
 class TUCKFOLD_API StructuredLayer {
  public:
   // Throws InvalidArgument for a text that is none, or sizes that do not fit it.
@@ -63,6 +82,9 @@ class TUCKFOLD_API StructuredLayer {
   std::int64_t weight_count() const;         // what is trained, without the bias
   double flops(std::int64_t samples) const;  // forward, a multiplication and an addition are two
   std::int64_t saved_bytes(DType dtype, std::int64_t samples) const;  // for backward: x
+
+  // The peak of a training step on the CPU: that of its backward pass.
+  StepMemory step_memory(DType dtype, std::int64_t samples, const StepOptions& options = {}) const;
 
   // All tensors of one dtype of F32, F64, F16 and BF16 (arithmetic is in F32 for the last two), on one
   // device, row-major; the bias may be null. CUDA tensors: see has_cuda().

@@ -125,6 +125,14 @@ class Dataset:
         return f"<dataset of {self._file.path}: {len(self)} samples of {names}>"
 
 
+def bits_of(samples: int, seed: int, epoch: int, stream: int = 0) -> np.ndarray:
+    """64 random bits for each sample, the same with every version of numpy."""
+    import numpy as np
+
+    key = [seed, epoch, stream] if stream else [seed, epoch]
+    return np.random.PCG64(key).random_raw(samples)
+
+
 def order_of(samples: int, shuffle: bool, seed: int, epoch: int) -> np.ndarray:
     """The samples of an epoch in order. A shuffled one follows from seed and epoch alone, with every
     version of numpy: the stream of its bit generators does not change, that of permutations may."""
@@ -132,8 +140,7 @@ def order_of(samples: int, shuffle: bool, seed: int, epoch: int) -> np.ndarray:
 
     if not shuffle:
         return np.arange(samples)
-    bits = np.random.PCG64([seed, epoch]).random_raw(samples)
-    return np.argsort(bits, kind="stable")
+    return np.argsort(bits_of(samples, seed, epoch), kind="stable")
 
 
 def ranges_of(samples: int, batch_size: int, world_size: int, rank: int, drop_last: bool) -> list[tuple[int, int]]:  # fmt: skip
@@ -231,7 +238,13 @@ class Batches:
                 raise ValueError(
                     f"[batches] the state has {name}={state.get(name)}, and these batches {value}"
                 )
-        self._next = self._position = (int(state["epoch"]), int(state["batch"]))
+        epoch, batch = operator.index(state["epoch"]), operator.index(state["batch"])
+        if epoch < 0 or not 0 <= batch <= len(self._ranges):
+            raise ValueError(
+                f"[batches] the state has epoch={epoch} and batch={batch}, and an epoch here has batches "
+                f"0..{len(self._ranges)}"
+            )
+        self._next = self._position = (epoch, batch)
         self._latest = None
 
     def __len__(self) -> int:
@@ -243,7 +256,7 @@ class Batches:
         self._latest = _Epoch(self, *self._position)
         return self._latest
 
-    def _make(self, samples: np.ndarray) -> Any:
+    def _make(self, samples: np.ndarray, epoch: int) -> Any:
         batch = self._read(samples)
         return batch if self._transform is None else self._transform(batch)
 
@@ -277,12 +290,12 @@ class _Epoch(Iterator[Any]):
             raise StopIteration
         try:
             if ahead == 0:
-                batch = batches._make(self._samples(self._given))
+                batch = batches._make(self._samples(self._given), self._epoch)
             else:
                 self._threads = self._threads or ThreadPoolExecutor(ahead, "tuckfold-batches")
                 while self._asked < min(count, self._given + ahead + 1):
                     samples = self._samples(self._asked)
-                    self._waiting.append(self._threads.submit(batches._make, samples))
+                    self._waiting.append(self._threads.submit(batches._make, samples, self._epoch))
                     self._asked += 1
                 batch = self._waiting.popleft().result()
         except BaseException:

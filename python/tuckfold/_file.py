@@ -11,17 +11,19 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tuckfold import _library as lib
 from tuckfold._errors import DataWarning
 from tuckfold._progress import Progress, Reporter, pieces
+from tuckfold._remote import Remote, is_url
 from tuckfold._spec import CodecSpec, spec_of
 
 if TYPE_CHECKING:
     import numpy as np
 
 _BLOCK_BYTES = 4 << 20  # that iteration reads ahead
+_AT_ONCE_BYTES = 4 << 20  # that are read without a look at signals
 _PART_BYTES = 64 << 20  # that are unpacked at a time if an index takes a part of each sample
 
 
@@ -31,7 +33,7 @@ class _Handle:
 
     def __init__(self, path: str, strict: bool) -> None:
         handle = ctypes.c_void_p()
-        lib.call("reader_open", os.fsencode(path), int(strict), ctypes.byref(handle))
+        lib.call("reader_open", lib.path_of(path), int(strict), ctypes.byref(handle))
         self.value = handle
 
     def __del__(self, close: Any = lib.reader_close) -> None:  # the module may be gone by then
@@ -46,6 +48,21 @@ def size_text(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+def numbers_of(samples: Any) -> np.ndarray:
+    """Numbers of samples as one row. A mask is refused: its booleans would be the numbers 0 and 1."""
+    import numpy as np
+
+    numbers = np.asarray(samples)
+    if numbers.ndim != 1:
+        raise ValueError(f"[read] samples must have one axis, got {numbers.ndim}")
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise TypeError(
+            f"[read] samples must be whole numbers, got {numbers.dtype}; "
+            "numpy.flatnonzero makes numbers of a mask"
+        )
+    return np.ascontiguousarray(numbers, np.int64)
 
 
 class FileArray:
@@ -64,6 +81,9 @@ class FileArray:
     def __init__(self, file: File, number: int, about: dict[str, Any]) -> None:
         self._file, self._number, self._about = file, number, about
         self._dtype: np.dtype | None = None
+        self._dtype_number = lib.DTYPES.index(about["dtype"])
+        self._sample_bytes = math.prod(about["shape"]) * lib.DTYPE_BYTES[about["dtype"]]
+        self._shapes: dict[int, Any] = {}  # of batches, as C wants them
 
     @property
     def name(self) -> str:
@@ -154,11 +174,17 @@ class FileArray:
         if samples is None or isinstance(samples, slice):
             samples = range(*(samples or slice(None)).indices(self.shape[0]))
         if not isinstance(samples, range):
-            samples = np.ascontiguousarray(samples, np.int64)
-            if samples.ndim != 1:
-                raise ValueError(f"[read] samples must have one axis, got {samples.ndim}")
-        shape = (len(samples), *self.shape[1:])
-        result = _arrays.empty(shape, self.stored) if out is None else out
+            samples = numbers_of(samples)
+        count = len(samples)
+        shape = (count, *self._about["shape"])
+        each = self._sample_bytes
+        if out is None:
+            result = _arrays.empty(shape, self.stored)
+            if progress is None and count * each <= _AT_ONCE_BYTES:
+                self._read_to(samples, result.__array_interface__["data"][0])
+                return result
+        else:
+            result = out
         view = _arrays.array_of("read", result)
         if view.shape != shape:
             raise ValueError(f"[read] {shape} must fit out, which has shape {view.shape}")
@@ -167,26 +193,58 @@ class FileArray:
             raise ValueError(f"[read] '{self.name}' is of {self.stored}, and out of {view.dtype}")
         if not view.flags.writeable:
             raise ValueError("[read] out must be writeable")
-        each = math.prod(shape[1:]) * lib.DTYPE_BYTES[self.stored]
-        with Reporter("read", progress, each * len(samples)) as report:
-            for begin, end in pieces(len(samples), each):
+        with Reporter("read", progress, each * count) as report:
+            for begin, end in pieces(count, each):
                 self._read_piece(samples[begin:end], view[begin:end])
                 report.add((end - begin) * each)
         return result
 
     def _read_piece(self, samples: Any, out: np.ndarray) -> None:
-        import numpy as np
-
         from tuckfold import _arrays
 
+        self._call(samples, _arrays.whole_tensor("read", out, self.stored))
+
+    def _read_to(self, samples: Any, address: int) -> None:
+        """Reads a range, or an array of int64, to row-major memory: the caller has checked all else."""
+        count = len(samples)
+        shape = self._shapes.get(count)
+        if shape is None:
+            if len(self._shapes) > 100:  # batches have one size, or two
+                self._shapes.clear()
+            sides = lib.axes((count, *self._about["shape"]))
+            shape = self._shapes[count] = ctypes.cast(sides, ctypes.POINTER(ctypes.c_int64))
+        rank = 1 + len(self._about["shape"])
+        self._call(samples, lib.Tensor(address, self._dtype_number, rank, shape, None))
+
+    def _call(self, samples: Any, out: lib.Tensor) -> None:
         handle = self._file._open_handle()  # held during the call
-        tensor = ctypes.byref(_arrays.whole_tensor("read", out, self.stored))
         threads = lib.get_num_threads()
+        remote = self._file._remote
         if isinstance(samples, range) and samples.step == 1:
-            lib.call("reader_read", handle.value, self._number, samples.start, len(samples), tensor, threads)  # fmt: skip
-            return
-        numbers = np.asarray(samples, np.int64)
-        lib.call("reader_gather", handle.value, self._number, numbers.ctypes.data, len(numbers), tensor, threads)  # fmt: skip
+            if remote is not None:
+                remote.fetch(handle.value, self._number, self.name, samples)
+            status = lib.reader_read(handle.value, self._number, samples.start, len(samples), out, threads)  # fmt: skip
+        else:
+            numbers = numbers_of(samples)
+            if remote is not None:
+                remote.fetch(handle.value, self._number, self.name, numbers)
+            address = numbers.__array_interface__["data"][0]
+            status = lib.reader_gather(handle.value, self._number, address, len(numbers), out, threads)  # fmt: skip
+        if status != 0:
+            self._file._fail()
+
+    def _read_images(
+        self, numbers: np.ndarray, windows: np.ndarray, options: lib.ImageOptions, out: lib.Tensor
+    ) -> None:
+        handle = self._file._open_handle()
+        if self._file._remote is not None:
+            self._file._remote.fetch(handle.value, self._number, self.name, numbers)
+        places = [array.__array_interface__["data"][0] for array in (numbers, windows)]
+        status = lib.reader_gather_images(
+            handle.value, self._number, places[0], len(numbers), places[1], options, out, lib.get_num_threads()
+        )  # fmt: skip
+        if status != 0:
+            self._file._fail()
 
     def __getitem__(self, key: Any) -> Any:
         from tuckfold._index import select
@@ -233,13 +291,31 @@ class File(Mapping[str, FileArray]):
     >>> f.close()
     """
 
-    def __init__(self, path: Any, *, strict: bool = False) -> None:
+    def __init__(
+        self, path: Any, *, strict: bool = False, storage_options: dict[str, Any] | None = None
+    ) -> None:
         self._path = os.fspath(path)
         if isinstance(self._path, bytes):
             self._path = os.fsdecode(self._path)
-        self._where = str(Path(self._path).absolute())  # also after chdir, and in other processes
-        self._strict = strict
-        self._handle: _Handle | None = _Handle(self._where, strict)
+        self._strict, self._storage_options = strict, storage_options
+        self._remote: Remote | None = None
+        if is_url(self._path):
+            self._remote, self._where = Remote(self._path, storage_options), self._path
+        elif storage_options:
+            raise ValueError(f"[open] '{self._path}' is a local file, which has no storage_options")
+        else:
+            self._where = str(
+                Path(self._path).absolute()
+            )  # also after chdir, and in other processes
+        self._handle: _Handle | None = None
+        if self._remote is None:
+            self._handle = _Handle(self._where, strict)
+        else:
+            try:
+                self._handle = _Handle(self._remote.local, strict)
+            except Exception as error:
+                self._remote.close()
+                raise type(error)(self._remote.readable(str(error))) from None
         text = lib.reader_json(self._handle.value)
         self._identity = hashlib.blake2b(text, digest_size=16).hexdigest()
         self._about = json.loads(text)
@@ -248,7 +324,16 @@ class File(Mapping[str, FileArray]):
             for number, about in enumerate(self._about["arrays"])
         }
         for warning in self._about["warnings"]:
+            if self._remote is not None:
+                warning = self._remote.readable(warning)
             warnings.warn(f"[open] {warning}", DataWarning, stacklevel=3)
+
+    def _fail(self) -> NoReturn:
+        """Raises the library's last error, with the name by which the user knows the file."""
+        text = lib.last_error().decode()
+        if self._remote is not None:
+            text = self._remote.readable(text)
+        raise lib.error_of(lib.last_status(), text)
 
     def _open_handle(self) -> _Handle:
         handle = self._handle
@@ -284,6 +369,8 @@ class File(Mapping[str, FileArray]):
     def close(self) -> None:
         """Ends reading; what other threads are reading is read to its end."""
         self._handle = None
+        if self._remote is not None:
+            self._remote.close()
 
     def __enter__(self) -> File:
         return self
@@ -312,7 +399,7 @@ class File(Mapping[str, FileArray]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._open_handle()
-        return _reopen, (self._where, self._strict, self._identity)
+        return _reopen, (self._where, self._strict, self._identity, self._storage_options)
 
     def __repr__(self) -> str:
         rows = [
@@ -331,25 +418,32 @@ class File(Mapping[str, FileArray]):
         return "\n".join([what, *lines])
 
 
-def _reopen(path: str, strict: bool, identity: str) -> File:
+def _reopen(
+    path: str, strict: bool, identity: str, storage_options: dict[str, Any] | None = None
+) -> File:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # its first opening has warned
-        file = File(path, strict=strict)
+        file = File(path, strict=strict, storage_options=storage_options)
     if file._identity != identity:
         raise ValueError(f"[open] '{path}' has changed since it was pickled; open it again")
     return file
 
 
-def open(path: Any, *, strict: bool = False) -> File:  # noqa: A001
+def open(  # noqa: A001
+    path: Any, *, strict: bool = False, storage_options: dict[str, Any] | None = None
+) -> File:
     """Opens a .tuck file, or a manifest of shards, to read samples.
 
     Args:
-        path: a text or a ``pathlib.Path``.
+        path: a text or a ``pathlib.Path``; or a URL of a file system that fsspec knows, such as
+            ``s3://bucket/train.tuck``. Of a remote file the index is fetched, and then the chunks whose
+            samples are read, to the temporary folder.
         strict: refuse a file of which samples may be missing; else that is a :class:`DataWarning`.
+        storage_options: arguments of the file system, for a URL.
 
     Raises:
         CorruptDataError: the file is damaged, so that it cannot be opened. ``tuckfold repair`` may help.
-        OSError: there is no such file.
+        OSError: there is no such file, or a part of it cannot be fetched.
 
     >>> with tuckfold.open("doc.tuck") as f:
     ...     batch = f["image"][10:14]
@@ -357,4 +451,4 @@ def open(path: Any, *, strict: bool = False) -> File:  # noqa: A001
     >>> batch.shape, batch.dtype, labels.tolist()
     ((4, 8, 8), dtype('float32'), [0, 1, 2, 3])
     """
-    return File(path, strict=strict)
+    return File(path, strict=strict, storage_options=storage_options)

@@ -17,9 +17,12 @@ Read = Callable[[Any], np.ndarray]  #: a range or an array of sample numbers to 
 def _parts(shape: tuple[int, ...], key: Any) -> list[Any]:
     """The parts of an index: None, Ellipsis, slices, ints, arrays of ints. A mask becomes the places
     of what it selects, one array for each of its axes, which means the same to numpy."""
+    keys = key if isinstance(key, tuple) else (key,)
+    if sum(part is Ellipsis for part in keys) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
     parts: list[Any] = []
     axis = 0
-    for part in key if isinstance(key, tuple) else (key,):
+    for number, part in enumerate(keys):
         if part is None or part is Ellipsis or isinstance(part, slice):
             parts.append(part)
             axis += isinstance(part, slice)
@@ -34,15 +37,33 @@ def _parts(shape: tuple[int, ...], key: Any) -> list[Any]:
         array = np.asarray(part)
         if array.size == 0 and not isinstance(part, np.ndarray):
             array = array.astype(np.intp)  # [] selects nothing
-        if array.dtype != bool or array.ndim == 0:
+        if array.dtype != bool:
             parts.append(array)
             axis += 1
             continue
-        if Ellipsis not in [p for p in parts if not isinstance(p, np.ndarray)]:
-            _nothing(shape[axis:])[array]  # numpy refuses another shape
+        if any(p is Ellipsis for p in keys[:number]):
+            axis = len(shape) - sum(map(_axes, keys[number:]))
+        _nothing(shape[max(axis, 0) :])[array]  # numpy refuses another shape
         parts.extend(array.nonzero())
         axis += array.ndim
     return parts
+
+
+def _axes(part: Any) -> int:
+    """How many axes a part of an index takes."""
+    if part is None or part is Ellipsis:
+        return 0
+    if isinstance(part, slice):
+        return 1
+    array = np.asarray(part)
+    return array.ndim if array.dtype == bool else 1
+
+
+def _is_truth(part: Any) -> bool:
+    """Whether it is one boolean: to numpy a mask of no axes, which adds one to the result."""
+    return isinstance(part, (bool, np.bool_)) or (
+        isinstance(part, np.ndarray) and part.ndim == 0 and part.dtype == bool
+    )
 
 
 def _nothing(shape: tuple[int, ...]) -> np.ndarray:
@@ -63,7 +84,8 @@ def _place(shape: tuple[int, ...], parts: list[Any]) -> int | None:
 def select(shape: tuple[int, ...], key: Any, read: Read, most: int) -> Any:
     """What numpy's ``array[key]`` would give for an array of that shape, whose samples are read: at
     most so many at a time, where a slice of samples is taken a part of each."""
-    if isinstance(key, (bool, np.bool_)):
+    if any(map(_is_truth, key if isinstance(key, tuple) else (key,))):
+        _nothing(shape)[key]  # numpy's own IndexError
         return read(range(shape[0]))[key]
     parts = _parts(shape, key)
     place = _place(shape, parts)

@@ -73,6 +73,16 @@ class Frame(ctypes.Structure):
     ]
 
 
+class ImageOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("channels_last", c_int32),
+        ("channels", c_size_t),
+        ("scale", POINTER(c_float)),
+        ("add", POINTER(c_float)),
+    ]
+
+
 class FileArray(ctypes.Structure):
     _fields_ = [
         ("name", c_char_p),
@@ -145,6 +155,24 @@ _FUNCTIONS = {
         c_int32,
         [c_void_p, c_size_t, c_void_p, c_size_t, POINTER(Tensor), c_int32],
     ),
+    "reader_gather_images": (
+        c_int32,
+        [
+            c_void_p,
+            c_size_t,
+            c_void_p,
+            c_size_t,
+            c_void_p,
+            POINTER(ImageOptions),
+            POINTER(Tensor),
+            c_int32,
+        ],
+    ),
+    "reader_chunks": (
+        c_int32,
+        [c_void_p, c_size_t, c_int32, c_void_p, c_size_t, POINTER(c_size_t)],
+    ),
+    "write_manifest": (c_int32, [c_char_p, POINTER(c_char_p), c_size_t]),
     "writer_open": (
         c_int32,
         [c_char_p, POINTER(FileArray), c_size_t, POINTER(WriteOptions), POINTER(c_void_p)],
@@ -167,6 +195,10 @@ _FUNCTIONS = {
     "structured_json": (c_char_p, [c_void_p]),
     "structures_json": (c_char_p, []),
     "structured_has_cuda": (c_int32, [c_void_p, c_int32]),
+    "structured_step_memory": (
+        c_int32,
+        [c_void_p, c_int32, c_int64, c_int32, c_int32, c_int32, POINTER(c_int64 * 6)],
+    ),
     "version": (c_char_p, []),
     "cpu_target": (c_char_p, []),
     "has_cuda": (c_int32, []),
@@ -199,6 +231,8 @@ plan_release, plan_layout = _c["plan_release"], _c["plan_layout"]
 pack, unpack = _c["pack"], _c["unpack"]
 frame_bytes, clear_error = _c["frame_bytes"], _c["clear_error"]
 reader_json, reader_close = _c["reader_json"], _c["reader_close"]
+reader_read, reader_gather = _c["reader_read"], _c["reader_gather"]
+reader_gather_images = _c["reader_gather_images"]
 writer_json, writer_close = _c["writer_json"], _c["writer_close"]
 
 _dtypes = json.loads(_c["dtypes_json"]())
@@ -227,6 +261,35 @@ def structure_json(text: str, in_features: int, out_features: int) -> dict[str, 
             name for code, name in enumerate(DTYPES) if _c["structured_has_cuda"](made, code)
         ]
         return about
+    finally:
+        _c["structured_free"](made)
+
+
+def step_memory(
+    text: str,
+    in_features: int,
+    out_features: int,
+    dtype: str,
+    samples: int,
+    bias: bool,
+    states: int,
+    threads: int,
+) -> list[int]:
+    """The fields of tuckfold_step_memory, in their order."""
+    made, memory = c_void_p(), (c_int64 * 6)()
+    call("structured_make", text.encode(), in_features, out_features, ctypes.byref(made))
+    try:
+        call(
+            "structured_step_memory",
+            made,
+            DTYPES.index(dtype),
+            operator.index(samples),
+            int(bias),
+            operator.index(states),
+            operator.index(threads),
+            ctypes.byref(memory),
+        )
+        return list(memory)
     finally:
         _c["structured_free"](made)
 
@@ -270,6 +333,14 @@ def set_num_threads(threads: int) -> None:
 def get_num_threads() -> int:
     """What :func:`set_num_threads` was last given; 0 means every core."""
     return _threads
+
+
+def path_of(path: Any) -> bytes:
+    """A path for C, which would end it at its first NUL."""
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise ValueError(f"embedded null byte in the path {os.fsdecode(encoded)!r}")
+    return encoded
 
 
 def seed_of(seed: int) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 from tuckfold import _library as lib
 from tuckfold._choose import exact_codec, search, source_of, target_of, trial_part
 from tuckfold._errors import DataWarning
+from tuckfold._outliers import note_on_outliers, without_fill
 from tuckfold._progress import Progress, Reporter, pieces
 from tuckfold._spec import CodecSpec, spec_of
 from tuckfold._writer import Column, Saved, Writer, check_names, fill_of, of_array
@@ -37,7 +38,9 @@ def _column(
         column.max_error = target[1] if target[0] == "max_error" else None
         column.measure = True
         if spec is None and any_values:
-            part = trial_part(source, _TRIAL_VALUES)
+            part = without_fill(trial_part(source, _TRIAL_VALUES), fill)
+            if target[0] == "psnr" and (note := note_on_outliers(name, part)):
+                warnings.warn(f"[save] {note}", DataWarning, stacklevel=4)
             spec = search(part, dtype, *target, for_the_rest=True).codec
     if spec is not None:
         column.codec = str(spec_of(spec))
@@ -115,6 +118,8 @@ def save(
     ...     bool(np.abs(f["image"][3] - images[3]).max() < 0.01)
     True
     """
+    for name in named.keys() & (arrays or {}).keys():
+        raise ValueError(f"[save] '{name}' is given twice; drop one")
     sources = _sources({**(arrays or {}), **named}, dtype)
     target = target_of("save", max_error=max_error, psnr=psnr)
     if codec is not None and not isinstance(codec, Mapping) and psnr is not None:

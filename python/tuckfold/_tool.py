@@ -10,7 +10,8 @@ from pathlib import Path
 
 def main() -> None:
     """Runs it in place of this process."""
-    verb = {"activations": activations, "factorize": factorize}.get("".join(sys.argv[1:2]))
+    verbs = {"activations": activations, "factorize": factorize, "study": study}
+    verb = verbs.get("".join(sys.argv[1:2]))
     if verb is not None:
         del sys.argv[1]
         verb()
@@ -31,6 +32,13 @@ def activations() -> None:
 def factorize() -> None:
     """The verb `factorize`."""
     _run("factorize", "tuckfold.torch._structured")
+
+
+def study() -> None:
+    """The verb `study`, which counts without torch."""
+    from tuckfold._study.__main__ import main
+
+    sys.exit(main())
 
 
 def _run(verb: str, module: str) -> None:

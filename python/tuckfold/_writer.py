@@ -104,6 +104,22 @@ def fill_of(value: Any, name: str) -> tuple[float, ...]:
     return tuple(float(v) for v in found) if isinstance(found, Sequence) else (float(found),)
 
 
+def _columns_of(path: Any, strict: bool) -> dict[str, Column]:
+    """The arrays of a file. Warns of missing samples: an append drops what is left of them."""
+    with File(path, strict=strict) as file:
+        return {
+            name: Column(
+                name,
+                array.stored,
+                array.shape[1:],
+                str(array.codec),
+                array.fill,
+                samples_per_chunk=array.samples_per_chunk,
+            )
+            for name, array in file.items()
+        }
+
+
 class Writer:
     """Writes a .tuck file batch by batch, with the promises of ``tuckfold pack``.
 
@@ -114,7 +130,8 @@ class Writer:
     Args:
         path: of the file, or of the manifest if there are shards.
         arrays: for each name the dtype and shape of a sample, as in ``("f32", (3, 32, 32))``, or an array
-            with a leading axis of samples, such as a first batch. Not needed with ``append``.
+            with a leading axis of samples, such as a first batch. Not needed with ``append``, where they
+            and their codec, fill and samples_per_chunk are those of the file; others are refused.
         codec: a spec for arrays whose samples have two axes or more, or a mapping of names to specs.
             Others are packed by ``zstd``.
         max_error: a number, or a mapping. Chunks in which a value differs by more are stored as they are.
@@ -162,16 +179,13 @@ class Writer:
     ) -> None:
         if append and resume:
             raise ValueError("[write] append and resume exclude each other; drop one")
-        if append:
-            File(
-                path, strict=strict
-            ).close()  # warns of missing samples: an append drops what is left
-        names = list(arrays or ())
+        there = _columns_of(path, strict) if append else {}
+        names = list(arrays or there)
         for argument, value in (("codec", codec), ("max_error", max_error), ("fill", fill)):
             check_names("write", argument, value, names)
         columns = [
-            self._column(name, about, codec, max_error, fill, samples_per_chunk)
-            for name, about in (arrays or {}).items()
+            self._column(name, about, codec, max_error, fill, samples_per_chunk, there.get(name))
+            for name, about in (arrays or {n: (c.dtype, c.shape) for n, c in there.items()}).items()
         ]
         if not columns and not append:
             raise ValueError("[write] give the arrays: {'image': ('f32', (3, 32, 32))}")
@@ -180,8 +194,15 @@ class Writer:
 
     @staticmethod
     def _column(
-        name: str, about: Any, codec: Any, max_error: Any, fill: Any, samples_per_chunk: int
+        name: str,
+        about: Any,
+        codec: Any,
+        max_error: Any,
+        fill: Any,
+        samples_per_chunk: int,
+        there: Column | None,
     ) -> Column:
+        """An array as asked for; what is not said is as in the file that is appended to."""
         from tuckfold import _arrays
 
         if isinstance(about, tuple):
@@ -199,7 +220,7 @@ class Writer:
         bound = (
             of_array(max_error, name) if isinstance(max_error, Mapping) or len(shape) >= 2 else None
         )
-        return Column(
+        column = Column(
             name,
             dtype,
             shape,
@@ -208,6 +229,11 @@ class Writer:
             bound,
             samples_per_chunk=operator.index(samples_per_chunk),
         )  # fmt: skip
+        if there is not None:
+            column.codec = column.codec if given is not None else there.codec
+            column.fill = column.fill or there.fill
+            column.samples_per_chunk = column.samples_per_chunk or there.samples_per_chunk
+        return column
 
     @classmethod
     def _of_columns(cls, path: Any, columns: list[Column], **options: Any) -> Writer:
@@ -242,7 +268,7 @@ class Writer:
             shards=operator.index(shards),
             samples=operator.index(samples),
             metadata=None if text is None else text.encode(),
-            seed=operator.index(seed) & (2**64 - 1),
+            seed=lib.seed_of(seed) & (2**64 - 1),
             origin=int.from_bytes(digest, "little"),
             no_sync=int(not sync),
         )
@@ -250,7 +276,7 @@ class Writer:
         handle = ctypes.c_void_p()
         lib.call(
             "writer_open",
-            os.fsencode(path),
+            lib.path_of(path),
             rows,
             len(columns),
             ctypes.byref(options),

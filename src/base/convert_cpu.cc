@@ -1,4 +1,6 @@
-// The functions of half.h in SIMD, step by step: conversion instructions treat NaN differently.
+// The functions of half.h in SIMD, step by step: conversion instructions treat NaN and what is
+// beyond the largest number differently. Where vectors have neither, x86's for f16 give the same
+// bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "base/convert_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -59,13 +61,56 @@ struct OfF16 {
   }
 };
 
+#undef TUCKFOLD_CONVERT_F16C
+#define TUCKFOLD_CONVERT_F16C (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2)
+
+HWY_INLINE hn::Vec<D> widened(OfBF16, hn::Vec<D16> half) {
+  return hn::BitCast(D(), OfBF16::widen(hn::PromoteTo(DU(), half)));
+}
+HWY_INLINE hn::Vec<D> widened(OfF16, hn::Vec<D16> half) {
+#if TUCKFOLD_CONVERT_F16C
+#if HWY_TARGET <= HWY_AVX3
+  const hn::Vec<D> value{_mm512_cvtph_ps(half.raw)};
+#else
+  const hn::Vec<D> value{_mm256_cvtph_ps(half.raw)};
+#endif
+  // Of a NaN the sign is left, no payload.
+  const auto nan = hn::And(value, hn::BitCast(D(), set(kSignBit | kNanBits)));
+  return hn::IfThenElse(hn::Eq(value, value), value, nan);
+#else
+  return hn::BitCast(D(), OfF16::widen(hn::PromoteTo(DU(), half)));
+#endif
+}
+
+template <class Of>
+HWY_INLINE void narrow_with_care(Of, hn::Vec<D> value, std::uint16_t* out) {
+  hn::StoreU(hn::TruncateTo(D16(), Of::narrow(hn::BitCast(DU(), value))), D16(), out);
+}
+HWY_INLINE void narrow_to(OfBF16 of, hn::Vec<D> value, std::uint16_t* out) {
+  narrow_with_care(of, value, out);
+}
+HWY_INLINE void narrow_to(OfF16 of, hn::Vec<D> value, std::uint16_t* out) {
+#if TUCKFOLD_CONVERT_F16C
+  // From 65520 on numbers round to infinity.
+  if (HWY_LIKELY(hn::AllTrue(D(), hn::Lt(hn::Abs(value), hn::Set(D(), 65520.0f))))) {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+#if HWY_TARGET <= HWY_AVX3
+    hn::StoreU(hn::Vec<D16>{_mm512_cvtps_ph(value.raw, kNearest)}, D16(), out);
+#else
+    hn::StoreU(hn::Vec<D16>{_mm256_cvtps_ph(value.raw, kNearest)}, D16(), out);
+#endif
+    return;
+  }
+#endif
+  narrow_with_care(of, value, out);
+}
+
 template <class Of>
 HWY_ATTR void widen_all(const std::uint16_t* in, std::int64_t count, float* out) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(D()));
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const VU half = hn::PromoteTo(DU(), hn::LoadU(D16(), in + i));
-    hn::StoreU(hn::BitCast(D(), Of::widen(half)), D(), out + i);
+    hn::StoreU(widened(Of(), hn::LoadU(D16(), in + i)), D(), out + i);
   }
   for (; i < count; ++i) out[i] = to_float(typename Of::Half{in[i]});
 }
@@ -74,10 +119,7 @@ template <class Of>
 HWY_ATTR void narrow_all(const float* in, std::int64_t count, std::uint16_t* out) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(D()));
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const VU bits = hn::BitCast(DU(), hn::LoadU(D(), in + i));
-    hn::StoreU(hn::TruncateTo(D16(), Of::narrow(bits)), D16(), out + i);
-  }
+  for (; i + lanes <= count; i += lanes) narrow_to(Of(), hn::LoadU(D(), in + i), out + i);
   for (; i < count; ++i) out[i] = Of::narrow_one(in[i]).bits;
 }
 
@@ -90,8 +132,34 @@ void widen_bf16(const std::uint16_t* in, std::int64_t count, float* out) {
 void narrow_f16(const float* in, std::int64_t count, std::uint16_t* out) {
   narrow_all<OfF16>(in, count, out);
 }
-void narrow_bf16(const float* in, std::int64_t count, std::uint16_t* out) {
+
+// Two vectors at a time without NaN and numbers that saturate: the upper halves of the rounded bits
+// side by side.
+HWY_ATTR void narrow_bf16(const float* in, std::int64_t count, std::uint16_t* out) {
+#if HWY_TARGET == HWY_SCALAR
   narrow_all<OfBF16>(in, count, out);
+#else
+  const hn::Repartition<std::uint16_t, D> dh;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(D()));
+  const auto most = hn::Set(D(), kMaxBF16);
+  const auto rounded = [&](hn::Vec<D> value) HWY_ATTR {
+    const VU bits = hn::BitCast(DU(), value);
+    const VU odd = hn::And(hn::ShiftRight<16>(bits), set(1));
+    return hn::BitCast(dh, hn::Add(bits, hn::Add(odd, set(0x7fff))));
+  };
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    const auto a = hn::LoadU(D(), in + i), b = hn::LoadU(D(), in + i + lanes);
+    const auto fit = hn::And(hn::Lt(hn::Abs(a), most), hn::Lt(hn::Abs(b), most));
+    if (HWY_LIKELY(hn::AllTrue(D(), fit))) {
+      hn::StoreU(hn::ConcatOdd(dh, rounded(b), rounded(a)), dh, out + i);
+    } else {
+      narrow_to(OfBF16(), a, out + i);
+      narrow_to(OfBF16(), b, out + i + lanes);
+    }
+  }
+  narrow_all<OfBF16>(in + i, count - i, out + i);
+#endif
 }
 
 // f64 takes two passes; the second checks each value, and is hardly ever needed.
@@ -129,6 +197,52 @@ HWY_ATTR void widen_f32(const float* in, std::int64_t count, double* out) {
   }
 }
 
+// u8 and u16, as to_whole.
+template <class T>
+HWY_ATTR void widen_whole(const T* in, std::int64_t count, float* out) {
+  const D d;
+  const hn::Rebind<T, D> dt;
+  const hn::RebindToSigned<D> di;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(dt, in + i))), d, out + i);
+  }
+  for (; i < count; ++i) out[i] = static_cast<float>(in[i]);
+}
+
+template <class T>
+HWY_ATTR void narrow_whole(const float* in, std::int64_t count, T* out) {
+  const D d;
+  const DU du;
+  const hn::Rebind<T, D> dt;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const VU most = set(bits_of(static_cast<float>(std::numeric_limits<T>::max())));
+  const auto shift = hn::Set(d, 0x1p23f);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const VU bits = hn::BitCast(du, hn::LoadU(d, in + i));
+    const auto number = hn::Lt(bits, set(kInfBits + 1));  // no NaN, and no sign
+    const VU kept = hn::IfThenElseZero(number, hn::Min(bits, most));
+    const VU rounded = hn::BitCast(du, hn::Add(hn::BitCast(d, kept), shift));
+    hn::StoreU(hn::TruncateTo(dt, rounded), dt, out + i);
+  }
+  for (; i < count; ++i) out[i] = to_whole<T>(in[i]);
+}
+
+void widen_u8(const std::uint8_t* in, std::int64_t count, float* out) {
+  widen_whole(in, count, out);
+}
+void widen_u16(const std::uint16_t* in, std::int64_t count, float* out) {
+  widen_whole(in, count, out);
+}
+void narrow_u8(const float* in, std::int64_t count, std::uint8_t* out) {
+  narrow_whole(in, count, out);
+}
+void narrow_u16(const float* in, std::int64_t count, std::uint16_t* out) {
+  narrow_whole(in, count, out);
+}
+
 }  // namespace tuckfold::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -141,6 +255,10 @@ HWY_EXPORT(narrow_f16);
 HWY_EXPORT(narrow_bf16);
 HWY_EXPORT(narrow_f64);
 HWY_EXPORT(widen_f32);
+HWY_EXPORT(widen_u8);
+HWY_EXPORT(widen_u16);
+HWY_EXPORT(narrow_u8);
+HWY_EXPORT(narrow_u16);
 
 void to_floats(const F16* in, std::int64_t count, float* out) noexcept {
   HWY_DYNAMIC_DISPATCH(widen_f16)(reinterpret_cast<const std::uint16_t*>(in), count, out);
@@ -160,6 +278,19 @@ void to_floats(const double* in, std::int64_t count, float* out) noexcept {
 }
 void from_floats(const float* in, std::int64_t count, double* out) noexcept {
   HWY_DYNAMIC_DISPATCH(widen_f32)(in, count, out);
+}
+
+void to_floats(const std::uint8_t* in, std::int64_t count, float* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(widen_u8)(in, count, out);
+}
+void to_floats(const std::uint16_t* in, std::int64_t count, float* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(widen_u16)(in, count, out);
+}
+void from_floats(const float* in, std::int64_t count, std::uint8_t* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(narrow_u8)(in, count, out);
+}
+void from_floats(const float* in, std::int64_t count, std::uint16_t* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(narrow_u16)(in, count, out);
 }
 
 }  // namespace tuckfold

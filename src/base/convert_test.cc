@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -97,6 +99,43 @@ TEST(Convert, EveryRoundingIsThatOfOneValue) {
   on_every_target([] {
     expect_every_rounding<F16>(to_f16_saturated);
     expect_every_rounding<BF16>(to_bf16_saturated);
+  });
+}
+
+template <class Whole>
+void expect_every_whole() {
+  constexpr std::size_t kValues = std::size_t{std::numeric_limits<Whole>::max()} + 1;
+  std::vector<Whole> all(kValues), back(kValues);
+  for (std::size_t i = 0; i < kValues; ++i) all[i] = static_cast<Whole>(i);
+  std::vector<float> wide(kValues);
+  to_floats(all.data(), static_cast<std::int64_t>(kValues), wide.data());
+  for (std::size_t i = 0; i < kValues; ++i) ASSERT_EQ(wide[i], static_cast<float>(i));
+  from_floats(wide.data(), static_cast<std::int64_t>(kValues), back.data());
+  EXPECT_EQ(back, all);
+  std::vector<float> in = floats();
+  for (std::size_t i = 0; i < kValues; ++i) in.push_back(static_cast<float>(i) + 0.5f);
+  std::vector<Whole> out(in.size());
+  from_floats(in.data(), static_cast<std::int64_t>(in.size()), out.data());
+  constexpr double kMost = std::numeric_limits<Whole>::max();
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    // Its definition: nearest, ties to even, then the range.
+    const double near = std::isnan(in[i]) ? 0 : std::nearbyint(std::clamp<double>(in[i], 0, kMost));
+    ASSERT_EQ(out[i], static_cast<Whole>(near)) << in[i];
+    ASSERT_EQ(out[i], to_whole<Whole>(in[i])) << in[i];
+  }
+  for (std::int64_t count = 0; count < 70; ++count) {
+    std::vector<Whole> few(72, 99);
+    from_floats(wide.data() + 1, count, few.data() + 1);
+    ASSERT_EQ(few[0], 99);
+    ASSERT_EQ(few[static_cast<std::size_t>(count) + 1], 99);
+    for (std::int64_t i = 1; i <= count; ++i) ASSERT_EQ(few[static_cast<std::size_t>(i)], i);
+  }
+}
+
+TEST(Convert, WholeNumbersAreRoundedToTheNearest) {
+  on_every_target([] {
+    expect_every_whole<std::uint8_t>();
+    expect_every_whole<std::uint16_t>();
   });
 }
 

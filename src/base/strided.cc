@@ -1,7 +1,6 @@
 #include "base/strided.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cstring>
 #include <limits>
@@ -9,6 +8,8 @@
 
 #include "base/convert.h"
 #include "base/half.h"
+#include "base/panels.h"
+#include "base/stream.h"
 
 namespace tuckfold {
 namespace {
@@ -16,8 +17,8 @@ namespace {
 template <class T>
 constexpr bool kNarrow = std::is_same_v<T, F16> || std::is_same_v<T, BF16>;
 template <class T>
-constexpr bool kHasRuns = kNarrow<T> || std::is_same_v<T, double>;  // in base/convert.h
-constexpr std::int64_t kVectorRun = 16;  // shorter runs are not worth a call
+constexpr bool kHasRuns = !std::is_same_v<T, float>;  // in base/convert.h
+constexpr std::int64_t kVectorRun = 16;               // shorter runs are not worth a call
 
 template <class T>
 float as_float(T value) {
@@ -39,15 +40,7 @@ T from_float(float value) {
   } else if constexpr (std::is_same_v<T, double>) {
     return to_f64(value);
   } else if constexpr (std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::uint16_t>) {
-    // The bits of nonnegative floats have the floats' order, and compilers vectorize integers. NaN
-    // becomes 0. A float near 2^23 has no fraction: adding that rounds the value, and its low bits
-    // are the number.
-    constexpr auto kMost =
-        std::bit_cast<std::int32_t>(static_cast<float>(std::numeric_limits<T>::max()));
-    constexpr auto kInfinity = std::bit_cast<std::int32_t>(std::numeric_limits<float>::infinity());
-    const auto bits = std::bit_cast<std::int32_t>(value);
-    const std::int32_t kept = std::clamp(bits, 0, kMost) & -static_cast<int>(bits <= kInfinity);
-    return static_cast<T>(std::bit_cast<std::uint32_t>(std::bit_cast<float>(kept) + 0x1p23f));
+    return to_whole<T>(value);
   } else {
     return static_cast<T>(value);
   }
@@ -66,6 +59,41 @@ void with_real(DType dtype, Body&& body) {
     default: assert(false && "must_be_exact dtypes do not become f32");
   }
 }
+
+// A run of elements to f32, and back.
+template <class T>
+void widen_run(const T* from, std::int64_t step, std::int64_t length, float* out) {
+  if (std::is_same_v<T, float> && step == 1) {
+    std::memcpy(out, from, static_cast<std::size_t>(length) * sizeof(float));
+    return;
+  }
+  if constexpr (kHasRuns<T>) {
+    if (step == 1 && length >= kVectorRun) return to_floats(from, length, out);
+  }
+  if (step == 1) {
+    for (std::int64_t i = 0; i < length; ++i) out[i] = as_float(from[i]);
+  } else {
+    for (std::int64_t i = 0; i < length; ++i) out[i] = as_float(from[i * step]);
+  }
+}
+
+template <class T>
+void narrow_run(const float* from, std::int64_t length, T* to, std::int64_t step) {
+  if (std::is_same_v<T, float> && step == 1) {
+    std::memcpy(to, from, static_cast<std::size_t>(length) * sizeof(float));
+    return;
+  }
+  if constexpr (kHasRuns<T>) {
+    if (step == 1 && length >= kVectorRun) return from_floats(from, length, to);
+  }
+  if (step == 1) {
+    for (std::int64_t i = 0; i < length; ++i) to[i] = from_float<T>(from[i]);
+  } else {
+    for (std::int64_t i = 0; i < length; ++i) to[i * step] = from_float<T>(from[i]);
+  }
+}
+
+constexpr std::int64_t kStreamRun = 128;  // shorter runs have too few whole cache lines
 
 // Elements of kWidth bytes, of any type and strides; steps count elements.
 template <std::size_t kWidth>
@@ -113,6 +141,7 @@ FlatView<Pointer>::FlatView(const BasicTensorView<Pointer>& view)
   steps_ = steps;
   std::reverse_copy(axes.begin(), axes.end(), &axes_[0]);
   std::reverse_copy(steps.begin(), steps.end(), &steps_[0]);
+  grid_ = PanelGrid::of(dtype_, axes_, steps_);
 }
 
 template <class Pointer>
@@ -144,60 +173,110 @@ Pointer FlatView<Pointer>::dense(std::int64_t begin, std::int64_t count) const n
   return advance(data_, place(begin).offset * static_cast<std::int64_t>(size_bytes(dtype_)));
 }
 
-// Calls body(first element offset, stride, length) for the runs along the innermost axis.
+// Calls body(first element offset, stride, length) for the runs along the innermost axis. Only the
+// first place takes divisions: rows may be as short as 7.
 template <class Pointer>
 template <class Body>
 void FlatView<Pointer>::for_each_run(std::int64_t begin, std::int64_t count,
                                      Body&& body) const noexcept {
   const std::size_t inner = axes_.rank() - 1;
+  const std::int64_t row = axes_[inner], step = steps_[inner];
+  if (count <= 0) return;
+  const Place at = place(begin);
+  std::int64_t length = std::min(count, row - at.first);
+  body(at.offset, step, length);
+  count -= length;
+  if (count == 0) return;
+  Shape index = axes_;  // of the row on the axes before the innermost
+  std::int64_t rows = begin / row;
+  for (std::size_t axis = inner; axis-- > 0; rows /= axes_[axis]) index[axis] = rows % axes_[axis];
+  std::int64_t offset = at.offset - at.first * step;
+  for (; count > 0; count -= length) {
+    std::size_t axis = inner - 1;
+    offset += steps_[axis];
+    while (++index[axis] == axes_[axis] && axis > 0) {
+      offset += steps_[axis - 1] - axes_[axis] * steps_[axis];
+      index[axis--] = 0;
+    }
+    length = std::min(count, row);
+    body(offset, step, length);
+  }
+}
+
+// Calls body(address, step, length) for runs of elements [begin, begin + count), in the panel if
+// there is one.
+template <class Body>
+void FlatReader::for_each_source(std::int64_t begin, std::int64_t count,
+                                 Body&& body) const noexcept {
+  const auto width = static_cast<std::int64_t>(size_bytes(dtype_));
+  if (grid_.together == 0 || thread_panel().view != this) {
+    return for_each_run(begin, count,
+                        [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
+                          body(static_cast<const std::byte*>(data_) + offset * width, step, length);
+                        });
+  }
+  const Panel& panel = thread_panel();
   while (count > 0) {
-    const Place at = place(begin);
-    const std::int64_t length = std::min(count, axes_[inner] - at.first);
-    body(at.offset, steps_[inner], length);
+    if (begin < panel.begin || begin >= panel.end) load_panel(begin);
+    const std::int64_t line = (begin - panel.begin) / grid_.length;
+    const std::int64_t at = (begin - panel.begin) % grid_.length;
+    const std::int64_t length = std::min(count, grid_.length - at);
+    body(panel.bytes + (line * grid_.row + at) * width, std::int64_t{1}, length);
     begin += length;
     count -= length;
+  }
+}
+
+template <class Body>
+void FlatWriter::for_each_target(std::int64_t begin, std::int64_t count,
+                                 Body&& body) const noexcept {
+  const auto width = static_cast<std::int64_t>(size_bytes(dtype_));
+  if (grid_.together == 0 || thread_panel().view != this) {
+    return for_each_run(begin, count,
+                        [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
+                          body(static_cast<std::byte*>(data_) + offset * width, step, length);
+                        });
+  }
+  Panel& panel = thread_panel();
+  while (count > 0) {
+    if (begin != panel.written_end || begin >= panel.end) {
+      if (panel.written_begin < panel.written_end) store_panel();
+      const Lines lines = panel_at(begin);
+      panel.begin = lines.begin;
+      panel.end = lines.end;
+      panel.written_begin = panel.written_end = begin;
+    }
+    const std::int64_t line = (begin - panel.begin) / grid_.length;
+    const std::int64_t at = (begin - panel.begin) % grid_.length;
+    const std::int64_t length = std::min(count, grid_.length - at);
+    body(panel.bytes + (line * grid_.row + at) * width, std::int64_t{1}, length);
+    begin += length;
+    count -= length;
+    panel.written_end = begin;
   }
 }
 
 void FlatReader::gather(std::int64_t begin, std::int64_t count, float* out) const noexcept {
   with_real(dtype_, [&](auto element) {
     using T = decltype(element);
-    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
-      const T* from = static_cast<const T*>(data_) + offset;
-      if constexpr (kHasRuns<T>) {
-        if (step == 1 && length >= kVectorRun) {
-          to_floats(from, length, out);
-          out += length;
-          return;
-        }
-      }
-      if (step == 1) {
-        for (std::int64_t i = 0; i < length; ++i) out[i] = as_float(from[i]);
-      } else {
-        for (std::int64_t i = 0; i < length; ++i) out[i] = as_float(from[i * step]);
-      }
-      out += length;
-    });
+    for_each_source(begin, count,
+                    [&](const std::byte* from, std::int64_t step, std::int64_t length) {
+                      widen_run(reinterpret_cast<const T*>(from), step, length, out);
+                      out += length;
+                    });
   });
 }
 
-void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in) const noexcept {
+void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in,
+                         bool stream) const noexcept {
+  if (grid_.together > 0) stream = false;  // the panel is read again soon
   with_real(dtype_, [&](auto element) {
     using T = decltype(element);
-    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
-      T* to = static_cast<T*>(data_) + offset;
-      const float* from = in;  // bytes that are stored might be those of `in` itself
-      if constexpr (kHasRuns<T>) {
-        if (step == 1 && length >= kVectorRun) {
-          from_floats(from, length, to);
-          in += length;
-          return;
-        }
-      }
-      if (step == 1) {
-        for (std::int64_t i = 0; i < length; ++i) to[i] = from_float<T>(from[i]);
+    for_each_target(begin, count, [&](std::byte* to, std::int64_t step, std::int64_t length) {
+      if (std::is_same_v<T, float> && stream && step == 1 && length >= kStreamRun) {
+        stream_copy(to, in, static_cast<std::size_t>(length) * sizeof(float));
       } else {
-        for (std::int64_t i = 0; i < length; ++i) to[i * step] = from_float<T>(from[i]);
+        narrow_run(in, length, reinterpret_cast<T*>(to), step);
       }
       in += length;
     });
@@ -205,25 +284,24 @@ void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in
 }
 
 void FlatReader::gather_bytes(std::int64_t begin, std::int64_t count, void* out) const noexcept {
-  const auto* data = static_cast<const std::byte*>(data_);
   auto* to = static_cast<std::byte*>(out);
   with_word(dtype_, [&](auto word) {
     constexpr auto kWidth = static_cast<std::int64_t>(sizeof(word));
-    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
-      copy_run<sizeof(word)>(data + offset * kWidth, step, to, 1, length);
-      to += length * kWidth;
-    });
+    for_each_source(begin, count,
+                    [&](const std::byte* from, std::int64_t step, std::int64_t length) {
+                      copy_run<sizeof(word)>(from, step, to, 1, length);
+                      to += length * kWidth;
+                    });
   });
 }
 
 void FlatWriter::scatter_bytes(std::int64_t begin, std::int64_t count,
                                const void* in) const noexcept {
-  auto* data = static_cast<std::byte*>(data_);
   const auto* from = static_cast<const std::byte*>(in);
   with_word(dtype_, [&](auto word) {
     constexpr auto kWidth = static_cast<std::int64_t>(sizeof(word));
-    for_each_run(begin, count, [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
-      copy_run<sizeof(word)>(from, 1, data + offset * kWidth, step, length);
+    for_each_target(begin, count, [&](std::byte* to, std::int64_t step, std::int64_t length) {
+      copy_run<sizeof(word)>(from, 1, to, step, length);
       from += length * kWidth;
     });
   });

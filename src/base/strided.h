@@ -20,6 +20,17 @@ auto with_word(DType dtype, Body&& body) {
   }
 }
 
+// Where neighbours in memory are not neighbours in the sequence, as in channels_last: a panel is
+// some lines of the sequence, those that lie side by side in memory, as rows of a small buffer.
+struct PanelGrid {
+  std::size_t unit = 0;       // the axis whose step is 1
+  std::int64_t length = 0;    // elements of a line: all axes after that one
+  std::int64_t together = 0;  // lines of a panel; 0: no panels
+  std::int64_t row = 0;       // elements from one to the next in the buffer
+
+  static PanelGrid of(DType dtype, const Shape& axes, const Shape& steps);
+};
+
 // Axes whose strides allow it are merged, so that common tensors have one or two left.
 template <class Pointer>
 class FlatView {
@@ -48,10 +59,22 @@ class FlatView {
   template <class Body>
   void for_each_run(std::int64_t begin, std::int64_t count, Body&& body) const noexcept;
 
+  struct Lines {
+    std::int64_t begin, end;  // elements of the sequence
+  };
+  // The lines of the panel that element `begin` is in.
+  Lines panel_at(std::int64_t begin) const noexcept;
+  // Calls body(place in the buffer, place in memory, step, length) for runs along the innermost
+  // axis, positions [begin, end) of a line of the panel; all in elements.
+  template <class Body>
+  void for_each_panel_run(const Lines& panel, std::int64_t line, std::int64_t begin,
+                          std::int64_t end, Body&& body) const noexcept;
+
   Pointer data_;
   DType dtype_;
   std::int64_t elems_;
   Shape axes_, steps_;
+  PanelGrid grid_;
 };
 
 class FlatReader : public FlatView<const void*> {
@@ -62,6 +85,12 @@ class FlatReader : public FlatView<const void*> {
   void gather(std::int64_t begin, std::int64_t count, float* out) const noexcept;
   // The same elements as they are, to any address.
   void gather_bytes(std::int64_t begin, std::int64_t count, void* out) const noexcept;
+
+ private:
+  friend class ReadPanels;
+  template <class Body>
+  void for_each_source(std::int64_t begin, std::int64_t count, Body&& body) const noexcept;
+  void load_panel(std::int64_t begin) const noexcept;
 };
 
 class FlatWriter : public FlatView<void*> {
@@ -70,10 +99,44 @@ class FlatWriter : public FlatView<void*> {
   // Writes elements [begin, begin + count), rounding to nearest even. Finite numbers beyond the
   // dtype's largest become that. Infinities stay, and NaN becomes the canonical one in f16, bf16
   // and f64; in u8 and u16 infinities saturate, and NaN becomes 0. Not for dtypes that
-  // must_be_exact.
-  void scatter(std::int64_t begin, std::int64_t count, const float* in) const noexcept;
+  // must_be_exact. With `stream`, contiguous f32 goes to memory by non-temporal stores, which the
+  // caller ends with stream_fence().
+  void scatter(std::int64_t begin, std::int64_t count, const float* in,
+               bool stream = false) const noexcept;
   // The same from elements as they are, from any address.
   void scatter_bytes(std::int64_t begin, std::int64_t count, const void* in) const noexcept;
+
+ private:
+  friend class WritePanels;
+  template <class Body>
+  void for_each_target(std::int64_t begin, std::int64_t count, Body&& body) const noexcept;
+  void store_panel() const noexcept;
+};
+
+// During its lifetime this thread's gathers from the tensor go through panels where it has some:
+// each cache line is read once, not once for each of its elements. For those who read a range in
+// order, whose elements do not change meanwhile.
+class ReadPanels {
+ public:
+  explicit ReadPanels(const FlatReader& in) noexcept;
+  ~ReadPanels();
+  ReadPanels(const ReadPanels&) = delete;
+  ReadPanels& operator=(const ReadPanels&) = delete;
+
+ private:
+  const FlatReader* in_;
+};
+
+// The same for scatters, which reach the tensor at the end of the lifetime at the latest.
+class WritePanels {
+ public:
+  explicit WritePanels(const FlatWriter& out) noexcept;
+  ~WritePanels();
+  WritePanels(const WritePanels&) = delete;
+  WritePanels& operator=(const WritePanels&) = delete;
+
+ private:
+  const FlatWriter* out_;
 };
 
 }  // namespace tuckfold

@@ -24,8 +24,6 @@ namespace tuckfold::capi {
 
 thread_local LastError t_last;
 
-namespace {
-
 static_assert(TUCKFOLD_MAX_RANK == Shape::kMaxRank);
 static_assert(TUCKFOLD_CPU == static_cast<int>(Device::Cpu) &&
               TUCKFOLD_CUDA == static_cast<int>(Device::Cuda));
@@ -38,6 +36,8 @@ DType dtype_of(const char* what, std::int32_t dtype) {
   }
   return static_cast<DType>(dtype);
 }
+
+namespace {
 
 Shape axes_of(const char* what, const char* name, std::int32_t rank, const std::int64_t* axes) {
   if (rank < 0 || rank > TUCKFOLD_MAX_RANK) {

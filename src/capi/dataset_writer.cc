@@ -59,6 +59,12 @@ struct DatasetWriter::Impl {
 
   void check_absent() const {
     if (!request.force && find_destination("write", request.path).exists) {
+      const Leftover left = find_leftover(path);
+      const bool complete = left == Leftover::None || left == Leftover::Useless;
+      if (mode() == WriteMode::Resume && complete) {
+        invalid("[resume] '{}' is complete; append to it, or pass force to write it anew",
+                request.path);
+      }
       invalid("[write] '{}' exists; pass force to replace it, or name another file", request.path);
     }
     if (mode() == WriteMode::Resume) return;
@@ -100,7 +106,11 @@ struct DatasetWriter::Impl {
     const std::string& metadata = request.options.metadata;
     Schema schema{settled, metadata.empty() ? "{}" : metadata};
     if (append) {
-      check_same_arrays(schema_at(path), schema, path);
+      const Schema there = schema_at(path);
+      if (const Schema now{settled, there.metadata}; schema_text(there) != schema_text(now)) {
+        invalid("[append] '{}' has other arrays than were given. What differs is {}; leave it out",
+                path, difference(there, now));
+      }
       before = FileReader(path).samples();
     }
     sharded.emplace(

@@ -67,6 +67,8 @@ T& given(const char* what, const char* name, T* pointer) {
   return *pointer;
 }
 
+// A dtype of the caller's, checked.
+DType dtype_of(const char* what, std::int32_t dtype);
 // A tensor of the caller's, checked.
 TensorView view_of(const char* what, const tuckfold_tensor* tensor);
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -9,7 +10,6 @@
 
 #include "base/fill.h"
 #include "base/json.h"
-#include "capi/gather.h"
 #include "capi/handles.h"
 #include "container/shard_files.h"
 #include "container/shards.h"
@@ -127,6 +127,52 @@ tuckfold_status tuckfold_reader_gather(const tuckfold_reader* reader, size_t arr
   return guarded([&] {
     const FileReader& from = given("read", "the reader", reader).get();
     if (count > 0) given("read", "the samples", samples);
-    gather(from, array, {samples, count}, view_of("read", out), threads);
+    from.gather(array, {samples, count}, view_of("read", out), threads);
+  });
+}
+
+tuckfold_status tuckfold_reader_gather_images(const tuckfold_reader* reader, size_t array,
+                                              const int64_t* samples, size_t count,
+                                              const tuckfold_window* windows,
+                                              const tuckfold_image_options* options,
+                                              const tuckfold_tensor* out, int32_t threads) {
+  return guarded([&] {
+    const FileReader& from = given("read", "the reader", reader).get();
+    if (count > 0) given("read", "the samples", samples);
+    const tuckfold_image_options& given_options = given("read", "the options", options);
+    if (given_options.struct_bytes != sizeof(tuckfold_image_options)) {
+      invalid("[read] struct_bytes must be {}, got {}", sizeof(tuckfold_image_options),
+              given_options.struct_bytes);
+    }
+    ImageOptions image{.channels_last = given_options.channels_last != 0};
+    if (const float* scale = given_options.scale) image.scale = {scale, scale + options->channels};
+    if (const float* add = given_options.add) image.add = {add, add + options->channels};
+    std::vector<Window> parts;
+    for (std::size_t i = 0; windows != nullptr && i < count; ++i) {
+      parts.push_back(
+          {.top = windows[i].top, .left = windows[i].left, .mirrored = windows[i].mirrored != 0});
+    }
+    from.gather_images(array, {samples, count}, parts, image, view_of("read", out), threads);
+  });
+}
+
+tuckfold_status tuckfold_reader_chunks(const tuckfold_reader* reader, size_t array, int32_t mask,
+                                       tuckfold_chunk* chunks, size_t room, size_t* count) {
+  return guarded([&] {
+    const FileReader& from = given("read", "the reader", reader).get();
+    std::size_t& found = given("read", "the place for the count", count);
+    const std::optional<std::size_t> mask_of = from.mask(array);
+    found = 0;
+    if (mask != 0 && !mask_of) return;
+    const std::span<const ChunkInfo> all = from.chunks(mask != 0 ? *mask_of : array);
+    found = all.size();
+    if (room > 0) given("read", "the room for chunks", chunks);
+    for (std::size_t i = 0; i < std::min(room, all.size()); ++i) {
+      chunks[i] = {.first = all[i].first,
+                   .samples = all[i].samples,
+                   .file = all[i].file,
+                   .offset = all[i].offset,
+                   .bytes = all[i].frame_bytes + kRecordHeadBytes + kChunkHeadBytes};
+    }
   });
 }

@@ -108,6 +108,20 @@ size_t tuckfold_structured_workspace_bytes(const tuckfold_structured* layer, int
   return bytes;
 }
 
+tuckfold_status tuckfold_structured_step_memory(const tuckfold_structured* layer, int32_t dtype,
+                                                int64_t samples, int32_t bias, int32_t states,
+                                                int32_t threads, tuckfold_step_memory* memory) {
+  return guarded([&] {
+    constexpr const char* kWhat = "step_memory";
+    tuckfold_step_memory& to = given(kWhat, "the place for the answer", memory);
+    const StepMemory of =
+        given(kWhat, "the layer", layer)
+            .layer.step_memory(dtype_of(kWhat, dtype), samples,
+                               {.bias = bias != 0, .states = states, .threads = threads});
+    to = {of.weights, of.gradients, of.optimizer, of.saved, of.passing, of.workspace};
+  });
+}
+
 tuckfold_status tuckfold_structured_forward(const tuckfold_structured* layer,
                                             const tuckfold_tensor* x,
                                             const tuckfold_tensor* weights, size_t count,

@@ -74,7 +74,7 @@ int run(int argc, char** argv) {
   const bool known = std::find(names.begin(), names.end(), verb) != names.end();
   if (!known && !verb.empty() && verb[0] != '-') {
     run_external(verb, argv + 1);
-    if (verb == "activations" || verb == "factorize") {
+    if (verb == "activations" || verb == "factorize" || verb == "study") {
       invalid(
           "'{}' comes with the Python package, and no tuckfold-{} is found; 'pip install .' in "
           "the sources installs it",

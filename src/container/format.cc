@@ -162,6 +162,10 @@ CheckedChunk check_chunk(const Record& record, const Schema& schema) {
                         to_string(frame.dtype), to_string(frame.shape), chunk.head.samples,
                         to_string(array.dtype), to_string(array.shape)));
   }
+  if (frame.header_bytes + frame.packed.size() != chunk.frame.size()) {
+    corrupt(fmt::format("its frame has {} bytes, the record {}",
+                        frame.header_bytes + frame.packed.size(), chunk.frame.size()));
+  }
   chunk.packed = frame.packed;
   chunk.raw = frame.spec != array.codec.print();
   const CodecSpec spec = chunk.raw ? spec_in_file(frame.spec) : array.codec;

@@ -67,7 +67,7 @@ std::string difference(const Begun& then, const Begun& now) {
     return fmt::format("the shards: from sample {} then, {} now", a.first, b.first);
   }
   if (a.values != b.values) return "the values of the inputs";
-  if (a.files != b.files) return "the size or time of change of an input file";
+  if (a.files != b.files) return "the size or time of change of an input file, or max_error";
   if (then.seed != now.seed) {
     return fmt::format("the seed: {} then, {} now", then.seed, now.seed);
   }

@@ -120,16 +120,29 @@ std::string text_at(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::optional<State> state_at(const std::string& path) {
-  std::ifstream file(partial_of(path), std::ios::binary);
-  if (file.peek() != '{') return {};
-  return parse_state(text_at(partial_of(path)), stem_of(path));
-}
-
 std::set<std::string> listed_at(const std::string& path) {
   std::set<std::string> names;
   for (const ManifestShard& shard : shards_at(path)) names.insert(name_in(shard.path));
   return names;
+}
+
+// Whether there is something to go on with. Where the manifest lists a shard of the state, its
+// writer was stopped after all was written.
+bool is_resumable(const State& state, const std::string& path) {
+  if (!state.resumable) return false;
+  try {
+    const std::set<std::string> listed = listed_at(path);
+    return std::ranges::none_of(state.shards,
+                                [&](const auto& name) { return listed.contains(name); });
+  } catch (const Error&) {  // a damaged manifest
+    return true;
+  }
+}
+
+std::optional<State> state_at(const std::string& path) {
+  std::ifstream file(partial_of(path), std::ios::binary);
+  if (file.peek() != '{') return {};
+  return parse_state(text_at(partial_of(path)), stem_of(path));
 }
 
 // Removes files of the folder, and what stopped writers left of them, except those that the
@@ -226,8 +239,8 @@ struct ShardedOutput::Impl {
       state = *left;
       return true;
     }
-    if (!request.replace && !(left && !left->resumable)) {
-      invalid("[shards] '{}' is what a stopped writer left; resume it, or replace it (--force)",
+    if (!request.replace && !(left && !is_resumable(*left, path))) {
+      invalid("[shards] '{}' is what a stopped writer left; resume it, or force its replacement",
               partial);
     }
     return false;
@@ -236,7 +249,7 @@ struct ShardedOutput::Impl {
   void begin(const ShardRequest& request) {
     if (const std::optional<State> left = state_at(path)) remove_files_of(*left, path);
     if (!request.replace && !request.append && exists(path)) {
-      invalid("[shards] '{}' exists; replace it (--force), or name another file", path);
+      invalid("[shards] '{}' exists; force its replacement, or name another file", path);
     }
     state = {.shards = unused_names(path, request.shards),
              .replaces = request.append ? std::vector<std::string>() : own_shards_at(path),
@@ -307,7 +320,7 @@ Leftover find_leftover(const std::string& path) {
   std::ifstream file(partial, std::ios::binary);
   if (file.peek() != '{') return Leftover::File;
   const std::optional<State> state = state_at(path);
-  return state && state->resumable ? Leftover::Shards : Leftover::Useless;
+  return state && is_resumable(*state, path) ? Leftover::Shards : Leftover::Useless;
 }
 
 void remove_leftover(const std::string& path) {

@@ -183,6 +183,16 @@ TEST_F(Sharded, KillsBetweenManifestAndRemovalAreFinished) {
   remove_leftover(path);
   EXPECT_TRUE(holds(FileReader(path), numbers_to(12)));
   EXPECT_EQ(files().size(), 4u);
+  // Nothing is left to resume, so that nothing needs to be replaced before more is appended.
+  write_file(path + ".partial", state);
+  EXPECT_EQ(find_leftover(path), Leftover::Useless);
+  ShardRequest more = request(1);
+  more.append = true;
+  more.resumable = false;
+  ShardedOutput output(more);
+  write(output, 12, 3);
+  output.finish();
+  EXPECT_TRUE(holds(FileReader(path), numbers_to(15)));
 }
 
 TEST_F(Sharded, OneWriterAtATime) {

@@ -151,8 +151,8 @@ struct FileWriter::Impl {
       }
     }
     if (!wanted.empty() && !std::ranges::equal(wanted, arrays())) {
-      invalid("[append] '{}' has other arrays than were given; leave them out to take those it has",
-              path);
+      invalid("[append] '{}' has other arrays than were given. What differs is {}; leave it out",
+              path, difference(index.schema, {wanted, index.schema.metadata}));
     }
     if (!options.metadata.empty()) index.schema.metadata = options.metadata;
     old_end = index.end;

@@ -50,7 +50,7 @@ class Reader {
   DeviceInfo read() {
     root_.only(Names{"name", "title", "kind", "target", "software", "sources", "numbers", "dtypes",
                      "operators", "missing", "limits", "host_call", "serialize", "triangle",
-                     "stated", "restrictions"});
+                     "tiles", "stated", "restrictions"});
     device_.name = root_.at("name").text();
     device_.title = root_.at("title").text();
     device_.kind = root_.at("kind").text();
@@ -65,6 +65,7 @@ class Reader {
     if (const auto field = root_.find("host_call")) device_.host_call = host_call(*field);
     if (const auto field = root_.find("serialize")) device_.serialize = slower(*field);
     if (const auto field = root_.find("triangle")) device_.triangle = slower(*field);
+    if (const auto field = root_.find("tiles")) device_.tiles = tiles(*field);
     for (const Field& field : list("stated")) device_.stated.push_back(statement(field));
     for (const Field& field : list("restrictions")) {
       field.only(Names{"text", "source", "at"});
@@ -194,6 +195,28 @@ class Reader {
     result.from = origin(field);
     check_note(field);
     return result;
+  }
+
+  TileModel tiles(const Field& field) const {
+    field.only(Names{"workers", "vertex_bytes", "edge_bytes", "compute_set_bytes", "message_bytes",
+                     "code_bytes", "temporary_share", "source", "at", "note"});
+    for (const char* number : {"compute_units", "on_chip_bytes_per_unit"}) {
+      if (!device_.numbers.contains(number)) field.wrong("in a file that has numbers of units");
+    }
+    TileModel model{.workers = field.at("workers").number(),
+                    .vertex_bytes = field.at("vertex_bytes").number(),
+                    .edge_bytes = field.at("edge_bytes").number(),
+                    .compute_set_bytes = field.at("compute_set_bytes").number(),
+                    .message_bytes = field.at("message_bytes").number(),
+                    .code_bytes = field.at("code_bytes").number(),
+                    .temporary_share = field.at("temporary_share").number(),
+                    .from = origin(field)};
+    if (model.workers < 1) field.at("workers").wrong("1 or more");
+    if (model.temporary_share == 0 || model.temporary_share > 1) {
+      field.at("temporary_share").wrong("above 0, and 1 at most");
+    }
+    check_note(field);
+    return model;
   }
 
   Statement statement(const Field& field) const {

@@ -8,10 +8,6 @@
 #include "portable/operators.h"
 
 namespace tuckfold {
-namespace {
-
-using portable::Count;
-using portable::Graph;
 
 std::string source_text(const Citation& from) {
   return fmt::format("{}, {}", from.source, from.at);
@@ -23,6 +19,11 @@ std::string bytes_text(double bytes) {
   if (bytes >= 1e6) return fmt::format("{:.4g} MB", bytes / 1e6);
   return fmt::format("{:.4g} kB", bytes / 1e3);
 }
+
+namespace {
+
+using portable::Count;
+using portable::Graph;
 
 std::string types_text(const DeviceInfo& device) {
   if (device.dtypes.empty()) return "its file lists no types";

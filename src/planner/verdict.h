@@ -30,6 +30,9 @@ struct Verdict {
   }
 };
 
+std::string bytes_text(double bytes);  // "1.5 MB"
+std::string source_text(const Citation& from);
+
 // Throws as fits() does.
 Verdict verdict_on(const DeviceInfo& device, const Question& asked);
 

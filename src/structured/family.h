@@ -70,10 +70,25 @@ class CudaKernel {
   virtual void backward(const BackwardJob& job, void* workspace, void* stream) const = 0;
 };
 
+// An operator of the layer as a framework without our kernels runs it, for planners to count.
+struct PlainStep {
+  enum class Kind : unsigned char {
+    Product,  // `groups` products of samples x k by k x n
+    Map,      // n numbers, each from the same place of k operands
+    Move,     // n numbers to other places
+  };
+  Kind kind;
+  std::int64_t n = 1, k = 2, groups = 1;
+  std::int64_t times = 1;  // so many of the same kind
+  std::int64_t saves = 0;  // numbers of each sample that backward needs, each time
+  bool per_sample = true;  // Map and Move: n numbers of each sample, or in all
+};
+
 // What a layer is, however it computes.
 struct Declaration {
   std::vector<WeightInfo> weights;
-  double flops_per_sample = 0;  // of the product, without the bias
+  double flops_per_sample = 0;   // of the product, without the bias
+  std::vector<PlainStep> plain;  // of a forward pass, without the bias
   std::unique_ptr<Kernel<float>> f32;
   std::unique_ptr<Kernel<double>> f64;
   std::unique_ptr<CudaKernel> cuda;  // may be null

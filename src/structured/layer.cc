@@ -48,6 +48,34 @@ std::int64_t StructuredLayer::saved_bytes(DType dtype, std::int64_t samples) con
   return samples * in() * static_cast<std::int64_t>(size_bytes(dtype));
 }
 
+StepMemory StructuredLayer::step_memory(DType dtype, std::int64_t samples,
+                                        const StepOptions& options) const {
+  if (dtype != DType::F32 && dtype != DType::F64 && dtype != DType::F16 && dtype != DType::BF16) {
+    invalid("[step_memory] the dtype must be f32, f64, f16 or bf16, got {}", to_string(dtype));
+  }
+  constexpr std::int64_t kMostSamples = std::int64_t{1} << 30;
+  if (samples < 0 || samples > kMostSamples) {
+    invalid("[step_memory] samples must be 0..{}, got {}", kMostSamples, samples);
+  }
+  if (options.states < 0 || options.states > 8) {
+    invalid("[step_memory] states must be 0..8 for each weight, got {}", options.states);
+  }
+  const auto size = static_cast<std::int64_t>(size_bytes(dtype));
+  StepMemory memory;
+  memory.gradients = (weight_count() + (options.bias ? out() : 0)) * size;
+  memory.weights = memory.gradients;
+  for (const WeightInfo& info : weights()) {
+    if (!info.trained) {
+      memory.weights += info.shape.elems() * static_cast<std::int64_t>(size_bytes(DType::I64));
+    }
+  }
+  memory.optimizer = options.states * memory.gradients;
+  memory.saved = saved_bytes(dtype, samples);
+  memory.passing = samples * (in() + out()) * size;
+  memory.workspace = structured::workspace_bytes(*layer_, dtype, samples, options.threads);
+  return memory;
+}
+
 namespace {
 
 // ---- checks -------------------------------------------------------------------------------------

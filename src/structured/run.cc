@@ -213,31 +213,45 @@ std::int64_t room_of(const Kernel<T>& kernel, std::int64_t samples, bool backwar
   return std::min(kernel.samples(backward), round_up(half, kernel.granule()));
 }
 
+// How a forward pass is divided, and the memory of a thread for it.
+template <class T, class Element>
+struct ForwardPlan {
+  const Kernel<T>& kernel;
+  Samples<T, Element> in, out;
+  std::int64_t room, own, scratch, parts;
+
+  ForwardPlan(const Layer& layer, std::int64_t samples)
+      : kernel(kernel_of<T>(layer)),
+        in{kernel.order(), layer.in},
+        out{kernel.order(), layer.out},
+        room(room_of(kernel, samples, false)),
+        own(round_up(kernel.forward_scratch(room), 16)),
+        scratch(own + in.elems(room) + out.elems(room)),
+        parts(ceil_div(samples, room)) {}
+};
+
 template <class T, class Element>
 void forward(const ForwardJob& job) {
   const Layer& layer = *job.layer;
-  const Kernel<T>& kernel = kernel_of<T>(layer);
   const ReadWeights<T, Element> w(job, false);
-  const std::int64_t room = room_of(kernel, job.samples, false);
-  const Samples<T, Element> in{kernel.order(), layer.in}, out{kernel.order(), layer.out};
-  const std::int64_t own = round_up(kernel.forward_scratch(room), 16);
+  const ForwardPlan<T, Element> plan(layer, job.samples);
+  const auto& [kernel, in, out, room, own, scratch_elems, parts] = plan;
   const auto* x = static_cast<const Element*>(job.x);
   auto* y = static_cast<Element*>(job.y);
-  for_parts<T>(ceil_div(job.samples, room), job.threads, own + in.elems(room) + out.elems(room),
-               [&](T* scratch, std::int64_t part) {
-                 const std::int64_t first = part * room;
-                 const std::int64_t count = std::min(room, job.samples - first);
-                 const std::int64_t rows = kernel.order() == Order::Tile ? room : count;
-                 T *in_memory = scratch + own, *out_memory = in_memory + in.elems(room);
-                 const T* from = in.load(x + first * layer.in, count, rows, in_memory);
-                 Element* final_place = y + first * layer.out;
-                 T* to = out.place(final_place, out_memory);
-                 kernel.forward(w.all, from, to, rows, scratch);
-                 if (w.bias != nullptr) {
-                   add_bias(w.bias, kernel.order(), layer.out, count, rows, to);
-                 }
-                 out.store(to, count, rows, final_place);
-               });
+  for_parts<T>(parts, job.threads, scratch_elems, [&](T* scratch, std::int64_t part) {
+    const std::int64_t first = part * room;
+    const std::int64_t count = std::min(room, job.samples - first);
+    const std::int64_t rows = kernel.order() == Order::Tile ? room : count;
+    T *in_memory = scratch + own, *out_memory = in_memory + in.elems(room);
+    const T* from = in.load(x + first * layer.in, count, rows, in_memory);
+    Element* final_place = y + first * layer.out;
+    T* to = out.place(final_place, out_memory);
+    kernel.forward(w.all, from, to, rows, scratch);
+    if (w.bias != nullptr) {
+      add_bias(w.bias, kernel.order(), layer.out, count, rows, to);
+    }
+    out.store(to, count, rows, final_place);
+  });
 }
 
 // Sums of gradients: for each weight, for what was prepared, for the bias.
@@ -270,22 +284,37 @@ std::int64_t parts_of(std::int64_t tiles, std::int64_t elems) {
   return std::min(tiles, std::clamp<std::int64_t>(kMostElems / elems, 2, kMostParts));
 }
 
+// The same of a backward pass.
+template <class T, class Element>
+struct BackwardPlan {
+  const Kernel<T>& kernel;
+  Samples<T, Element> in, out;
+  std::int64_t room, own, scratch, tiles;
+  Sums<T> sums;
+  std::int64_t parts;
+
+  BackwardPlan(const Layer& layer, std::int64_t samples)
+      : kernel(kernel_of<T>(layer)),
+        in{kernel.order(), layer.in},
+        out{kernel.order(), layer.out},
+        room(room_of(kernel, samples, true)),
+        own(round_up(kernel.backward_scratch(room), 16)),
+        scratch(own + 2 * in.elems(room) + out.elems(room)),
+        tiles(ceil_div(samples, room)),
+        sums(layer, kernel),
+        parts(std::max<std::int64_t>(parts_of(tiles, sums.elems), 1)) {}
+};
+
 template <class T, class Element>
 void backward(const BackwardJob& job) {
   const Layer& layer = *job.layer;
-  const Kernel<T>& kernel = kernel_of<T>(layer);
   const ReadWeights<T, Element> w(job, true);
-  const std::int64_t room = room_of(kernel, job.samples, true);
-  const Samples<T, Element> in{kernel.order(), layer.in}, out{kernel.order(), layer.out};
-  const std::int64_t own = round_up(kernel.backward_scratch(room), 16);
-  const std::int64_t tiles = ceil_div(job.samples, room);
-  const Sums<T> sums(layer, kernel);
-  const std::int64_t parts = std::max<std::int64_t>(parts_of(tiles, sums.elems), 1);
+  const BackwardPlan<T, Element> plan(layer, job.samples);
+  const auto& [kernel, in, out, room, own, elems, tiles, sums, parts] = plan;
   std::vector<T> memory(static_cast<std::size_t>(parts * sums.elems));
   const auto* x = static_cast<const Element*>(job.x);
   const auto* gy = static_cast<const Element*>(job.grad_y);
   auto* gx = static_cast<Element*>(job.grad_x);
-  const std::int64_t elems = own + 2 * in.elems(room) + out.elems(room);
   for_parts<T>(parts, job.threads, elems, [&](T* scratch, std::int64_t part) {
     T* of_part = memory.data() + part * sums.elems;
     for (std::int64_t tile = part * tiles / parts; tile < (part + 1) * tiles / parts; ++tile) {
@@ -321,7 +350,39 @@ void backward(const BackwardJob& job) {
   }
 }
 
+// Memory of both passes beside the tensors of the caller. A thread keeps its scratch from one to the
+// other; weights that were converted or prepared, and sums, go with their pass.
+template <class T, class Element>
+std::int64_t workspace(const Layer& layer, std::int64_t samples, int threads) {
+  const ForwardPlan<T, Element> forth(layer, samples);
+  const BackwardPlan<T, Element> back(layer, samples);
+  const std::int64_t workers = thread_count(threads);
+  const std::int64_t scratch = std::max(std::min(workers, forth.parts) * forth.scratch,
+                                        std::min(workers, back.parts) * back.scratch);
+  std::int64_t converted = 0;
+  if (!std::is_same_v<T, Element>) {
+    converted = layer.out;
+    for (const WeightInfo& info : layer.declaration.weights) {
+      if (info.trained) converted += info.shape.elems();
+    }
+  }
+  const std::int64_t of_pass =
+      std::max(forth.kernel.prepared_elems(false),
+               back.kernel.prepared_elems(true) + back.parts * back.sums.elems);
+  return (scratch + converted + of_pass) * static_cast<std::int64_t>(sizeof(T));
+}
+
 }  // namespace
+
+std::int64_t workspace_bytes(const Layer& layer, DType dtype, std::int64_t samples, int threads) {
+  if (samples == 0) return 0;
+  switch (dtype) {
+    case DType::F64: return workspace<double, double>(layer, samples, threads);
+    case DType::F16: return workspace<float, F16>(layer, samples, threads);
+    case DType::BF16: return workspace<float, BF16>(layer, samples, threads);
+    default: return workspace<float, float>(layer, samples, threads);
+  }
+}
 
 void run_forward(const ForwardJob& job) {
   switch (job.dtype) {

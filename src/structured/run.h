@@ -25,6 +25,9 @@ struct BackwardJob : Job {
   void* grad_bias;
 };
 
+// What both passes take beside the tensors of their jobs.
+std::int64_t workspace_bytes(const Layer& layer, DType dtype, std::int64_t samples, int threads);
+
 void run_forward(const ForwardJob& job);
 void run_backward(const BackwardJob& job);
 

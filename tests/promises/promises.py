@@ -22,10 +22,14 @@ NONZERO_QUANT = "src/codec/nonzero_quant/nonzero_quant_test.cc::NonzeroQuant"
 BLOCK_QUANT = "src/codec/block_quant/block_quant_test.cc::BlockQuant"
 
 PROMISES = [
+    ("docs/tasks/dataset.md", "replaces its shard by the same bytes",
+     "tests/python/files/test_dask.py::test_a_killed_worker_leaves_a_complete_dataset"),
     ("README.md", "without --codec nothing is lost", LOSSLESS),
     ("docs/activations.md", "every gradient keeps every bit", GRADIENTS),
     ("docs/activations.md", "every bit must be equal",
      "tests/python/activations/test_api.py::test_check_sees_a_wrong_gradient"),
+    ("docs/activations.md", "Gradients, stored bytes and seeds are those of Python",
+     "tests/python/activations/test_hooks.py::test_both_ways_give_the_same_bits"),
     ("docs/activations.md", "benchmarks.md#activations-stored-exactly", "- a link"),
     ("docs/api.md", "whether it always writes exactly that", FIXED),
     ("docs/api.md", "the bytes are no whole frame",
@@ -161,6 +165,12 @@ PROMISES = [
     ("docs/activations.md", "Means, deviations and other statistics stay exact",
      "tests/python/activations/test_compiled_codec.py::test_statistics_and_whole_numbers_stay"),
     ("docs/activations.md", "What nothing exact makes smaller can be packed", "- describes a parameter"),
+    ("docs/activations.md", "copies what nothing exact makes smaller to the CPU's memory",
+     "tests/python/activations/test_offload.py::test_gradients_keep_every_bit"),
+    ("docs/activations.md", "a callback whose model is never called warns",
+     "tests/python/package/test_training_callbacks.py::test_lightning_says_when_nothing_is_called"),
+    ("docs/api.md", "every bit comes back", "tests/python/activations/test_offload.py::test_gradients_keep_every_bit"),
+    ("docs/api.md", "it is done with all that nothing exact makes smaller", "- describes a parameter"),
     ("docs/activations.md", "the relative error of the whole gradient",
      "tests/python/activations/test_quality.py::test_the_measure_knows_bias_from_noise"),
     ("docs/activations.md", "The values of all others are exact",

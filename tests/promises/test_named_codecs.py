@@ -97,3 +97,17 @@ def test_targets_that_suit_no_array_are_said(tool, values):
     tool.run(*args, "--strict", "-f", exit=6)
     tool.run(*args[:4], "--max-error", 0.1, "--strict", "-f")
     np.testing.assert_array_equal(tool.unpacked("q.tuck"), values)
+
+
+def test_convert_says_where_the_first_codec_makes_others_lossy(tool):
+    values = np.random.default_rng(3).random((8, 16, 16), dtype=np.float32)
+    np.save(tool.folder / "x.npy", values)
+    tool.run("pack", "x.npy", "-o", "a.tuck", "--codec", "dct_quant(rate=4)")
+    tool.run("pack", "x.npy", "-o", "b.tuck")
+    done = tool.run("convert", "a.tuck", "b.tuck", "-o", "ab.tuck")
+    assert "is exact in another file" in done.stderr and "keeps them" in done.stderr
+    for more in (("--codec", "raw"), ("--codec", "dct_quant(rate=4)")):
+        done = tool.run("convert", "a.tuck", "b.tuck", "-o", "c.tuck", "-f", *more)
+        assert "in another file" not in done.stderr
+    done = tool.run("convert", "b.tuck", "a.tuck", "-o", "ba.tuck")
+    assert "in another file" not in done.stderr

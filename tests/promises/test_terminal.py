@@ -71,7 +71,7 @@ def test_help_of_a_narrow_terminal_is_not_a_column_of_ten(tool):
 
 
 def test_verbs_of_the_python_package_say_where_they_are(tool):
-    for verb in ("activations", "factorize"):
+    for verb in ("activations", "factorize", "study"):
         done = tool.run(verb, exit=2, env={"PATH": "/nonexistent"})
         assert "Python package" in done.stderr and f"tuckfold-{verb}" in done.stderr
 

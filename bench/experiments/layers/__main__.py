@@ -1,8 +1,9 @@
 """Measures structured layers beside torch.nn.Linear, forward and with backward, over the number of features.
 
-  python -m bench.experiments.layers                         the CPU: every family, one thread, a few minutes
-  python -m bench.experiments.layers --device cuda           a GPU: the butterfly, FP32, TF32 and bf16
-  python -m bench.experiments.layers --quick                 small sizes: no figures
+  tuckfold study layers                     the CPU: every family at three sizes, one thread, a few minutes
+  tuckfold study layers --sweep             over features and batch, with a roofline and the break-even
+  tuckfold study layers --device cuda       a GPU: the butterfly, FP32, TF32 and bf16; also with --sweep
+  tuckfold study layers --quick             small sizes: no figures
 
 Every layer's output is compared with its matrix in double precision. Results: bench/results/.
 """
@@ -10,16 +11,22 @@ Every layer's output is compared with its matrix in double precision. Results: b
 from __future__ import annotations
 
 import argparse
-import statistics
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 import tuckfold
+from bench.experiments.layers import sweep
+from bench.experiments.layers.timing import (
+    check,
+    cpu_seconds,
+    graph_seconds,
+    inputs_of,
+    measure_cpu,
+    measure_cuda,
+)
 from bench.record import ROOT, Figure, Record, table
 from tuckfold.torch import nn as tnn
 from tuckfold.torch.nn._plain import plain
@@ -51,34 +58,7 @@ def families(n: int) -> list[str]:
     ]
 
 
-def check(layer: nn.Module, dtype: torch.dtype) -> None:
-    """The first samples against the matrix in double precision."""
-    x = torch.randn(8, layer.in_features, device=layer.bias.device, dtype=dtype)
-    weights = [w.detach() for w in layer.structure_weights()]
-    wide = [w.double() if w.is_floating_point() else w for w in weights]
-    want = plain(layer.structure, x.double(), wide, layer.bias.detach().double())
-    error = float((layer(x).detach().double() - want).norm() / want.norm())
-    limit = {torch.float32: 1e-5, torch.bfloat16: 8e-3, torch.float16: 2e-3}[dtype]
-    if not error < limit:
-        sys.exit(f"{layer.text} of {layer.in_features} features differs by {error}")
-
-
-def step_of(layer: nn.Module, x: Tensor, g: Tensor) -> Callable[[], object]:
-    wanted = [x, *layer.parameters()]
-    return lambda: torch.autograd.grad(layer(x), wanted, g)
-
-
 # ---- the CPU
-
-
-def cpu_seconds(call: Callable[[], object], rounds: int) -> float:
-    call()
-    times = []
-    for _ in range(rounds):
-        start = time.thread_time()
-        call()
-        times.append(time.thread_time() - start)
-    return min(times)
 
 
 def on_cpu(record: Record, sizes: Sequence[int], batch: int, rounds: int, quick: bool) -> None:
@@ -86,21 +66,14 @@ def on_cpu(record: Record, sizes: Sequence[int], batch: int, rounds: int, quick:
     for n in sizes:
         x, g = torch.randn(batch, n, requires_grad=True), torch.randn(batch, n)
 
-        def measure(layer: nn.Module, x: Tensor = x, g: Tensor = g) -> dict[str, float]:
-            with torch.no_grad():
-                forward = cpu_seconds(lambda: layer(x), rounds)
-            return {
-                "forward_ms": forward * 1e3,
-                "step_ms": cpu_seconds(step_of(layer, x, g), rounds) * 1e3,
-            }
-
         about = {"features": n, "batch": batch}
-        linear = measure(nn.Linear(n, n))
+        linear = measure_cpu(nn.Linear(n, n), x, g, rounds)
         record.rows.append(about | {"layer": "linear", "weights": n * n} | linear)
         for text in families(n):
             layer = tnn.Structured(text, n, n)
             check(layer, torch.float32)
-            row = about | {"layer": text, "weights": layer.weight_count} | measure(layer)
+            times = measure_cpu(layer, x, g, rounds)
+            row = about | {"layer": text, "weights": layer.weight_count} | times
             record.rows.append(row)
             floor = 1.0 if n >= 1024 and not quick else None
             ratio = linear["step_ms"] / row["step_ms"]
@@ -129,47 +102,6 @@ def on_cpu(record: Record, sizes: Sequence[int], batch: int, rounds: int, quick:
 
 
 # ---- a GPU
-
-
-def graph_seconds(calls: Sequence[Callable[[], object]]) -> float:
-    """One call's share of a graph of them."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for call in calls[:2]:
-            call()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for call in calls:
-            call()
-    for _ in range(3):
-        graph.replay()
-    times = []
-    for _ in range(9):
-        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        a.record()
-        graph.replay()
-        b.record()
-        torch.cuda.synchronize()
-        times.append(a.elapsed_time(b) / 1e3 / len(calls))
-    return statistics.median(times)
-
-
-def inputs_of(batch: int, n: int, dtype: torch.dtype) -> list[Tensor]:
-    """As many as no cache holds, up to 24."""
-    size = batch * n * dtype.itemsize
-    count = min(max(200_000_000 // size, 2), 24)
-    return [
-        torch.randn(batch, n, device="cuda", dtype=dtype).requires_grad_() for _ in range(count)
-    ]
-
-
-def measure_cuda(layer: nn.Module, xs: list[Tensor], g: Tensor) -> dict[str, float]:
-    with torch.no_grad():
-        forward = graph_seconds([lambda x=x: layer(x) for x in xs])
-    step = graph_seconds([step_of(layer, x, g) for x in xs[:4]])
-    return {"forward_ms": forward * 1e3, "step_ms": step * 1e3}
 
 
 def on_cuda(record: Record, sizes: Sequence[int], batches: Sequence[int]) -> None:
@@ -239,15 +171,19 @@ def main() -> None:
     parser.add_argument("--features", help="sizes like 1024,4096")
     parser.add_argument("--batch", help="sizes like 256,4096")
     parser.add_argument("--out", type=Path, default=ROOT / "bench/results")
+    parser.add_argument("--sweep", action="store_true", help="over features and batch")
     arguments = parser.parse_args()
     torch.manual_seed(0)
+    if arguments.sweep:
+        sweep.run(arguments)
+        return
     cuda = arguments.device == "cuda"
     record = Record(
         experiment=f"layers_{arguments.device}",
         quick=arguments.quick,
         build=ROOT / "build/release",
         method=GPU_METHOD if cuda else CPU_METHOD,
-        commands=["python -m bench.experiments.layers" + (" --device cuda" if cuda else "")],
+        commands=["tuckfold study layers" + (" --device cuda" if cuda else "")],
         extra={"torch": torch.__version__}
         | (
             {"gpu": torch.cuda.get_device_name()}

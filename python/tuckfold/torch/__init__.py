@@ -48,9 +48,16 @@ from tuckfold.torch._functions import (
     unpack,
     unpack_many,
 )
-from tuckfold.torch._links import PackedGradients, packed_gradients
+from tuckfold.torch._images import Images
+from tuckfold.torch._links import (
+    PackedGradients,
+    PackedReduceScatter,
+    packed_fsdp,
+    packed_gradients,
+)
 from tuckfold.torch._module import Codec
 from tuckfold.torch._packed import Packed
+from tuckfold.torch._stages import packed_stage
 from tuckfold.torch._structured import (
     Factorized,
     FactorizedLayer,
@@ -72,8 +79,10 @@ __all__ = [
     "Factorized",
     "FactorizedLayer",
     "Fit",
+    "Images",
     "Packed",
     "PackedGradients",
+    "PackedReduceScatter",
     "Peak",
     "Plan",
     "PlanError",
@@ -90,7 +99,9 @@ __all__ = [
     "pack",
     "pack_checked",
     "pack_many",
+    "packed_fsdp",
     "packed_gradients",
+    "packed_stage",
     "project",
     "structure",
     "takes",

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 import tuckfold
 from tuckfold import _dataset
-from tuckfold._file import FileArray
+from tuckfold._file import _AT_ONCE_BYTES, FileArray, numbers_of
+from tuckfold.torch._images import Images, Reader
 from tuckfold.torch._library import DTYPES
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def read_tensor(array: FileArray, samples: Any, pin_memory: bool = False) -> torch.Tensor:
     """Samples of an array, read straight into a tensor's memory."""
-    shape = (len(samples), *array.shape[1:])
+    if not isinstance(samples, range):
+        samples = numbers_of(samples)
+    shape = (len(samples), *array._about["shape"])
     tensor = torch.empty(shape, dtype=DTYPES[array.stored], pin_memory=pin_memory)
+    if tensor.nbytes <= _AT_ONCE_BYTES:
+        array._read_to(samples, tensor.data_ptr())
+        return tensor
     bits = tensor.view(torch.uint16) if array.stored == "bf16" else tensor  # numpy has no bf16
     array.read(samples, out=bits.numpy())
     return tensor
@@ -86,6 +95,7 @@ class DataLoader(_dataset.Batches):
         world_size: how many processes share the samples; likewise.
         prefetch: batches to read ahead, each on a thread; 0: none.
         pin_memory: in memory from which copies to a GPU run asynchronously.
+        images: for the names of arrays how to crop, mirror, scale and convert them: :class:`Images`.
         transform: called with each batch, on these threads; what it returns is given out.
 
     >>> loader = tuckfold.torch.DataLoader("doc.tuck", 32, arrays=("image", "label"), shuffle=True)
@@ -110,6 +120,7 @@ class DataLoader(_dataset.Batches):
         world_size: int | None = None,
         prefetch: int = 2,
         pin_memory: bool = False,
+        images: Mapping[str, Images] | None = None,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         if isinstance(data, Dataset) and arrays is not None:
@@ -121,8 +132,11 @@ class DataLoader(_dataset.Batches):
             group = torch.distributed.is_available() and torch.distributed.is_initialized()
             rank = torch.distributed.get_rank() if group else 0
             world_size = torch.distributed.get_world_size() if group else 1
+        self._pin_memory = pin_memory
+        self._readers = self._readers_of(images or {})
+        self._bits: tuple[int, Any] = (-1, None)  # of an epoch
         super().__init__(
-            lambda samples: self.dataset.read(samples, pin_memory=pin_memory),
+            self.dataset.read,
             len(self.dataset),
             batch_size,
             shuffle=shuffle,
@@ -133,3 +147,30 @@ class DataLoader(_dataset.Batches):
             prefetch=prefetch,
             transform=transform,
         )
+
+    def _readers_of(self, images: Mapping[str, Images]) -> list[Reader | None]:
+        arrays = self.dataset._data.arrays
+        for name in images:
+            if name not in [array.name for array in arrays]:
+                names = ", ".join(array.name for array in arrays)
+                raise ValueError(f"[DataLoader] images names '{name}', and the arrays are {names}")
+        return [
+            Reader(array, images[array.name]) if array.name in images else None for array in arrays
+        ]
+
+    def _make(self, samples: np.ndarray, epoch: int) -> Any:
+        bits = None
+        if any(reader is not None and reader.draws for reader in self._readers):
+            known, all_bits = self._bits
+            if known != epoch:
+                all_bits = _dataset.bits_of(self._samples, self._identity["seed"], epoch, stream=1)
+                self._bits = (epoch, all_bits)
+            bits = all_bits[samples]
+        tensors = [
+            read_tensor(array, samples, self._pin_memory)
+            if reader is None
+            else reader.read(samples, bits, self._pin_memory)
+            for array, reader in zip(self.dataset._data.arrays, self._readers, strict=True)
+        ]
+        batch = self.dataset._data._shaped(tensors)
+        return batch if self._transform is None else self._transform(batch)

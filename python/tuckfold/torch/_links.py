@@ -1,4 +1,4 @@
-"""Gradients that cross links between processes, packed by a codec: a communication hook for DDP."""
+"""Gradients that cross links between processes, packed by a codec: hooks for DDP and FSDP2."""
 
 # Annotations are objects here: DDP compares them.
 from typing import Any
@@ -12,6 +12,14 @@ from tuckfold.torch._activations._lossy import mixed
 from tuckfold.torch._functions import layout, pack, unpack
 
 _Bucket: Any = dist.GradBucket if dist.is_available() else object
+
+
+def fixed(where: str, codec: str | CodecSpec) -> str:
+    """The text of a codec whose size both ends of a link know."""
+    text = text_of(codec)
+    if not layout(text, torch.float32, (1 << 20,)).fixed:
+        raise ValueError(f"[{where}] codec must have a fixed size, got {text}")
+    return text
 
 
 class PackedGradients:
@@ -32,9 +40,7 @@ class PackedGradients:
     """
 
     def __init__(self, codec: str | CodecSpec, *, feedback: bool = True, group: Any = None) -> None:
-        self.codec, self.feedback, self.group = text_of(codec), feedback, group
-        if not layout(self.codec, torch.float32, (1 << 20,)).fixed:
-            raise ValueError(f"[PackedGradients] codec must have a fixed size, got {self.codec}")
+        self.codec, self.feedback, self.group = fixed("PackedGradients", codec), feedback, group
         self.sent = self.raw = 0  # bytes that this process gave to others, and that it would have
         self._lost: dict[int, Tensor] = {}
         self._steps: dict[int, int] = {}
@@ -84,3 +90,104 @@ def packed_gradients(state: PackedGradients, bucket: _Bucket) -> torch.futures.F
         bucket: of gradients; DDP gives it.
     """
     return state._average(bucket)
+
+
+class PackedReduceScatter:
+    """How FSDP2 gives each process its part of the gradients: packed, one to one; :func:`packed_fsdp` makes them.
+
+    Each process packs the parts of all others, sends each to its owner, and adds up what it decodes. So each sends
+    what a codec leaves of its gradients once, however many processes there are.
+
+    Args:
+        codec: of a fixed size, which takes a row of values, such as ``block_quant``.
+        feedback: whether what the codec loses of a gradient is added to the next one. It takes as much memory as the
+            gradients of the module before they are divided.
+
+    Raises:
+        ValueError: the codec's size follows from the values.
+    """
+
+    def __init__(self, codec: str | CodecSpec, *, feedback: bool = True) -> None:
+        self.codec, self.feedback = fixed("PackedReduceScatter", codec), feedback
+        self.sent = self.raw = 0  # bytes that this process gave to others, and that it would have
+        self._lost: Tensor | None = None
+        self._steps = 0
+
+    def allocate(self, size: Any, *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """FSDP2 calls it for the memory that it sends from, and receives in."""
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: Any,
+        op: Any,
+        async_op: bool = False,
+    ) -> None:
+        """FSDP2 calls it.
+
+        Raises:
+            NotImplementedError: the processes' values are to be neither added nor averaged.
+        """
+        if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+            raise NotImplementedError(
+                f"[packed_fsdp] gradients can be summed or averaged, got {op}; call "
+                "set_force_sum_reduction_for_comms(True) of the module"
+            )
+        size, rank = dist.get_world_size(group), dist.get_rank(group)
+        given = input_tensor
+        lost = self._lost
+        if self.feedback and lost is not None and lost.shape == given.shape:
+            given = given + lost
+        parts = given.view(size, -1)
+        self._steps += 1
+        seed = mixed(mixed(torch.initial_seed(), rank), self._steps)
+        packed = [pack(part, self.codec, seed=mixed(seed, i)) for i, part in enumerate(parts)]
+        if self.feedback:
+            back = torch.empty_like(given)
+            for bytes_, out in zip(packed, back.view(size, -1), strict=True):
+                unpack(bytes_, self.codec, out=out)
+            # A gradient that is not finite must not spoil all that follow.
+            self._lost = torch.nan_to_num_(given - back, 0.0, 0.0, 0.0)
+        count = packed[0].numel()
+        rows = torch.empty(size, -(-count // 16) * 16, dtype=torch.uint8, device=given.device)
+        for row, bytes_ in zip(rows, packed, strict=True):
+            row[:count].copy_(bytes_)  # CUDA kernels read packed bytes from multiples of 16
+        received = torch.empty_like(rows)
+        dist.all_to_all_single(received, rows, group=group)
+        self.sent += (size - 1) * count
+        self.raw += (size - 1) * parts[0].nbytes
+        total = torch.zeros(output_tensor.shape, dtype=torch.float32, device=given.device)
+        one = torch.empty_like(output_tensor)
+        for row in received:
+            total += unpack(row[:count], self.codec, out=one)
+        output_tensor.copy_(total.div_(size) if op == dist.ReduceOp.AVG else total)
+
+
+def packed_fsdp(
+    model: torch.nn.Module, codec: str | CodecSpec, *, feedback: bool = True
+) -> list[PackedReduceScatter]:
+    """Has the parts of a model that ``fully_shard`` was called for exchange packed gradients.
+
+    ``packed_fsdp(fully_shard(model), "block_quant(bits=4)")``. Weights are gathered as before.
+
+    Args:
+        model: with parts of FSDP2.
+        codec: of a fixed size, which takes a row of values, such as ``block_quant``.
+        feedback: whether what the codec loses of a gradient is added to the next one.
+
+    Returns:
+        What each part exchanges gradients with, with the bytes that it sent.
+
+    Raises:
+        ValueError: the codec's size follows from the values, or no part of the model is sharded by FSDP2.
+    """
+    parts = [m for m in model.modules() if hasattr(m, "set_custom_reduce_scatter")]
+    if not parts:
+        raise ValueError("[packed_fsdp] no part of the model is sharded; call fully_shard before")
+    links = []
+    for part in parts:
+        links.append(PackedReduceScatter(codec, feedback=feedback))
+        part.set_custom_reduce_scatter(links[-1])
+    return links

@@ -18,6 +18,9 @@ class MappedFile {
   ByteSpan bytes() const { return map_->span(); }
   const std::string& path() const { return path_; }
 
+  // Samples that are unpacked alone are small and in random order, and to map a page again takes
+  // longer than to copy what is on it: they count for this part of their bytes.
+  static constexpr std::size_t kAloneShare = 64;
   void note_read(std::uint64_t bytes) const noexcept { map_->note_read(bytes); }
   void drop_pages() const noexcept { map_->drop_pages(); }
 

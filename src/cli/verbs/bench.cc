@@ -17,9 +17,10 @@ namespace tuckfold::cli {
 namespace {
 
 constexpr const char* kFooter =
-    R"_(Speeds are GB/s of uncompressed bytes, the best round of at least --repeat; "of copy" divides by a
-plain non-temporal copy of the same array with as many threads, run in the same rounds; --json also has
-copy_prefetched_gbps, of a copy with software prefetch, which is faster on some CPUs. PSNR takes the
+    R"_(Speeds are GB/s of uncompressed bytes, the median of at least --repeat rounds. Each round also runs a
+plain non-temporal copy of the same array with as many threads: "of copy" is the median of the rounds'
+quotients. --json also has the best rounds, and copy_prefetched_gbps, of a copy with software prefetch,
+which is faster on some CPUs. PSNR takes the
 range of the data as peak. "ratio stored" is against the type in the file: u8 images are packed as
 f32, unless --as says stored, which flatters every ratio by 4.
 

@@ -32,7 +32,7 @@ constexpr const char* kFooter =
 metadata of the first. Arrays keep their codecs and chunks, whose bytes are copied, so that nothing is
 lost a second time. Chunks of another size are copied, too, if the codec packs each sample alone (raw,
 dct_chop, dct_quant). All other chunks are unpacked and packed again; a warning names arrays that two
-lossy codecs have packed.
+lossy codecs have packed, and those that only the codec of the first file makes lossy.
 
 A target searches for a codec, as in pack; what all samples reach is measured and printed, and a miss is a
 warning, or exit status 6 with --strict. Figures are relative to the samples in the input. Fill values are
@@ -158,6 +158,28 @@ std::uint64_t write_planned(const Options& options, const Samples& samples,
   return bytes;
 }
 
+// Nobody asked for a loss where the first file's codec packs what others hold exactly.
+void warn_of_first_codec(const Options& options, const Samples& samples,
+                         std::span<const RewriteArray> arrays) {
+  for (const RewriteArray& array : arrays) {
+    const CodecSpec& codec = array.info.codec;
+    if (is_exact(codec) || options.codec.bound_to(array.info.name) ||
+        options.codec.without_name(array.info.shape)) {
+      continue;
+    }
+    for (const FileReader& file : samples.files()) {
+      const CodecSpec& there = file.arrays()[array.from].codec;
+      if (!is_exact(there)) continue;
+      warn(
+          "{} is exact in another file ({}), and loses values by the codec of the first, {}; "
+          "--codec "
+          "{}={} keeps them",
+          array.info.name, there.print(), codec.print(), array.info.name, there.print());
+      break;
+    }
+  }
+}
+
 void to_tuck(const Options& options, const Samples& samples) {
   options.codec.check("convert", samples.arrays());
   if (options.shards > samples.samples()) {
@@ -188,7 +210,10 @@ void to_tuck(const Options& options, const Samples& samples) {
       if (more.lossy_before) rewritten[a].lossy_before = more.lossy_before;
     }
   }
-  if (!options.quiet) warn_of_losses(samples, rewritten);
+  if (!options.quiet) {
+    warn_of_losses(samples, rewritten);
+    if (!target) warn_of_first_codec(options, samples, arrays);
+  }
   std::uint64_t before = 0;
   for (const FileReader& file : samples.files()) before += file.file_bytes();
   const std::uint64_t after = write_planned(options, samples, planned, outcomes);

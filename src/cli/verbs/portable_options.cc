@@ -11,12 +11,13 @@
 #include "cli/verbs/verbs.h"
 
 namespace tuckfold::cli {
-namespace {
 
 namespace fs = std::filesystem;
 
-// 100,3,256,256 or 100x3x256x256.
 Shape parse_shape(const char* verb, const std::string& text) {
+  if (text.empty()) {
+    invalid("[{}] give the shape of the tensor, such as --shape 100,3,256,256", verb);
+  }
   Shape shape;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find_first_of("x,", at), text.size());
@@ -32,6 +33,13 @@ Shape parse_shape(const char* verb, const std::string& text) {
   }
   return shape;
 }
+
+DType parse_portable_dtype(const char* verb, const std::string& text) {
+  constexpr std::string_view kTypes[] = {"f32", "f16", "bf16"};
+  return parse_dtype(known_word(verb, "dtype", text, kTypes));
+}
+
+namespace {
 
 // A folder of the user's own is asked first.
 std::vector<fs::path> device_folders(const char* verb) {
@@ -71,14 +79,10 @@ PortableCodec::PortableCodec(const char* verb, const PortableOptions& options) {
   if (options.spec.empty()) {
     invalid("[{}] name a codec, such as \"dct_chop(keep=4)\"", verb);
   }
-  if (options.shape.empty()) {
-    invalid("[{}] give the shape of the tensor, such as --shape 100,3,256,256", verb);
-  }
-  constexpr std::string_view kTypes[] = {"f32", "f16", "bf16"};
   constexpr std::string_view kDirections[] = {"pack", "unpack"};
-  spec = CodecSpec::parse(options.spec);
   shape = parse_shape(verb, options.shape);
-  dtype = parse_dtype(known_word(verb, "dtype", options.dtype, kTypes));
+  spec = CodecSpec::parse(options.spec);
+  dtype = parse_portable_dtype(verb, options.dtype);
   direction = Direction::Both;
   if (!options.only.empty()) {
     direction = known_word(verb, "direction", options.only, kDirections) == "pack"

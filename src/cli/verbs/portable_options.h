@@ -27,6 +27,10 @@ struct PortableCodec {
   std::string text() const;  // "dct_chop(keep=4) of f32 100x3x256x256"
 };
 
+// 100,3,256,256 or 100x3x256x256; and f32, f16 or bf16.
+Shape parse_shape(const char* verb, const std::string& text);
+DType parse_portable_dtype(const char* verb, const std::string& text);
+
 // A device by its name, or by the path of its file. Names are looked up in the folder that
 // $TUCKFOLD_DEVICES names, then in those that were installed.
 DeviceInfo find_device(const char* verb, const std::string& name);

@@ -162,10 +162,12 @@ HWY_EXPORT(pack_groups_target);
 HWY_EXPORT(unpack_groups_target);
 
 void pack_groups(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  const ReadPanels panels(*job.in);
   HWY_DYNAMIC_DISPATCH(pack_groups_target)(job, begin, end);
 }
 
 void unpack_groups(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  const WritePanels panels(*job.out);
   HWY_DYNAMIC_DISPATCH(unpack_groups_target)(job, begin, end);
   if (job.stream) stream_fence();
 }

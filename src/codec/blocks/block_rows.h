@@ -32,6 +32,11 @@ struct Blocks {
   // Throws InvalidArgument if the shape does not fold, with what to use instead.
   static Blocks of(std::string_view codec, int block, const Shape& shape, std::string_view remedy);
   std::int64_t all_block_rows() const { return planes * block_rows; }
+  std::int64_t padded_cols() const { return block_cols * block; }
+  // The first row of a block row among all rows of all planes.
+  std::int64_t first_row(std::int64_t block_row) const {
+    return block_row / block_rows * rows + block_row % block_rows * block;
+  }
 };
 
 // The arguments of a kernel, which works on a range of block rows.
@@ -67,7 +72,7 @@ void for_each_part(const Blocks& b, std::int64_t block_row, Visit&& visit) {
   const std::int64_t step = kBlockRowFloats / b.block;
   for (std::int64_t first = 0; first < b.cols; first += step) {
     const std::int64_t valid = std::min(step, b.cols - first);
-    visit(BlockRowPart{.plane_row = block_row / b.block_rows * b.rows + row,
+    visit(BlockRowPart{.plane_row = b.first_row(block_row),
                        .valid_rows = std::min<std::int64_t>(b.block, b.rows - row),
                        .first = first,
                        .valid_cols = valid,
@@ -109,13 +114,90 @@ inline void gather_rows(const FlatReader& in, const Blocks& b, const BlockRowPar
 
 // The reverse of gather_rows; rows and columns past the edge are dropped.
 inline void scatter_rows(const FlatWriter& out, const Blocks& b, const BlockRowPart& part,
-                         const float* const* rows) {
+                         const float* const* rows, bool stream) {
   if (part.cols == b.cols && rows[1] - rows[0] == part.cols) {  // contiguous
-    return out.scatter(part.plane_row * b.cols, part.valid_rows * b.cols, rows[0]);
+    return out.scatter(part.plane_row * b.cols, part.valid_rows * b.cols, rows[0], stream);
   }
   for (int r = 0; r < part.valid_rows; ++r) {
     out.scatter((part.plane_row + r) * b.cols + part.first, part.valid_cols, rows[r]);
   }
+}
+
+// ---- narrow planes: several block rows side by side ---------------------------------------------
+
+// Blocks of small planes, as 14 x 14, are too few in a block row to be worth a call. A tile is
+// `count` block rows from `first` on, side by side and padded: `block` rows of values.
+inline constexpr std::int64_t kTileFloats = 2048;  // at most: a tile and its values stay in cache
+inline constexpr std::int64_t kCopyFloats = 4;  // copied at a time, past the end of a row as well
+inline constexpr std::int64_t kCopySlack = 16;  // what buffers of values have for that
+inline constexpr std::int64_t kLongCopy = 32;   // from here on memcpy is quicker
+
+// How many block rows make a tile; 1: the plane needs none.
+inline std::int64_t tile_block_rows(const Blocks& b) {
+  return b.padded_cols() == b.cols
+             ? 1
+             : std::max<std::int64_t>(kTileFloats / (b.block * b.padded_cols()), 1);
+}
+
+// Some floats, and up to `slack` more where that is quicker.
+inline void copy_floats(const float* from, std::int64_t count, float* to,
+                        std::int64_t slack = kCopySlack) {
+  if (count >= kLongCopy || slack < kCopyFloats) {
+    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
+    return;
+  }
+  for (std::int64_t i = 0; i < count; i += kCopyFloats) {
+    std::memcpy(to + i, from + i, kCopyFloats * sizeof(float));
+  }
+}
+
+// `tile` has room for kTileFloats, `flat` for kCopySlack more.
+inline void gather_tile(const FlatReader& in, const Blocks& b, std::int64_t first,
+                        std::int64_t count, float* flat, float* tile) {
+  const std::int64_t cols = b.padded_cols(), row = count * cols;
+  const std::int64_t begin = b.first_row(first) * b.cols;
+  const std::int64_t elems = b.first_row(first + count) * b.cols - begin;
+  const auto* from =
+      static_cast<const float*>(in.dtype() == DType::F32 ? in.dense(begin, elems) : nullptr);
+  const float* end = from + elems;
+  if (from == nullptr) {
+    in.gather(begin, elems, flat);
+    from = flat;
+    end = flat + elems + kCopySlack;
+  }
+  for (std::int64_t k = 0; k < count; ++k, tile += cols) {
+    const std::int64_t valid = b.first_row(first + k + 1) - b.first_row(first + k);
+    for (std::int64_t r = 0; r < b.block; ++r) {
+      float* to = tile + r * row;
+      if (r < valid) {
+        copy_floats(from, b.cols, to, end - from - b.cols);
+        std::fill(to + b.cols, to + cols, from[b.cols - 1]);
+        from += b.cols;
+      } else {
+        copy_floats(to - row, cols, to);  // a multiple of kCopyFloats
+      }
+    }
+  }
+}
+
+// The reverse; what lies past the edge is dropped.
+inline void scatter_tile(const FlatWriter& out, const Blocks& b, std::int64_t first,
+                         std::int64_t count, const float* tile, bool stream, float* flat) {
+  const std::int64_t cols = b.padded_cols(), row = count * cols;
+  const std::int64_t begin = b.first_row(first) * b.cols;
+  const std::int64_t elems = b.first_row(first + count) * b.cols - begin;
+  auto* to =
+      static_cast<float*>(out.dtype() == DType::F32 && !stream ? out.dense(begin, elems) : nullptr);
+  const bool direct = to != nullptr;
+  if (!direct) to = flat;
+  const float* end = to + elems + (direct ? 0 : kCopySlack);
+  for (std::int64_t k = 0; k < count; ++k, tile += cols) {
+    const std::int64_t valid = b.first_row(first + k + 1) - b.first_row(first + k);
+    for (std::int64_t r = 0; r < valid; ++r, to += b.cols) {
+      copy_floats(tile + r * row, b.cols, to, end - to - b.cols);
+    }
+  }
+  if (!direct) out.scatter(begin, elems, flat, stream);
 }
 
 }  // namespace tuckfold

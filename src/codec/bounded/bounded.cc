@@ -118,6 +118,7 @@ double absolute_bound(const Parts& parts, const FlatReader& in, RunContext run) 
   if (parts.params.relative == 0) return parts.params.absolute;
   auto* ranges = reinterpret_cast<Range*>(run.workspace.data());
   parallel_for(parts.count(), run.threads, [&](std::int64_t begin, std::int64_t end) {
+    const ReadPanels panels(in);
     for (std::int64_t i = begin; i < end; ++i) {
       ranges[i] = range_of(in, parts.before(i), parts.before(i + 1) - parts.before(i));
     }
@@ -170,6 +171,7 @@ std::size_t pack_parts(const Parts& parts, const TensorBound& tensor, const Flat
   };
   for_each_range(
       parts, run.threads, [&](AnyPartBuffers* buffers, std::int64_t begin, std::int64_t end) {
+        const ReadPanels panels(in);
         std::size_t at = parts.bytes_before(begin);
         for (std::int64_t i = begin; i < end; ++i) {
           const std::size_t most = parts.bytes_before(i + 1) - parts.bytes_before(i) + 1;
@@ -216,6 +218,7 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
     if (front + size < out.size()) return front + size;
   }
   for_each_run(parts, run.threads, [&](std::int64_t first, std::int64_t count, std::size_t at) {
+    const ReadPanels panels(reader);
     reader.gather_bytes(first, count, out.data() + at);
   });
   return out.size();
@@ -266,6 +269,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   }
   if (packed.size() == parts.tensor_bytes()) {
     for_each_run(parts, run.threads, [&](std::int64_t first, std::int64_t count, std::size_t at) {
+      const WritePanels panels(writer);
       writer.scatter_bytes(first, count, packed.data() + at);
     });
     return;
@@ -289,6 +293,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   std::atomic<bool> good{true};
   for_each_range(
       parts, run.threads, [&](AnyPartBuffers* buffers, std::int64_t begin, std::int64_t end) {
+        const WritePanels panels(writer);
         bool fine = true;
         if (parts.params.bytes) {
           for (std::int64_t i = begin; i < end; ++i) {

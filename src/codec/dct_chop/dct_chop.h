@@ -33,20 +33,23 @@ Blocks blocks_of(const Params& params, const Shape& shape);
 inline constexpr std::int64_t kFlushFloats = 2048;  // packed values collected before they go out
 inline constexpr std::int64_t kSlack = 16;          // a vector may write junk this far past the end
 inline constexpr int kMaxBlock = 16;
+inline constexpr std::int64_t kLineValues = kBlockRowFloats / 4;
 struct PackBuffers {
   alignas(64) float gathered[kBlockRowFloats];
   alignas(64) float square[kBlockRowFloats + kSlack];
   alignas(64) float values[kFlushFloats + kBlockRowFloats + kSlack];  // on their way out
   alignas(64) std::uint16_t narrow[kFlushFloats + kBlockRowFloats];
-  alignas(64) float line[kBlockRowFloats / 4];  // of one plane
-  alignas(64) std::uint16_t narrow_line[kBlockRowFloats / 4];
+  alignas(64) float flat[kTileFloats + kCopySlack];  // a tile's values before they are padded
+  alignas(64) float line[kLineValues];               // of one plane
+  alignas(64) std::uint16_t narrow_line[kLineValues];
   alignas(64) float slots[2][kFlushFloats + kBlockRowFloats + 8 * 16];
 };
 struct UnpackBuffers {
   alignas(64) float linear[kBlockRowFloats + kSlack];
   alignas(64) float square[kBlockRowFloats + kMaxBlock * kSlack];
   alignas(64) float values[kBlockRowFloats];
-  alignas(64) float line[kBlockRowFloats / 4];
+  alignas(64) float flat[kTileFloats + kCopySlack];
+  alignas(64) float line[kLineValues];
 };
 
 // The kernels, over block rows [begin, end). They never throw.

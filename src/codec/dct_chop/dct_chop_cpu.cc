@@ -16,6 +16,7 @@
 #include "codec/dct_chop/dct_chop.h"
 #include "codec/dct_chop/dct_chop_block.h"
 #include "codec/dct_chop/dct_chop_cpu-inl.h"
+#include "codec/dct_chop/dct_chop_stored_cpu-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::dct_chop::HWY_NAMESPACE {
@@ -134,6 +135,10 @@ HWY_ATTR void fast_8(const float* in, std::int64_t cols, std::int64_t block_rows
 }
 #endif
 
+// Columns of a block row that are worth a call, and a gather row by row.
+constexpr std::int64_t kOwnCall = 32, kOwnGather = 48;
+constexpr std::int64_t kStreamFloats = 4096;  // unpacked before they are stored: half a first cache
+
 struct Kernels {
   ForwardFn forward;
   InverseFn inverse;
@@ -166,148 +171,6 @@ Kernels kernels_of(const Params& p) {
 #endif
 }
 
-// ---- coefficients as they are stored ------------------------------------------------------------
-
-inline void narrow(DType coef, const float* in, std::int64_t count, std::uint16_t* out) {
-  if (coef == DType::F16) {
-    for (std::int64_t i = 0; i < count; ++i) out[i] = to_f16_saturated(in[i]).bits;
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) out[i] = to_bf16_saturated(in[i]).bits;
-  }
-}
-
-// `in` may be at any address.
-inline void widen(DType coef, const std::byte* in, std::int64_t count, float* out) {
-  if (coef == DType::F32) {
-    std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(float));
-    return;
-  }
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::uint16_t bits;
-    std::memcpy(&bits, in + 2 * i, 2);
-    out[i] = coef == DType::F16 ? to_float(F16{bits}) : to_float(BF16{bits});
-  }
-}
-
-// Collects packed values in order, and stores them in pieces that end at cache lines.
-class PackedWriter {
- public:
-  PackedWriter(DType coef, std::byte* to, bool stream, PackBuffers& buffers)
-      : coef_(coef),
-        width_(static_cast<std::int64_t>(size_bytes(coef))),
-        to_(to),
-        stream_(stream),
-        values_(buffers.values),
-        narrow_(buffers.narrow) {}
-
-  float* room() { return values_ + count_; }  // for one part of a block row
-  void commit(std::int64_t count) {
-    count_ += count;
-    if (count_ >= kFlushFloats) flush(false);
-  }
-  void finish() { flush(true); }
-
- private:
-  HWY_ATTR void flush(bool all) {
-    const auto end =
-        reinterpret_cast<std::uintptr_t>(to_) + static_cast<std::uintptr_t>(count_ * width_);
-    const std::int64_t rest = all ? 0 : static_cast<std::int64_t>(end % 64) / width_;
-    const std::int64_t count = count_ - rest;
-    const void* from = values_;
-    if (coef_ != DType::F32) {
-      narrow(coef_, values_, count, narrow_);
-      from = narrow_;
-    }
-    const auto bytes = static_cast<std::size_t>(count * width_);
-    if (stream_) {
-      tuckfold::HWY_NAMESPACE::stream_lines(reinterpret_cast<char*>(to_),
-                                            static_cast<const char*>(from), bytes);
-    } else {
-      std::memcpy(to_, from, bytes);
-    }
-    to_ += bytes;
-    count_ = rest;
-    std::memmove(values_, values_ + count, static_cast<std::size_t>(rest) * sizeof(float));
-  }
-
-  DType coef_;
-  std::int64_t width_;
-  std::byte* to_;
-  bool stream_;
-  float* values_;
-  std::uint16_t* narrow_;
-  std::int64_t count_ = 0;
-};
-
-// Square coefficients of a block row's part to triangles, block by block, and back with zeros. Rows
-// of up to eight are copied as eight: the next row overwrites the surplus.
-void square_to_triangle(int keep, const float* square, std::int64_t row, std::int64_t blocks,
-                        float* out) {
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    for (int u = 0; u < keep; ++u) {
-      const float* from = square + u * row + b * keep;
-      if (keep <= 8) {
-        std::memcpy(out, from, 8 * sizeof(float));
-      } else {
-        std::copy_n(from, keep - u, out);
-      }
-      out += keep - u;
-    }
-  }
-}
-void triangle_to_square(int keep, const float* in, std::int64_t blocks, float* square,
-                        std::int64_t row) {
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    for (int u = 0; u < keep; in += keep - u, ++u) {
-      float* to = square + u * row + b * keep;
-      if (keep <= 8) {
-        std::memcpy(to, in, 8 * sizeof(float));
-        std::memset(to + keep - u, 0, 8 * sizeof(float));
-      } else {
-        std::fill(std::copy_n(in, keep - u, to), to + keep, 0.0f);
-      }
-    }
-  }
-}
-
-// ---- planes -------------------------------------------------------------------------------------
-
-// Calls visit(place in a square's rows, place in the packed values) for each frequency.
-template <class Visit>
-void for_each_frequency(const Params& p, std::int64_t square_row, Visit&& visit) {
-  int count = 0;
-  for (int u = 0; u < p.keep; ++u) {
-    for (int v = 0; v < (p.triangle ? p.keep - u : p.keep); ++v) visit(u * square_row + v, count++);
-  }
-}
-
-// Square coefficients of a part to `blocks` values of each plane, which are plane_values long.
-void write_planes(const Params& p, std::int64_t square_row, std::int64_t blocks,
-                  PackBuffers& buffers, std::byte* out, std::int64_t plane_values) {
-  const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
-  for_each_frequency(p, square_row, [&](std::int64_t from, int frequency) {
-    for (std::int64_t b = 0; b < blocks; ++b) buffers.line[b] = buffers.square[from + b * p.keep];
-    const void* values = buffers.line;
-    if (p.coef != DType::F32) {
-      narrow(p.coef, buffers.line, blocks, buffers.narrow_line);
-      values = buffers.narrow_line;
-    }
-    std::memcpy(out + frequency * plane_values * width, values,
-                static_cast<std::size_t>(blocks * width));
-  });
-}
-
-// The inverse; coefficients that are not kept become zero.
-void read_planes(const Params& p, const std::byte* in, std::int64_t plane_values,
-                 std::int64_t blocks, std::int64_t square_row, UnpackBuffers& buffers) {
-  const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
-  if (p.triangle) std::fill_n(buffers.square, p.keep * square_row, 0.0f);
-  for_each_frequency(p, square_row, [&](std::int64_t to, int frequency) {
-    widen(p.coef, in + frequency * plane_values * width, blocks, buffers.line);
-    for (std::int64_t b = 0; b < blocks; ++b) buffers.square[to + b * p.keep] = buffers.line[b];
-  });
-}
-
 // ---- block rows of a tensor ---------------------------------------------------------------------
 
 // Packs all block rows at once if everything suits the fast kernel.
@@ -337,38 +200,62 @@ void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t
   if (pack_fast(job, kernels, begin, end, buffers)) return;
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
   const std::int64_t block_row_values = b.block_cols * p.values_per_block();
-  const bool whole_rows = b.block_cols * p.block <= kBlockRowFloats / p.block;
+  const bool whole_rows = b.padded_cols() <= kBlockRowFloats / p.block;
+  const bool wide = b.padded_cols() >= (job.in->dtype() == DType::F32 ? kOwnCall : kOwnGather);
+  const std::int64_t together = wide && !p.planes && !p.triangle ? 1 : tile_block_rows(b);
   float* square = buffers.square;
   PackedWriter writer(p.coef, job.out + begin * block_row_values * width, job.stream, buffers);
-  for (std::int64_t block_row = begin; block_row < end; ++block_row) {
+  PlanesWriter planes(job, buffers);
+  // Where the order of blocks is all, a tile is a block row like others.
+  const auto pack_rows = [&](const float* const* rows, std::int64_t cols, std::int64_t first) {
+    const std::int64_t blocks = cols / p.block;
+    if (p.planes) {
+      kernels.forward(p.keep, rows, cols, planes.room(first, blocks));
+      return true;
+    }
+    if (!p.triangle) return false;
+    kernels.forward(p.keep, rows, cols, square);
+    square_to_triangle(p.keep, square, blocks * p.keep, blocks, writer.room());
+    writer.commit(blocks * p.values_per_block());
+    return true;
+  };
+  const float* rows[kMaxBlock];
+  for (std::int64_t block_row = begin; together > 1 && block_row < end; block_row += together) {
+    const std::int64_t count = std::min(together, end - block_row);
+    const std::int64_t cols = count * b.padded_cols();
+    gather_tile(*job.in, b, block_row, count, buffers.flat, buffers.gathered);
+    for (int r = 0; r < p.block; ++r) rows[r] = buffers.gathered + r * cols;
+    if (pack_rows(rows, cols, block_row * b.block_cols)) continue;
+    if (b.padded_cols() < kOwnCall) {
+      kernels.forward(p.keep, rows, cols, square);
+      split_rows(p.keep, square, count, b.block_cols * p.keep, writer.room());
+      writer.commit(count * block_row_values);
+      continue;
+    }
+    for (std::int64_t k = 0; k < count; ++k) {
+      kernels.forward(p.keep, rows, b.padded_cols(), writer.room());
+      writer.commit(block_row_values);
+      for (int r = 0; r < p.block; ++r) rows[r] += b.padded_cols();
+    }
+  }
+  for (std::int64_t block_row = begin; together == 1 && block_row < end; ++block_row) {
     for_each_part(b, block_row, [&](const BlockRowPart& part) {
-      const float* rows[kMaxBlock];
       if (!direct_rows(*job.in, b, part, rows))
         gather_rows(*job.in, b, part, buffers.gathered, rows);
-      const std::int64_t blocks = part.cols / p.block, row = blocks * p.keep;
-      if (p.planes) {
-        kernels.forward(p.keep, rows, part.cols, square);
-        const std::int64_t first = block_row * b.block_cols + part.first / p.block;
-        write_planes(p, row, blocks, buffers, job.out + first * width,
-                     b.all_block_rows() * b.block_cols);
-        return;
-      }
-      if (whole_rows && !p.triangle) {
+      const std::int64_t first_block = part.first / p.block;
+      if (pack_rows(rows, part.cols, block_row * b.block_cols + first_block)) return;
+      const std::int64_t row = part.cols / p.block * p.keep;
+      if (whole_rows) {
         kernels.forward(p.keep, rows, part.cols, writer.room());
         writer.commit(row * p.keep);
         return;
       }
-      kernels.forward(p.keep, rows, part.cols, square);
-      if (p.triangle) {
-        square_to_triangle(p.keep, square, row, blocks, writer.room());
-        writer.commit(blocks * p.values_per_block());
-        return;
-      }
       // Squares of a block row that is too wide for one part: their rows are stored one by one, not
       // by `writer`.
+      kernels.forward(p.keep, rows, part.cols, square);
       for (int u = 0; u < p.keep; ++u) {
-        const std::int64_t at = block_row * block_row_values + u * b.block_cols * p.keep +
-                                part.first / p.block * p.keep;
+        const std::int64_t at =
+            block_row * block_row_values + u * b.block_cols * p.keep + first_block * p.keep;
         PackedWriter piece(p.coef, job.out + at * width, job.stream, buffers);
         std::memcpy(piece.room(), square + u * row, static_cast<std::size_t>(row) * sizeof(float));
         piece.commit(row);
@@ -376,6 +263,7 @@ void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t
       }
     });
   }
+  planes.flush();
   writer.finish();
 }
 
@@ -393,17 +281,93 @@ std::int64_t dense_block_rows(const UnpackJob& job, std::int64_t block_row, std:
   return std::max<std::int64_t>(run / block_row_elems, 1);
 }
 
+// Unpacks tiles of narrow planes.
+void unpack_tiles(const UnpackJob& job, const Kernels& kernels, std::int64_t begin,
+                  std::int64_t end, UnpackBuffers& buffers) {
+  const Params& p = job.params;
+  const Blocks& b = job.blocks;
+  const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
+  const std::int64_t block_row_values = b.block_cols * p.values_per_block();
+  const std::int64_t together = tile_block_rows(b);
+  PlanesReader planes(job, buffers);
+  for (std::int64_t block_row = begin; block_row < end; block_row += together) {
+    const std::int64_t count = std::min(together, end - block_row);
+    const std::int64_t cols = count * b.padded_cols(), blocks = cols / p.block;
+    const std::byte* packed = job.in + block_row * block_row_values * width;
+    float* rows[kMaxBlock];
+    for (int r = 0; r < p.block; ++r) rows[r] = buffers.values + r * cols;
+    if (p.planes) {
+      const float* coefs = planes.part(block_row * b.block_cols, blocks, 1);
+      kernels.inverse(p.keep, coefs, blocks * p.keep, cols, 1, rows, 0);
+    } else if (p.triangle) {
+      const std::int64_t coef_row = blocks * p.keep + kSlack;
+      widen(p.coef, packed, count * block_row_values, buffers.linear);
+      triangle_to_square(p.keep, buffers.linear, blocks, buffers.square, coef_row);
+      kernels.inverse(p.keep, buffers.square, coef_row, cols, 1, rows, 0);
+    } else {
+      const auto* coefs = reinterpret_cast<const float*>(packed);
+      if (p.coef != DType::F32 || reinterpret_cast<std::uintptr_t>(packed) % alignof(float) != 0) {
+        widen(p.coef, packed, count * block_row_values, buffers.linear);
+        coefs = buffers.linear;
+      }
+      kernels.inverse(p.keep, coefs, b.block_cols * p.keep, b.padded_cols(), count, rows,
+                      b.padded_cols());
+    }
+    scatter_tile(*job.out, b, block_row, count, buffers.values, job.stream, buffers.flat);
+  }
+}
+
+// Whole block rows through a buffer: those that are not f32, not contiguous, or whose rows do not
+// begin at cache lines, which is what streaming needs.
+void unpack_buffered(const UnpackJob& job, const Kernels& kernels, const float* coefs,
+                     std::int64_t block_row, std::int64_t count, UnpackBuffers& buffers) {
+  const Params& p = job.params;
+  const Blocks& b = job.blocks;
+  const std::int64_t each = p.block * b.cols;
+  float* rows[kMaxBlock];
+  for (int r = 0; r < p.block; ++r) rows[r] = buffers.values + r * b.cols;
+  kernels.inverse(p.keep, coefs, b.block_cols * p.keep, b.cols, count, rows, each);
+  job.out->scatter(block_row * each, count * each, buffers.values, job.stream);
+}
+
+// How many block rows from `block_row` on go through a buffer at once; 0: they need none.
+std::int64_t buffered_block_rows(const UnpackJob& job, std::int64_t block_row, std::int64_t most) {
+  const Blocks& b = job.blocks;
+  const Params& p = job.params;
+  const std::int64_t each = p.block * b.cols;
+  const bool whole = b.rows % p.block == 0 && b.cols % p.block == 0 && each <= kBlockRowFloats;
+  if (!whole || p.triangle || p.planes || p.coef != DType::F32) return 0;
+  if (job.out->dtype() == DType::F32) {
+    const void* rows = job.out->dense(block_row * each, each);
+    if (rows == nullptr && job.out->run_length(block_row * each, b.cols) == b.cols) return 0;
+    const bool lines = b.cols % 16 == 0 && reinterpret_cast<std::uintptr_t>(rows) % 64 == 0;
+    if (rows != nullptr && (lines || !job.stream)) return 0;
+  }
+  return std::min(most, std::max<std::int64_t>(kStreamFloats / each, 1));
+}
+
 void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int64_t end,
                               UnpackBuffers& buffers) {
   const Params& p = job.params;
   const Blocks& b = job.blocks;
   const Kernels kernels = kernels_of(p);
+  if (tile_block_rows(b) > 1) return unpack_tiles(job, kernels, begin, end, buffers);
   const auto width = static_cast<std::int64_t>(size_bytes(p.coef));
   const std::int64_t block_row_values = b.block_cols * p.values_per_block();
   const bool aligned_in = reinterpret_cast<std::uintptr_t>(job.in) % alignof(float) == 0;
   float* square = buffers.square;
+  PlanesReader planes(job, buffers);
   std::int64_t block_rows = 1;
   for (std::int64_t block_row = begin; block_row < end; block_row += block_rows) {
+    if (aligned_in) {
+      block_rows = buffered_block_rows(job, block_row, end - block_row);
+      if (block_rows > 0) {
+        const auto* coefs =
+            reinterpret_cast<const float*>(job.in + block_row * block_row_values * width);
+        unpack_buffered(job, kernels, coefs, block_row, block_rows, buffers);
+        continue;
+      }
+    }
     block_rows = aligned_in ? dense_block_rows(job, block_row, end - block_row) : 1;
     for_each_part(b, block_row, [&](const BlockRowPart& part) {
       const std::int64_t blocks = part.cols / p.block, first_block = part.first / p.block;
@@ -412,9 +376,8 @@ void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int
       const float* coefs = square;
       std::int64_t coef_row = blocks * p.keep;
       if (p.planes) {
-        const std::int64_t first = block_row * b.block_cols + first_block;
-        read_planes(p, job.in + first * width, b.all_block_rows() * b.block_cols, blocks, coef_row,
-                    buffers);
+        coefs = planes.part(block_row * b.block_cols + first_block, blocks,
+                            blocks == b.block_cols ? end - block_row : 1);
       } else if (p.triangle) {
         const std::int64_t count = p.values_per_block();
         coef_row += kSlack;
@@ -444,7 +407,7 @@ void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int
       }
       for (int r = 0; r < p.block; ++r) rows[r] = buffers.values + r * part.cols;
       kernels.inverse(p.keep, coefs, coef_row, part.cols, 1, rows, 0);
-      scatter_rows(*job.out, b, part, rows);
+      scatter_rows(*job.out, b, part, rows, job.stream);
     });
   }
 }
@@ -506,6 +469,7 @@ HWY_EXPORT(unpack_block_rows_target);
 void pack_block_rows(const PackJob& job, std::int64_t begin, std::int64_t end,
                      PackBuffers& buffers) {
   const NanFlag nan;
+  const ReadPanels panels(*job.in);
   HWY_DYNAMIC_DISPATCH(pack_block_rows_target)(job, begin, end, buffers);
   if (job.stream) stream_fence();
   if (nan.raised()) settle_packed(job, begin, end);
@@ -514,7 +478,10 @@ void pack_block_rows(const PackJob& job, std::int64_t begin, std::int64_t end,
 void unpack_block_rows(const UnpackJob& job, std::int64_t begin, std::int64_t end,
                        UnpackBuffers& buffers) {
   const NanFlag nan;
-  HWY_DYNAMIC_DISPATCH(unpack_block_rows_target)(job, begin, end, buffers);
+  {
+    const WritePanels panels(*job.out);  // whose end comes before NaNs are searched for
+    HWY_DYNAMIC_DISPATCH(unpack_block_rows_target)(job, begin, end, buffers);
+  }
   if (job.stream) stream_fence();
   if (nan.raised()) settle_unpacked(job, begin, end);
 }

@@ -50,6 +50,8 @@ HWY_ATTR void unpack_plain(const Params& p, bool, const std::uint8_t* in, const 
 
 // ---- block rows of a tensor ---------------------------------------------------------------------
 
+constexpr std::int64_t kBufferFloats = 4096;  // unpacked before they are stored: half a first cache
+
 // Whether rows are at equal distances.
 template <class Float>
 bool evenly_spaced(Float* const* rows) {
@@ -123,6 +125,16 @@ void pack_batches(const PackJob& job, std::int64_t begin, std::int64_t end) {
     return packer.finish();
   }
   alignas(64) float gathered[kBlockRowFloats];  // several parts where they are short
+  if (const std::int64_t together = tile_block_rows(b); together > 1) {
+    alignas(64) float flat[kTileFloats + kCopySlack];
+    for (std::int64_t block_row = begin; block_row < end; block_row += together) {
+      const std::int64_t count = std::min(together, end - block_row);
+      gather_tile(*job.in, b, block_row, count, flat, gathered);
+      batcher.add(gathered, count * b.padded_cols(), count * b.block_cols);
+      batcher.flush();
+    }
+    return packer.finish();
+  }
   std::int64_t used = 0;
   for (std::int64_t block_row = begin; block_row < end; ++block_row) {
     for_each_part(b, block_row, [&](const BlockRowPart& part) {
@@ -142,15 +154,17 @@ void pack_batches(const PackJob& job, std::int64_t begin, std::int64_t end) {
   packer.finish();
 }
 
-// unpack(params, stream, bytes, batch) does one batch.
+// unpack(params, stream, bytes, batch) does one batch. Those in a buffer, which is read again soon,
+// are not streamed.
 template <class Unpack>
 void unpack_batches(const UnpackJob& job, std::int64_t begin, std::int64_t end, Unpack&& unpack) {
   const Blocks& b = job.blocks;
   const Params& p = job.params;
   const auto* in =
       reinterpret_cast<const std::uint8_t*>(job.in) + begin * b.block_cols * p.form.bytes;
+  bool direct = true;
   const auto run = [&](const Batch<float>& batch) {
-    unpack(p, job.stream, in, batch);
+    unpack(p, job.stream && direct, in, batch);
     in += batch.count * p.form.bytes;
   };
   Batcher<float, decltype(run)> batcher(run);
@@ -161,6 +175,29 @@ void unpack_batches(const UnpackJob& job, std::int64_t begin, std::int64_t end, 
     return batcher.flush();
   }
   alignas(64) float buffer[kBlockRowFloats];
+  direct = false;
+  if (b.rows % 8 == 0 && b.cols % 8 == 0 && 8 * b.cols <= kBufferFloats) {
+    const std::int64_t each = 8 * b.cols, together = kBufferFloats / each;
+    for (std::int64_t block_row = begin; block_row < end; block_row += together) {
+      const std::int64_t count = std::min(together, end - block_row);
+      for (std::int64_t k = 0; k < count; ++k) {
+        batcher.add(buffer + k * each, b.cols, b.block_cols);
+      }
+      batcher.flush();
+      job.out->scatter(block_row * each, count * each, buffer, job.stream);
+    }
+    return;
+  }
+  if (const std::int64_t together = tile_block_rows(b); together > 1) {
+    alignas(64) float flat[kTileFloats + kCopySlack];
+    for (std::int64_t block_row = begin; block_row < end; block_row += together) {
+      const std::int64_t count = std::min(together, end - block_row);
+      batcher.add(buffer, count * b.padded_cols(), count * b.block_cols);
+      batcher.flush();
+      scatter_tile(*job.out, b, block_row, count, buffer, job.stream, flat);
+    }
+    return;
+  }
   std::array<BlockRowPart, kBlockRowFloats / 64> waiting;  // to be scattered, contiguous in buffer
   std::size_t parts = 0;
   std::int64_t used = 0;
@@ -170,7 +207,7 @@ void unpack_batches(const UnpackJob& job, std::int64_t begin, std::int64_t end, 
     for (std::size_t i = 0; i < parts; from += 8 * waiting[i++].cols) {
       const float* rows[8];
       for (int r = 0; r < 8; ++r) rows[r] = from + r * waiting[i].cols;
-      scatter_rows(*job.out, b, waiting[i], rows);
+      scatter_rows(*job.out, b, waiting[i], rows, job.stream);
     }
     parts = 0;
     used = 0;
@@ -178,7 +215,10 @@ void unpack_batches(const UnpackJob& job, std::int64_t begin, std::int64_t end, 
   for (std::int64_t block_row = begin; block_row < end; ++block_row) {
     for_each_part(b, block_row, [&](const BlockRowPart& part) {
       float* rows[8];
-      if (!direct_rows(*job.out, b, part, rows) || !evenly_spaced(rows)) {
+      const bool in_place = direct_rows(*job.out, b, part, rows) && evenly_spaced(rows);
+      if (in_place != direct) batcher.flush();
+      direct = in_place;
+      if (!in_place) {
         if (used + 8 * part.cols > kBlockRowFloats) scatter();
         for (int r = 0; r < 8; ++r) rows[r] = buffer + used + r * part.cols;
         waiting[parts++] = part;
@@ -207,6 +247,31 @@ void with_tiles(const Form& form, Visit&& visit) {
 }
 #endif  // TUCKFOLD_DCT_QUANT_WIDE
 
+#if TUCKFOLD_DCT_QUANT_WIDE
+// Images of bytes, the usual ones: whole blocks, stored side by side.
+bool unpack_to_bytes(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  const Blocks& b = job.blocks;
+  if (job.out->dtype() != DType::U8 || b.rows % 8 != 0 || b.cols % 8 != 0) return false;
+  const std::int64_t each = 8 * b.cols;
+  auto* out = static_cast<std::uint8_t*>(job.out->dense(begin * each, (end - begin) * each));
+  if (out == nullptr) return false;
+  with_tiles(job.params.form, [&]<int kTiles>() {
+    const int bytes = job.params.form.bytes;
+    const auto* in = reinterpret_cast<const std::uint8_t*>(job.in) + begin * b.block_cols * bytes;
+    const auto run = [&](const Batch<std::uint8_t>& batch) {
+      unpack_batch<kTiles>(job.params, false, in, batch);
+      in += batch.count * bytes;
+    };
+    Batcher<std::uint8_t, decltype(run)> batcher(run);
+    for (std::int64_t row = begin; row < end; ++row, out += each) {
+      batcher.add(out, b.cols, b.block_cols);
+    }
+    batcher.flush();
+  });
+  return true;
+}
+#endif
+
 void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t end) {
 #if TUCKFOLD_DCT_QUANT_WIDE
   if (takes_wide(job.params.form)) {
@@ -224,8 +289,10 @@ void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t
 void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
 #if TUCKFOLD_DCT_QUANT_WIDE
   if (takes_wide(job.params.form) && can_unpack_wide()) {
-    return with_tiles(job.params.form,
-                      [&]<int kTiles>() { unpack_batches(job, begin, end, unpack_batch<kTiles>); });
+    if (unpack_to_bytes(job, begin, end)) return;
+    return with_tiles(job.params.form, [&]<int kTiles>() {
+      unpack_batches(job, begin, end, unpack_batch<kTiles, float>);
+    });
   }
 #endif
 #if TUCKFOLD_DCT_QUANT_LANES
@@ -247,11 +314,13 @@ HWY_EXPORT(pack_block_rows_target);
 HWY_EXPORT(unpack_block_rows_target);
 
 void pack_block_rows(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  const ReadPanels panels(*job.in);
   HWY_DYNAMIC_DISPATCH(pack_block_rows_target)(job, begin, end);
   if (job.stream) stream_fence();
 }
 
 void unpack_block_rows(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  const WritePanels panels(*job.out);
   HWY_DYNAMIC_DISPATCH(unpack_block_rows_target)(job, begin, end);
   if (job.stream) stream_fence();
 }

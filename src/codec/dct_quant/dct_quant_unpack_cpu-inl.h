@@ -260,9 +260,26 @@ HWY_INLINE void restore_along(const UnpackBuffers& from, const std::uint16_t (*w
   store_squares(x, half);
 }
 
+// Stores a row of two blocks; `right` may be null.
+HWY_INLINE void store_row(V value, float* left, float* right) {
+  if (right == left + 8) return hn::StoreU(value, DF(), left);
+  _mm256_storeu_ps(left, _mm512_castps512_ps256(value.raw));
+  if (right != nullptr) _mm256_storeu_ps(right, _mm512_extractf32x8_ps(value.raw, 1));
+}
+// As to_whole of base/convert.h: NaN becomes 0, and what passes 2^31 has the bits of that.
+HWY_INLINE void store_row(V value, std::uint8_t* left, std::uint8_t* right) {
+  const __m512i whole = _mm512_cvtps_epi32(_mm512_max_ps(value.raw, _mm512_setzero_ps()));
+  const __m128i bytes = _mm512_cvtusepi32_epi8(whole);
+  if (right == left + 8) return _mm_storeu_si128(reinterpret_cast<__m128i*>(left), bytes);
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(left), bytes);
+  if (right != nullptr) {
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(right), _mm_unpackhi_epi64(bytes, bytes));
+  }
+}
+
 // The second pass, to values. kPlain: the values need no further step.
-template <bool kStream, bool kPlain>
-HWY_INLINE void restore_down(const Params& p, const float (*half)[16], float* left, float* right,
+template <bool kStream, bool kPlain, class Out>
+HWY_INLINE void restore_down(const Params& p, const float (*half)[16], Out* left, Out* right,
                              std::int64_t row) {
   const DF d;
   V x[8], y[8];
@@ -273,20 +290,18 @@ HWY_INLINE void restore_down(const Params& p, const float (*half)[16], float* le
     V value = kPlain || p.offset == 0 ? x[r] : hn::Add(x[r], shift);
     if (!kPlain && p.clamp) value = V{_mm512_max_ps(_mm512_setzero_ps(), value.raw)};  // NaN stays
     if (!kPlain) value = canonical(d, value);
-    if (kStream) {
+    if constexpr (kStream) {
       hn::Stream(value, d, left + r * row);
-    } else if (right == left + 8) {
-      hn::StoreU(value, d, left + r * row);
     } else {
-      _mm256_storeu_ps(left + r * row, _mm512_castps512_ps256(value.raw));
-      if (right != nullptr) _mm256_storeu_ps(right + r * row, _mm512_extractf32x8_ps(value.raw, 1));
+      store_row(value, left + r * row, right == nullptr ? nullptr : right + r * row);
     }
   }
 }
 
-template <int kTiles>
+// To f32, or to u8 without a step between.
+template <int kTiles, class Out = float>
 TUCKFOLD_VBMI_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream,
-                                                  const std::uint8_t* in, const Batch<float>& out) {
+                                                  const std::uint8_t* in, const Batch<Out>& out) {
   const Form form = p.form;  // a copy: what is written might else be it
   UnpackBuffers buffers;
   // The bytes of the batch after the next, most likely.
@@ -321,16 +336,17 @@ TUCKFOLD_VBMI_ATTR HWY_NOINLINE void unpack_batch(const Params& p, bool stream,
     if (i < 2) continue;
     const float(*done)[16] = half[i % 2];
     const int b = 2 * i - 4;
-    float* left = out.at[b];
-    float* right = b + 1 < out.count ? out.at[b + 1] : nullptr;
-    const bool whole = stream && right == left + 8 && out.row % 16 == 0 &&
-                       reinterpret_cast<std::uintptr_t>(left) % 64 == 0;
-    if (plain && whole) {
-      restore_down<true, true>(p, done, left, right, out.row);
-    } else if (plain) {
+    Out* left = out.at[b];
+    Out* right = b + 1 < out.count ? out.at[b + 1] : nullptr;
+    if constexpr (sizeof(Out) == sizeof(float)) {
+      const bool whole = stream && right == left + 8 && out.row % 16 == 0 &&
+                         reinterpret_cast<std::uintptr_t>(left) % 64 == 0;
+      if (whole && plain) restore_down<true, true>(p, done, left, right, out.row);
+      if (whole && !plain) restore_down<true, false>(p, done, left, right, out.row);
+      if (whole) continue;
+    }
+    if (plain) {
       restore_down<false, true>(p, done, left, right, out.row);
-    } else if (whole) {
-      restore_down<true, false>(p, done, left, right, out.row);
     } else {
       restore_down<false, false>(p, done, left, right, out.row);
     }

@@ -198,15 +198,18 @@ HWY_EXPORT(pack_codes_target);
 HWY_EXPORT(unpack_codes_target);
 
 Range range_of(const FlatReader& in, std::int64_t begin, std::int64_t end) {
+  const ReadPanels panels(in);
   return HWY_DYNAMIC_DISPATCH(range_of_target)(in, begin, end);
 }
 
 void pack_codes(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  const ReadPanels panels(*job.in);
   HWY_DYNAMIC_DISPATCH(pack_codes_target)(job, begin, end);
   if (job.stream) stream_fence();
 }
 
 void unpack_codes(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  const WritePanels panels(*job.out);
   HWY_DYNAMIC_DISPATCH(unpack_codes_target)(job, begin, end);
   if (job.stream) stream_fence();
 }

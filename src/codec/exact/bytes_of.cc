@@ -135,6 +135,7 @@ const Codec kBytesOf = {
     .unpack = bytes_of::unpack_all,
     .cuda = &bytes_of::kCuda,
     .reports = true,
+    .rows_independent = [](const Stage&, const Shape&) { return true; },
     .ladders = kLadders,
 };
 

@@ -202,10 +202,12 @@ HWY_EXPORT(pack_bytes_target);
 HWY_EXPORT(unpack_bytes_target);
 
 std::int64_t pack_bytes(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  const ReadPanels panels(*job.in);
   return HWY_DYNAMIC_DISPATCH(pack_bytes_target)(job, begin, end);
 }
 
 void unpack_bytes(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  const WritePanels panels(*job.out);
   HWY_DYNAMIC_DISPATCH(unpack_bytes_target)(job, begin, end);
   if (job.stream) stream_fence();
 }

@@ -120,10 +120,12 @@ HWY_EXPORT(pack_bits_target);
 HWY_EXPORT(unpack_bits_target);
 
 std::int64_t pack_bits(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  const ReadPanels panels(*job.in);
   return HWY_DYNAMIC_DISPATCH(pack_bits_target)(job, begin, end);
 }
 
 void unpack_bits(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
+  const WritePanels panels(*job.out);
   HWY_DYNAMIC_DISPATCH(unpack_bits_target)(job, begin, end);
   if (job.stream) stream_fence();
 }

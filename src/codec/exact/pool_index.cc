@@ -112,6 +112,7 @@ constexpr std::int64_t kBatch = 1024;  // a multiple of 8
 template <class T>
 std::int64_t pack_range(const Params& p, const Outputs& outputs, const FlatReader& in,
                         std::byte* out, std::int64_t begin, std::int64_t end) {
+  const ReadPanels panels(in);
   const int bits = p.bits();
   Walk walk(p, outputs, begin);
   T indices[kBatch];
@@ -135,6 +136,7 @@ std::int64_t pack_range(const Params& p, const Outputs& outputs, const FlatReade
 template <class T>
 void unpack_range(const Params& p, const Outputs& outputs, const std::byte* in,
                   const FlatWriter& out, std::int64_t begin, std::int64_t end) {
+  const WritePanels panels(out);
   const int bits = p.bits();
   Walk walk(p, outputs, begin);
   T indices[kBatch];

@@ -70,6 +70,7 @@ namespace tuckfold::positive {
 HWY_EXPORT(pack_bits_target);
 
 void pack_bits(const PackJob& job, std::int64_t begin, std::int64_t end) {
+  const ReadPanels panels(*job.in);
   HWY_DYNAMIC_DISPATCH(pack_bits_target)(job, begin, end);
 }
 

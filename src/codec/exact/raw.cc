@@ -1,7 +1,7 @@
 // raw: unchanged bytes, in row-major order.
 #include "codec/exact/raw.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "base/parallel.h"
 #include "base/strided.h"
@@ -16,35 +16,36 @@ Layout raw_layout(const Stage&, DType dtype, const Shape& shape) {
   return {.max_bytes = bytes, .dtype = dtype, .shape = shape};
 }
 
-// Visits the tensor's dense runs in order: visit(address, byte offset in the packed bytes, bytes).
-template <class View, class Visit>
-void for_each_run(const View& view, int threads, Visit&& visit) {
-  const std::int64_t parts = (view.elems() + kRunElems - 1) / kRunElems;
-  const auto width = static_cast<std::int64_t>(size_bytes(view.dtype()));
+// Calls visit(first element, how many, byte offset in the packed bytes) over ranges, in parallel.
+template <class Visit>
+void for_each_range(std::int64_t elems, DType dtype, int threads, Visit&& visit) {
+  const std::int64_t parts = (elems + kRunElems - 1) / kRunElems;
   parallel_for(parts, threads, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t last = std::min(end * kRunElems, view.elems());
-    for (std::int64_t i = begin * kRunElems; i < last;) {
-      const std::int64_t count = view.run_length(i, last - i);
-      visit(view.dense(i, count), i * width, static_cast<std::size_t>(count * width));
-      i += count;
-    }
+    const std::int64_t first = begin * kRunElems;
+    visit(first, std::min(end * kRunElems, elems) - first,
+          static_cast<std::size_t>(first) * size_bytes(dtype));
   });
 }
 
 std::size_t raw_pack(const Stage&, const ConstTensorView& in, std::span<std::byte> out,
                      RunContext run) {
-  for_each_run(FlatReader(in), run.threads,
-               [&](const void* from, std::int64_t at, std::size_t bytes) {
-                 std::memcpy(out.data() + at, from, bytes);
-               });
+  const FlatReader reader(in);
+  for_each_range(reader.elems(), in.dtype, run.threads,
+                 [&](std::int64_t first, std::int64_t count, std::size_t at) {
+                   const ReadPanels panels(reader);
+                   reader.gather_bytes(first, count, out.data() + at);
+                 });
   return out.size();
 }
 
 void raw_unpack(const Stage&, std::span<const std::byte> packed, const TensorView& out,
                 RunContext run) {
-  for_each_run(FlatWriter(out), run.threads, [&](void* to, std::int64_t at, std::size_t bytes) {
-    std::memcpy(to, packed.data() + at, bytes);
-  });
+  const FlatWriter writer(out);
+  for_each_range(writer.elems(), out.dtype, run.threads,
+                 [&](std::int64_t first, std::int64_t count, std::size_t at) {
+                   const WritePanels panels(writer);
+                   writer.scatter_bytes(first, count, packed.data() + at);
+                 });
 }
 
 }  // namespace

@@ -83,6 +83,7 @@ std::size_t pack_all(const Stage& stage, const ConstTensorView& in, std::span<st
     return std::min(part * kTogether, sizes.tiles);
   };
   parallel_for(parts, run.threads, [&](std::int64_t begin, std::int64_t end) {
+    const ReadPanels panels(reader);
     for (std::int64_t i = begin; i < end; ++i) {
       pack_tiles(job, tiles_before(i), tiles_before(i + 1), part_at(i));
     }
@@ -130,6 +131,7 @@ void unpack_all(const Stage& stage, std::span<const std::byte> packed, const Ten
   parallel_for(
       (sizes.tiles + kTogether - 1) / kTogether, run.threads,
       [&](std::int64_t begin, std::int64_t end) {
+        const WritePanels panels(writer);
         if (!unpack_tiles(job, begin * kTogether, std::min(end * kTogether, sizes.tiles))) {
           good = false;
         }

@@ -71,6 +71,10 @@ Declaration declare(std::span<const std::int64_t> values, std::int64_t in, std::
                 .shape = {blocks, o, i},
                 .deviation = 1 / std::sqrt(static_cast<double>(i))}};
   d.flops_per_sample = 2.0 * static_cast<double>(blocks * i) * static_cast<double>(o);
+  d.plain = {
+      {.kind = PlainStep::Kind::Move, .n = blocks * i},
+      {.kind = PlainStep::Kind::Product, .n = o, .k = i, .groups = blocks, .saves = blocks * i},
+      {.kind = PlainStep::Kind::Move, .n = blocks * o}};
   d.f32 = std::make_unique<BlockDiagonalKernel<float>>(blocks, in, out);
   d.f64 = std::make_unique<BlockDiagonalKernel<double>>(blocks, in, out);
   return d;

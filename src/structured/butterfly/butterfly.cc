@@ -249,6 +249,9 @@ Declaration declare(std::span<const std::int64_t> values, std::int64_t in, std::
                 .deviation = turned ? std::numbers::pi / std::sqrt(3.0) : std::sqrt(0.5)}};
   d.flops_per_sample =
       6.0 * static_cast<double>(s.stack * s.blocks * s.levels) * static_cast<double>(s.n / 2);
+  const std::int64_t factors = s.blocks * s.levels, half = s.stack * s.n / 2;
+  d.plain = {{.kind = PlainStep::Kind::Map, .n = half, .times = 6 * factors},  // 4 products, 2 sums
+             {.kind = PlainStep::Kind::Move, .n = 2 * half, .times = factors, .saves = 2 * half}};
   d.f32 = std::make_unique<ButterflyKernel<float>>(s);
   d.f64 = std::make_unique<ButterflyKernel<double>>(s);
   d.cuda = on_cuda(s);

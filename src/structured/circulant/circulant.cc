@@ -131,6 +131,9 @@ Declaration declare(std::span<const std::int64_t>, std::int64_t in, std::int64_t
       {.name = "kernel", .shape = {s.n}, .deviation = 1 / std::sqrt(static_cast<double>(in))}};
   const auto length = static_cast<double>(s.length);
   d.flops_per_sample = 10 * length * std::log2(std::max(length, 2.0)) / 2 + 3 * length;
+  // Accelerators have no FFT that PyTorch reaches: the matrix, gathered.
+  d.plain = {{.kind = PlainStep::Kind::Move, .n = in * out, .per_sample = false},
+             {.kind = PlainStep::Kind::Product, .n = out, .k = in, .saves = in}};
   d.f32 = std::make_unique<CirculantKernel<float>>(s);
   d.f64 = std::make_unique<CirculantKernel<double>>(s);
   return d;

@@ -37,6 +37,7 @@ Declaration declare(std::span<const std::int64_t>, std::int64_t in, std::int64_t
   d.weights = {
       {.name = "weight", .shape = {out, in}, .deviation = 1 / std::sqrt(static_cast<double>(in))}};
   d.flops_per_sample = 2.0 * static_cast<double>(in) * static_cast<double>(out);
+  d.plain = {{.kind = PlainStep::Kind::Product, .n = out, .k = in, .saves = in}};
   d.f32 = std::make_unique<DenseKernel<float>>(in, out);
   d.f64 = std::make_unique<DenseKernel<double>>(in, out);
   return d;

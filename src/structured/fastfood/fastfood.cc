@@ -92,6 +92,12 @@ Declaration declare(std::span<const std::int64_t> values, std::int64_t in, std::
                {.name = "permutation", .shape = {n}, .trained = false}};
   const auto size = static_cast<double>(n);
   d.flops_per_sample = 2 * size * std::log2(size) + 3 * size;
+  std::int64_t levels = 0;
+  while ((std::int64_t{1} << levels) < n) ++levels;
+  d.plain = {{.kind = PlainStep::Kind::Map, .n = n, .times = 3, .saves = n},  // diagonals
+             {.kind = PlainStep::Kind::Move, .n = n},                         // the permutation
+             {.kind = PlainStep::Kind::Map, .n = ceil_div(n, 2), .times = 4 * levels},
+             {.kind = PlainStep::Kind::Move, .n = n, .times = 2 * levels}};
   d.f32 = std::make_unique<FastfoodKernel<float>>(in, out, n, values[0] != 0);
   d.f64 = std::make_unique<FastfoodKernel<double>>(in, out, n, values[0] != 0);
   return d;

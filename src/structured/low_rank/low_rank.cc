@@ -47,6 +47,7 @@ Declaration declare(std::span<const std::int64_t> values, std::int64_t in, std::
   Declaration d;
   d.weights = sizes.weights();
   d.flops_per_sample = sizes.flops();
+  d.plain = sizes.plain();
   d.f32 = std::make_unique<LowRankKernel<float>>(sizes);
   d.f64 = std::make_unique<LowRankKernel<double>>(sizes);
   return d;
@@ -58,6 +59,11 @@ void LowRank::check(std::string_view family) const {
   if (rank <= std::min(in, out)) return;
   invalid("[structure] {}: rank must be 1..{} for {} to {} features, got {}", family,
           std::min(in, out), in, out, rank);
+}
+
+std::vector<PlainStep> LowRank::plain() const {
+  return {{.kind = PlainStep::Kind::Product, .n = rank, .k = in, .saves = in},
+          {.kind = PlainStep::Kind::Product, .n = out, .k = rank, .saves = rank}};
 }
 
 std::vector<WeightInfo> LowRank::weights(double deviation) const {

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "structured/family.h"
 #include "structured/tile/rows.h"
 #include "tuckfold/structured.h"
 
@@ -14,6 +15,7 @@ struct LowRank {
 
   void check(std::string_view family) const;
   std::vector<WeightInfo> weights(double deviation = 1) const;
+  std::vector<PlainStep> plain() const;
   double flops() const { return 2.0 * static_cast<double>(rank) * static_cast<double>(in + out); }
 
   // Both matrices transposed.

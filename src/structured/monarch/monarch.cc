@@ -120,6 +120,12 @@ Declaration declare(std::span<const std::int64_t> values, std::int64_t in, std::
                 .shape = {s.k, s.o, s.mid},
                 .deviation = 1 / std::sqrt(static_cast<double>(s.mid))}};
   d.flops_per_sample = 2.0 * static_cast<double>(s.k * s.mid) * static_cast<double>(s.i + s.o);
+  d.plain = {
+      {.kind = PlainStep::Kind::Move, .n = s.k * s.i},
+      {.kind = PlainStep::Kind::Product, .n = s.mid, .k = s.i, .groups = s.k, .saves = s.k * s.i},
+      {.kind = PlainStep::Kind::Move, .n = s.k * s.mid},
+      {.kind = PlainStep::Kind::Product, .n = s.o, .k = s.mid, .groups = s.k, .saves = s.k * s.mid},
+      {.kind = PlainStep::Kind::Move, .n = s.k * s.o}};
   d.f32 = std::make_unique<MonarchKernel<float>>(s);
   d.f64 = std::make_unique<MonarchKernel<double>>(s);
   return d;

@@ -224,6 +224,16 @@ Declaration declare(std::span<const std::int64_t> values, std::int64_t in, std::
     d.weights.push_back({.name = "gate_bias", .shape = {1}});
     d.flops_per_sample += 2.0 * static_cast<double>(in);
   }
+  const std::int64_t rows = ceil_div(out, block), each = ceil_div(count, rows) * block;
+  d.plain = {{.kind = PlainStep::Kind::Move, .n = count * block},  // each block's inputs
+             {.kind = PlainStep::Kind::Product,
+              .n = block,
+              .k = each,
+              .groups = rows,
+              .saves = count * block},
+             {.kind = PlainStep::Kind::Move, .n = out}};
+  for (const PlainStep& step : s.low_rank.plain()) d.plain.push_back(step);
+  d.plain.push_back({.kind = PlainStep::Kind::Map, .n = out});
   d.f32 = std::make_unique<PixelflyKernel<float>>(s);
   d.f64 = std::make_unique<PixelflyKernel<double>>(s);
   return d;

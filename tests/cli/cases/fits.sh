@@ -23,3 +23,11 @@ try "dct_chop(keep=4)" --shape 4,536,536 --device sn30
 try "dct_chop(keep=4)" --shape 2600,3,63,64 --device groqchip
 try "dct_chop(keep=4)" --shape 4,3,64,64 --device SN30
 try "dct_chop(keep=4, serialize=3)" --shape 4,3,64,64 --device sn30
+# A training step of a structured layer.
+try butterfly --shape 50,1024 --device ipu-gc200
+try dense --shape 50,8192 --device ipu-gc200
+try "low_rank(rank=8)" --shape 50,784 --out-features 10 --device a30 --json
+try butterfly --shape 1024 --device ipu-gc200
+try butterfly --shape 50,1024 --only pack --device ipu-gc200
+try butterfly --shape 50,1024 --device cpu
+try "butterfly(tide=true)" --shape 50,1024 --device ipu-gc200

@@ -132,10 +132,10 @@ def test_a_rule_for_an_operator_that_is_not_there_warns_once(tmp_path: Path) -> 
         ("[rule]\n", "1:1: a table is written [[rule]] or [[tensor]]\n  [rule]\n  ^"),
         ("[[rulle]]\n", "1:1: unknown table rulle, expected rule"),
         ('[[rule]]\nstroe = "keep"\n', "2:1: unknown key stroe, expected one of match, type, op, store"),
-        ("[[rule]]\nstore = 3\n", "2:1: store must be one of auto, pack, keep, or a codec, got 3"),
+        ("[[rule]]\nstore = 3\n", "2:1: store must be one of auto, pack, keep, cpu, or a codec, got 3"),
         (
             '[[rule]]\ntype = "ReLU"\nstore = "zip"\n',
-            "3:1: store must be one of auto, pack, keep, or a codec, got 'zip': unknown codec 'zip'; did you mean 'zfp'?",
+            "3:1: store must be one of auto, pack, keep, cpu, or a codec, got 'zip': unknown codec 'zip'; did you mean 'zfp'?",
         ),
         ('[[rule]]\nop = "a"\nop = "b"\n', "3:1: op is given twice"),
         ('[[rule]]\nop = "a" b\n', "2:10: nothing may follow a value on its line"),
@@ -219,6 +219,7 @@ def test_check() -> None:
 def test_check_sees_a_wrong_gradient(monkeypatch) -> None:
     from tuckfold.torch._activations import _forms
 
+    monkeypatch.setenv("TUCKFOLD_HOOKS", "python")  # where there is something to break
     right = _forms.Bits.decode
     monkeypatch.setattr(_forms.Bits, "decode", lambda self, handle: right(self, handle).flip(0))
     result = tt.check(made(alexnet_like), images(), least=0)

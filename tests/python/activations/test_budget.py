@@ -273,3 +273,49 @@ def test_sizes_as_text() -> None:
 
     sizes = {"4GiB": 4 << 30, "1.5 MB": 1_500_000, "12": 12, "3kib": 3072, "2 TiB": 2 << 40}
     assert {text: bytes_of_text(text) for text in sizes} == sizes
+
+
+def test_noise_that_was_probed_is_kept_by_measurement() -> None:
+    """Fewer probes than tensors leave open which of them matter; the choice is measured before it is taken."""
+    torch.manual_seed(3)
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.patches = nn.Conv2d(3, 32, 4, 4)
+            layer = nn.TransformerEncoderLayer(32, 4, 64, 0.0, "gelu", batch_first=True, norm_first=True)  # fmt: skip
+            self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+            self.head = nn.Linear(32, 10)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.layers(self.patches(x).flatten(2).mT).mean(1))
+
+    model, cross_entropy = Net(), nn.functional.cross_entropy
+    batches = [(torch.randn(16, 3, 32, 32), torch.randint(10, (16,))) for _ in range(4)]
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for step in range(20):
+        x, y = batches[step % 4]
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+    limit = 0.001
+    act = tt.wrap(model, noise=limit, least=4096)
+    found = act.probe(lambda batch: cross_entropy(model(batch[0]), batch[1]).backward(), batches)
+    fit = act.fit(batches[0], loss=cross_entropy)
+    assert 0 < fit.noise <= limit
+
+    def gradients(batch: tuple[Tensor, Tensor]) -> Tensor:
+        grads = torch.autograd.grad(
+            cross_entropy(model(batch[0]), batch[1]), list(model.parameters())
+        )
+        return torch.cat([g.flatten().double() for g in grads])
+
+    got = [[gradients(batch) for _ in range(4)] for batch in batches]
+    act.remove()
+    noise, square = 0.0, 0.0
+    for batch, passes in zip(batches, got, strict=True):
+        exact = gradients(batch)
+        noise += sum(float((g - exact).square().sum()) for g in passes) / 4
+        square += float(exact.square().sum())
+    assert found.variance is not None
+    assert noise / square / found.variance <= 2 * limit  # other batches than the one of fit, too

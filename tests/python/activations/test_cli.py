@@ -149,12 +149,23 @@ COMPRESSNN = """{"default": {"compressor": "nocompress"},
  "layer_number": {"2": {"compressor": "cuszp", "error_mode": "abs", "error_bound": 0.5}, "1": {"compressor": "cpu"}}}"""
 
 
+def test_tensors_in_the_memory_of_the_cpu(cli) -> None:
+    common = ("model.py:build", "--input", "8,3,64,64", "--least", "1")
+    code, out, _ = cli("check", *common, "--offload")
+    assert code == 0 and "bit" in out
+    code, out, _ = cli("plan", *common, "--offload")
+    assert code == 0 and " cpu " in out
+    code, _, err = cli("plan", *common, "--offload", "25GB")
+    assert code == 2 and "such as 25GB/s" in err
+
+
 def test_import_of_compressnn(cli, tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(COMPRESSNN)
     words = ("import", "c.json", "--model", "model.py:build", "--out", "rules.toml")
     assert cli(*words) == (0, "", "")
     lines = (tmp_path / "rules.toml").read_text().splitlines()
     assert 'store = "bounded(rel=0.001)"' in lines and 'match = "2"' in lines
+    assert 'store = "cpu"' in lines
     image = ("--input", "4,3,32,32", "--least", "0", "--rules", "rules.toml")
     code, out, error = cli("plan", "model.py:build", *image)
     assert (code, error) == (0, "")

@@ -387,3 +387,31 @@ def test_inputs_of_other_sizes_have_passes_of_their_own() -> None:
     for n in (4, 4, 4, 4, 3, 4, 3, 1):
         assert error(gradients(model, images(n)), gradients(plain, images(n))) < 0.02
     assert act.problems == []
+
+
+def test_sparse_arguments_are_passed_over() -> None:
+    class Graph(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(32, 32, bias=False)
+
+        def forward(self, x, graph):
+            return torch.sparse.mm(graph, self.layer(x.relu()))
+
+    model, x = made(Graph), torch.randn(64, 32)
+    graph = (torch.rand(64, 64) < 0.1).float().to_sparse()
+    act = wrapped(model)
+    assert EIGHT in codecs(act, x, graph) and act.problems == []
+    act.remove()
+    act = tt.wrap(model, noise=0.5, least=1024)
+    act.fit((x, graph))
+    model(x, graph).sum().backward()
+    assert act.problems == []
+
+
+def test_rules_name_codecs_that_need_two_sides(tmp_path: Path) -> None:
+    model = made(resnet_like)
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nop = "convolution"\nstore = "dct_quant(rate=4)"\n')
+    act = tt.wrap(model, rules=rules, least=1024)
+    assert codecs(act, images()) == {"dct_quant(rate=4)"} and act.problems == []

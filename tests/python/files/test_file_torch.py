@@ -1,6 +1,9 @@
 """Datasets and loaders of tensors."""
 
 import copy
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -125,3 +128,46 @@ def test_a_network_trains_from_a_file(path: Path) -> None:
             optimizer.step()
             losses.append(loss.item())
     assert sum(losses[-5:]) < sum(losses[:5])
+
+
+KILLED = """
+import os, signal, sys, torch, tuckfold.torch
+
+class KillsItself(tuckfold.torch.Dataset):
+    def __getitems__(self, indices):
+        if 20 in indices:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitems__(indices)
+
+got = []
+try:
+    for _, y in torch.utils.data.DataLoader(KillsItself(sys.argv[1], ("x", "y")), 8, num_workers=1):
+        got += y.tolist()
+except (RuntimeError, OSError):  # torch's, of the process or of its connection
+    print(got == list(range(len(got))) and len(got) <= 16)
+"""
+
+
+def test_a_killed_worker_is_an_error_and_no_hang(path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.stdout.split() == ["True"], done.stderr
+
+
+@pytest.mark.parametrize("prefetch", [0, 3])
+def test_a_damaged_chunk_ends_the_epoch_with_an_error(
+    path: Path, tmp_path: Path, prefetch: int
+) -> None:
+    data = bytearray(path.read_bytes())
+    at = [m.start() for m in re.finditer(b"TkFr", data)]
+    data[at[len(at) // 2] + 150] ^= 8
+    (tmp_path / "b.tuck").write_bytes(data)
+    loader = tuckfold.torch.DataLoader(tmp_path / "b.tuck", 8, arrays=("x", "y"), prefetch=prefetch)
+    plain = list(tuckfold.torch.DataLoader(path, 8, arrays=("x", "y")))
+    got = []
+    with pytest.raises(tuckfold.CorruptDataError, match=r"b\.tuck': the chunk of '[xy]' with samples \d+ to \d+"):  # fmt: skip
+        for batch in loader:
+            got.append(batch)
+    assert len(got) < len(plain)
+    for batch, want in zip(got, plain, strict=False):
+        assert all(torch.equal(a, b) for a, b in zip(batch, want, strict=True))

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -222,3 +223,59 @@ def test_h5py_writes_and_others_read(tmp_path: Path) -> None:
         ]
         subprocess.run(command, env={**os.environ, **path}, check=True)
         assert float(tuckfold.open(tmp_path / "a.tuck")["x"][3, 2, 1]) == want
+
+
+def tool(name: str, *arguments: object, plugin: bool = True) -> str:
+    """What a program of HDF5's prints."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"no {name}; Debian's package is hdf5-tools, which ./dev plugins installs")
+    where = tuckfold.hdf5_plugin_path() if plugin else "/nonexistent"
+    done = subprocess.run(
+        [path, *map(str, arguments)],
+        env={**os.environ, "HDF5_PLUGIN_PATH": where},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{name}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_h5repack_packs_and_unpacks_and_h5dump_reads(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "plain.h5", "w") as f:
+        f.create_dataset("x", data=X, chunks=(1, 40, 50))
+    values = tuckfold.hdf5("zstd", (1, 40, 50), X.dtype)["compression_opts"]
+    numbers = ",".join(map(str, values))
+    tool(
+        "h5repack",
+        *("-f", f"x:UD=461,0,{len(values)},{numbers}", "-l", "x:CHUNK=1x40x50"),
+        *(tmp_path / "plain.h5", tmp_path / "packed.h5"),
+    )
+    assert "USER_DEFINED_FILTER" in tool("h5dump", "-p", "-H", tmp_path / "packed.h5")
+    with h5py.File(tmp_path / "packed.h5") as f:
+        assert f["x"]._filters.keys() == {"461"} and np.array_equal(f["x"][:], X)
+    shown = tool("h5dump", "-d", "/x", "-s", "5,39,48", "-c", "1,1,2", tmp_path / "packed.h5")
+    assert f"{X[5, 39, 48]:.4f}"[:5] in shown
+    with pytest.raises(RuntimeError):
+        tool("h5dump", "-d", "/x", tmp_path / "packed.h5", plugin=False)
+    tool("h5repack", "-f", "x:NONE", tmp_path / "packed.h5", tmp_path / "back.h5")
+    with h5py.File(tmp_path / "back.h5") as f:
+        assert not f["x"]._filters and np.array_equal(f["x"][:], X)
+
+
+@pytest.mark.slow
+def test_h5repack_and_h5dump_refuse_a_damaged_chunk(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as f:
+        f.create_dataset("x", data=X, **tuckfold.hdf5("zstd", (1, 40, 50), X.dtype))
+    data = bytearray((tmp_path / "a.h5").read_bytes())
+    data[data.rfind(b"TkFr") + 200] ^= 1
+    (tmp_path / "a.h5").write_bytes(data)
+    for command in (("h5dump", "-d", "/x"), ("h5repack", "-f", "x:NONE")):
+        out = [tmp_path / "b.h5"] if command[0] == "h5repack" else []
+        with pytest.raises(RuntimeError):
+            tool(*command, tmp_path / "a.h5", *out)

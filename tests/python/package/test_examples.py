@@ -24,6 +24,7 @@ MODULES = [
     "tuckfold.torch",
     "tuckfold.torch._dataset",
     "tuckfold.torch._functions",
+    "tuckfold.torch._images",
     "tuckfold.torch._module",
     "tuckfold.torch._structured._factorize",
     "tuckfold.torch._structured._project",

@@ -1,6 +1,8 @@
 """Codecs for what is saved on a GPU: gates, passes that repeat, values that are not finite, budgets."""
 
 import copy
+import tempfile
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -145,3 +147,47 @@ def test_steps_stay_within_the_budget(part: float) -> None:
     assert max(found[1:]) <= budget, (plain, budget, found, fit.predicted, fit.peak)
     assert act.problems == []
     act.remove()
+
+
+def with_rule(model: nn.Module, op: str, store: str) -> tt.Activations:
+    with tempfile.TemporaryDirectory() as folder:
+        rules = Path(folder) / "rules.toml"
+        rules.write_text(f'[[rule]]\nop = "{op}"\nstore = "{store}"\n')
+        return tt.wrap(model, rules=rules, least=1024)
+
+
+def test_attention_of_few_bits_does_not_explode() -> None:
+    """Its sums follow from what was decoded."""
+    model, x = network("gpt")
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "qkv" in name:
+                p *= 3
+    expected = gradients(copy.deepcopy(model), x)
+    errors = []
+    for bits in (8, 4, 2):
+        act = with_rule(model, "scaled_dot*", f"block_quant(bits={bits}, group=64)")
+        found = []
+        for _ in range(6):
+            found.append(error(gradients(model, x), expected))
+            if gpu.ON_GPU:
+                torch.cuda.synchronize()
+        assert act.problems == []
+        errors.append(max(found))
+        act.remove()
+    assert errors == sorted(errors) and errors[-1] < 5, errors
+
+
+@each(("alexnet",), ("resnet",), ("gpt",))
+def test_what_waits_in_the_memory_of_the_cpu_comes_back(name: str) -> None:
+    model, x = network(name)
+    expected = gradients(copy.deepcopy(model), x)
+    act = tt.wrap(model, offload=True, least=1024)
+    for _ in range(6):
+        for a, b in zip(gradients(model, x), expected, strict=True):
+            assert torch.equal(a, b)
+        if gpu.ON_GPU:
+            torch.cuda.synchronize()
+    plan = act.plan(x)
+    assert "cpu" in {row.how for row in plan.rows} and act.problems == []
+    assert plan.ratio > 3 or not gpu.ON_GPU

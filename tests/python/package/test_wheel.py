@@ -80,6 +80,7 @@ def test_the_wheel_is_for_every_python(wheel: Path) -> None:
         "py.typed",
         "LICENSE",
     } <= names
+    assert any(name.startswith("libtuckfold_hooks-") for name in names)  # of one torch
     assert {"libhwy.txt", "libfmt.txt", "libzstd.txt"} <= names  # their licences
 
 

@@ -77,6 +77,14 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--budget", help="bytes that a step may take, such as 4GiB")
     parser.add_argument("--noise", help="variance that codecs may add to gradients, such as 1%%")
+    parser.add_argument(
+        "--offload",
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="SPEED",
+        help="tensors may wait in the CPU's memory; SPEED is that of the link, such as 25GB/s",
+    )
     parser.add_argument("--rules", type=Path, help="a file of rules")
     parser.add_argument("--plan", type=Path, help="a file that --out of plan wrote")
     parser.add_argument(
@@ -148,7 +156,8 @@ def main(words: list[str] | None = None) -> int:
             model = model.to(memory_format=torch.channels_last)
         inputs = _inputs(options)
         wrapping = {"least": options.least, "recompute": options.recompute}
-        wrapping |= {name: getattr(options, name) for name in ("codec", "budget", "noise")}
+        names = ("codec", "budget", "noise", "offload")
+        wrapping |= {name: getattr(options, name) for name in names}
         act = tt.wrap(model, rules=options.rules, plan=options.plan, **wrapping)
         dtype = getattr(torch, options.autocast or "bfloat16")
         device = torch.device(options.device).type

@@ -12,13 +12,14 @@ import math
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from tuckfold._planner import plan_storage
+from tuckfold.torch._activations import _offload as offload
 from tuckfold.torch._activations._lossy import for_scores
 from tuckfold.torch._activations._peak import Peak, bytes_of, optimizer_bytes, peak_of, rounded
 from tuckfold.torch._activations._text import PlanError, bytes_text
@@ -44,6 +45,9 @@ _TRIES = 6
 _PASSES_FOR_PROOFS = 3
 # Variance, over the gradient's square, that is as bad as a step twice as long.
 _NOISE_FOR_TIME = 0.01
+_PASSES_FOR_NOISE = 4
+_NOISE_MARGIN = 0.8
+_GAIN = 0.1  # for which the way that a tensor is stored is changed
 
 
 def bytes_of_text(budget: str | int) -> int:
@@ -59,6 +63,20 @@ def bytes_of_text(budget: str | int) -> int:
     if size < 1:
         raise ValueError(f"[wrap] budget must be at least one byte, got {budget!r}")
     return int(size)
+
+
+def speed_of_text(offload: bool | str) -> float | None:
+    """`25GB/s` in bytes a second; 0 to measure it, None where nothing is offloaded."""
+    if isinstance(offload, bool):
+        return 0.0 if offload else None
+    text = str(offload)
+    try:
+        assert text.endswith("/s")
+        return float(bytes_of_text(text.removesuffix("/s")))
+    except (AssertionError, ValueError):
+        raise ValueError(
+            f"[wrap] offload must be True, False or the speed of the link, such as 25GB/s, got {offload!r}"
+        ) from None
 
 
 def fraction_of_text(noise: str | float) -> float:
@@ -83,8 +101,10 @@ class Fit:
         budget: bytes; None where noise is limited instead.
         peak: what a step takes, measured with what was chosen.
         predicted: what the solver expected.
-        noise: the variance that codecs add to the gradient, as the model of noise has it.
+        noise: the variance that codecs add to the gradient: as measured on the batch where noise is
+            limited, else as the model of noise has it.
         items: a tensor each: name, how it is stored, bytes before and after, its part of the noise.
+        changed: tensors that an earlier fit stored otherwise; another way must be a tenth better.
     """
 
     budget: int | None
@@ -92,6 +112,7 @@ class Fit:
     predicted: int
     noise: float
     items: list[tuple[str, str, int, int, float]] = field(default_factory=list)
+    changed: int = 0
 
     def __str__(self) -> str:
         width = max([len("tensor"), *(len(i[0]) for i in self.items)])
@@ -157,11 +178,17 @@ def smallest(menu: tuple[str, ...]) -> str:
 
 
 def problem_of(
-    ledger: Ledger, menu: tuple[str, ...], seconds: float, weights: dict[Any, float]
+    ledger: Ledger,
+    menu: tuple[str, ...],
+    seconds: float,
+    weights: dict[Any, float],
+    link: float | None = None,
+    current: dict[Any, str] | None = None,
 ) -> tuple[dict[str, Any], list[list[str]]]:
     """The solver's problem, and how each choice of each item is called.
 
-    seconds: of a step. weights: the part of each item in the noise, by its key.
+    seconds: of a step. weights: the part of each item in the noise, by its key. link: as `Goal` has it.
+    current: how items are stored now; another way must be better by _GAIN.
     """
     device = ledger.timeline.device
     items, names = [], []
@@ -175,8 +202,9 @@ def problem_of(
             choices.append(
                 {"kind": "recompute", "how": "recompute", "spans": made, "seconds": cost}
             )
-        else:
-            for codec in sorted({_graded(c, item) for c in menu}, key=menu_order(menu)):
+        elif item.how != offload.CPU:
+            measured = item.key in weights
+            for codec in sorted({_graded(c, item, measured) for c in menu}, key=menu_order(menu)):
                 size = _stored_bytes(codec, item)
                 if size >= item.nbytes:
                     continue
@@ -186,6 +214,13 @@ def problem_of(
                 choices.append(
                     {"kind": "codec", "how": codec, "spans": spans, "noise": noise, "seconds": cost}
                 )
+        if link is not None:
+            cost = 2 * item.nbytes * (1 / link if link else offload.seconds_per_byte(device))
+            choices.append({"kind": "offload", "how": offload.CPU, "spans": made, "seconds": cost})
+        for choice in choices:
+            if current and choice["how"] == current.get(item.key):
+                for cost_of in {"noise", "seconds"} & choice.keys():
+                    choice[cost_of] *= 1 - _GAIN
         items.append({"name": f"{item.name}", "choices": choices})
         names.append([c["how"] for c in choices])
     problem = {
@@ -197,8 +232,10 @@ def problem_of(
     return problem, names
 
 
-def _graded(codec: str, item: Item) -> str:
-    return for_scores(codec) if item.grade == "score" else codec
+def _graded(codec: str, item: Item, is_measured: bool) -> str:
+    """Few bits for scores only where it is known how much noise they add."""
+    is_open = item.grade == "value" or (item.grade == "sums" and is_measured)
+    return codec if is_open else for_scores(codec)
 
 
 def menu_order(menu: tuple[str, ...]) -> Callable[[str], int]:
@@ -242,6 +279,37 @@ def watched(
     return ledger, seconds
 
 
+def measured_noise(
+    act: Activations, arguments: Any, keywords: Any, loss: Callable[..., Any]
+) -> float:
+    """The square of what codecs change of the gradient, over the gradient's, with what is chosen now."""
+    model = act.model
+    parameters = [p for p in model.parameters() if p.requires_grad]
+
+    def gradients() -> list[Tensor | None]:
+        with untouched(model), torch.enable_grad():
+            value = loss(model(*arguments, **keywords))
+            if value is None or not parameters:
+                return []
+            return list(torch.autograd.grad(value, parameters, allow_unused=True))
+
+    with act.paused():
+        exact = gradients()
+    whole = square_of(exact)
+    noise = sum(square_of(gradients(), exact) for _ in range(_PASSES_FOR_NOISE)) / _PASSES_FOR_NOISE
+    return noise / whole if whole else 0.0
+
+
+def square_of(a: list[Tensor | None], b: list[Tensor | None] | None = None) -> float:
+    """Of gradients, or of their difference."""
+    total = 0.0
+    for i, x in enumerate(a):
+        if x is not None:
+            y = None if b is None else b[i]
+            total += float((x.double() if y is None else x.double() - y.double()).square().sum())
+    return total
+
+
 def fixed_bytes(
     act: Activations, given: Any, optimizer: torch.optim.Optimizer | None, of_gpu: bool
 ) -> int:
@@ -267,16 +335,17 @@ def fit(
 ) -> Fit:
     """Chooses, tries, and chooses again until what is measured is within the budget."""
     menu = menu_of(goal.codec)
+    current = goal.chosen
     goal.decide(act, {})
     ledger, seconds = watched(act, inputs, keywords, loss)
     given = (inputs, keywords, target)
     on_gpu = ledger.timeline.device.type == "cuda"
     fixed = fixed_bytes(act, given, optimizer, on_gpu)
-    problem, names = problem_of(ledger, menu, seconds, goal.weights)
+    problem, names = problem_of(ledger, menu, seconds, goal.weights, goal.link, current)
     if goal.budget is None:
         problem["noise"] = goal.noise
     room = (goal.budget or 0) - fixed - goal.margin
-    for _ in range(_TRIES):
+    for attempt in range(_TRIES):
         if goal.budget is not None:
             problem["budget"] = max(0, room)
         plan = _solved(problem)
@@ -285,10 +354,18 @@ def fit(
         chosen = [names[i][k] for i, k in enumerate(plan["choice"])]
         keys = [item.key for item in ledger.items]
         goal.decide(act, dict(zip(keys, chosen, strict=True)))
+        if goal.budget is None:
+            noise = measured_noise(act, inputs, keywords, loss) / goal.unit
+            if noise > goal.noise and problem["noise"] > 0:
+                # As much less as the model of noise was wrong by, and some for the next measurement.
+                less = 0.0 if attempt == _TRIES - 2 else _NOISE_MARGIN * goal.noise / noise
+                problem["noise"] *= less
+                continue
         peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
         took = _taken(peak, fixed, ledger.timeline.device)
         if goal.budget is None or took <= goal.budget:
-            return _fitted(goal, ledger, plan, peak, chosen, fixed)
+            fitted = _fitted(goal, ledger, plan, peak, chosen, fixed, current)
+            return fitted if goal.budget is not None else replace(fitted, noise=noise)
         room = min(room, plan["peak"]) - (took - goal.budget)
     goal.decide(act, {})
     peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
@@ -296,15 +373,15 @@ def fit(
     if goal.budget is not None and took <= goal.budget:
         plan = plan_storage(problem | {"budget": 0})
         everything = [n[-1] for n in names]
-        return _fitted(goal, ledger, plan, peak, everything, fixed)
+        return _fitted(goal, ledger, plan, peak, everything, fixed, current)
     raise _impossible(goal, took, plan["why"])
 
 
 def _solved(problem: dict[str, Any]) -> dict[str, Any]:
-    """For a budget without codecs first: gradients keep every bit where that fits."""
+    """For a budget without codecs and copies first: gradients keep every bit where that fits."""
     if "budget" in problem:
         exact = [
-            item | {"choices": [c for c in item["choices"] if c["kind"] != "codec"]}
+            item | {"choices": [c for c in item["choices"] if c["kind"] in ("keep", "recompute")]}
             for item in problem["items"]
         ]
         plan = plan_storage(problem | {"items": exact})
@@ -336,14 +413,18 @@ def _fitted(
     peak: Peak,
     chosen: list[str],
     fixed: int,
+    before: dict[Any, str],
 ) -> Fit:
     rows = []
+    changed = sum(
+        before.get(item.key, how) != how for item, how in zip(ledger.items, chosen, strict=True)
+    )
     for item, how in zip(ledger.items, chosen, strict=True):
         after = item.nbytes if how == "keep" else 0
         noise = 0.0
-        if how not in ("keep", "recompute"):
+        if how not in ("keep", "recompute", offload.CPU):
             after = _stored_bytes(how, item)
             noise = goal.weights.get(item.key, 1 / max(1, len(ledger.items))) * error_of(how)
         rows.append((item.name, how, item.nbytes, after, noise))
     noise = sum(row[4] for row in rows)
-    return Fit(goal.budget, peak, fixed + plan["peak"], noise, rows)
+    return Fit(goal.budget, peak, fixed + plan["peak"], noise, rows, changed)

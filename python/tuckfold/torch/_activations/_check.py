@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from tuckfold.torch._activations._forms import as_bits
-from tuckfold.torch._activations._handle import Activations, activations, handle_of
+from tuckfold.torch._activations._handle import Activations, handle_of
 from tuckfold.torch._activations._peak import PASSES
 from tuckfold.torch._activations._plan import Plan, compiled_plan, split
 from tuckfold.torch._activations._quality import Measure, Quality
 from tuckfold.torch._activations._text import bytes_text
 from tuckfold.torch._activations._trace import Trace, untouched
+from tuckfold.torch._activations._wrap import activations
 
 _REPEATED = 8  # passes over one batch, where a codec's noise differs
 

@@ -194,10 +194,29 @@ class Choice:
 
     # ---- names
 
-    def _row(self, base: fx.Node, number: int) -> Row:
+    def _place(self, node: fx.Node) -> str:
+        """The path of the module that called an operator."""
         place = ""
-        for key in base.meta.get("nn_module_stack") or ():  # ids of modules, the innermost last
+        for key in node.meta.get("nn_module_stack") or ():  # ids of modules, the innermost last
             place = self._places.get(key.partition("@")[0], place)
+        return place
+
+    def _readers(self, base: fx.Node) -> list[tuple[str, str, str, str]]:
+        """What forward does with a value, also through views."""
+        found, looked = [], [base]
+        for node in looked:
+            for user in node.users:
+                if _split.is_view(user):
+                    looked.append(user)
+                elif user.op == "call_function":
+                    place = self._place(user)
+                    type_ = type(self.model.get_submodule(place)).__name__
+                    op = name_of(user).strip("_").removesuffix("_legit_functional")
+                    found += [(place, type_, op, role) for role in _arguments(user, node)]
+        return found
+
+    def _row(self, base: fx.Node, number: int) -> Row:
+        place = self._place(base)
         value = base.meta.get("val")
         shape = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
         dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
@@ -205,7 +224,8 @@ class Choice:
         op = getattr(getattr(original, "overloadpacket", None), "__name__", None) or name_of(base)
         size = bytes_of(base)
         type_ = type(self.model.get_submodule(place)).__name__
-        return Row(place, type_, shape, dtype, number, size, size, op, "result")
+        readers = self._readers(base)
+        return Row(place, type_, shape, dtype, number, size, size, op, "result", readers=readers)
 
 
 def _is_weight(base: fx.Node) -> bool:

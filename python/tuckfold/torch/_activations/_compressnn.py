@@ -12,7 +12,7 @@ from torch import nn
 from tuckfold.torch._activations._text import PlanError, quoted
 
 _KEYS = ("default", "layer_type", "layer_number")
-_COMPRESSORS = {"nocompress": "keep", "cpu": "auto"}
+_COMPRESSORS = {"nocompress": "keep", "cpu": "cpu"}
 
 
 def _store(path: str | Path, where: str, entry: Any) -> str:

@@ -28,7 +28,7 @@ Key = tuple[object, ...]
 
 
 @functools.lru_cache(maxsize=64)
-def _group(codec: str) -> int:
+def group_of(codec: str) -> int:
     """Of block_quant, whose headers say whether values were finite; else 0."""
     stages = spec_of(codec).stages
     is_plain = len(stages) == 1 and stages[0].name == "block_quant"
@@ -37,7 +37,7 @@ def _group(codec: str) -> int:
 
 def _witness(form: Lossy, handle: Handle) -> Tensor:
     """What is not finite if the values are not: the headers of groups, or a sum of all."""
-    group = _group(form.label)
+    group = group_of(form.label)
     if group:
         start = form.bytes.numel() - 4 * -(-form.shape.numel() // group)
         if start % 2 == 0:
@@ -67,8 +67,12 @@ class Answers:
         flags = torch.stack([n.float() for n in norms]).isfinite().logical_not_()
         answer = torch.empty(flags.shape, dtype=torch.bool, pin_memory=True)
         answer.copy_(flags, non_blocking=True)
+        self.asked(keys, answer, flags.device)
+
+    def asked(self, keys: list[Key], answer: Tensor, device: torch.device) -> None:
+        """An answer that is on its way into memory of the host."""
         done = torch.cuda.Event()
-        done.record(torch.cuda.current_stream(flags.device))
+        done.record(torch.cuda.current_stream(device))
         self._asked.append((keys, answer, done))
 
     def read(self) -> None:
@@ -112,7 +116,7 @@ class Watch:
     def may_store(self, forms: list[Form], handles: list[Handle]) -> bool:
         """Whether the values are finite, or will be known to be."""
         for form, h in zip(forms, handles, strict=True):
-            if isinstance(form, Lossy):
+            if isinstance(form, Lossy) and form.changes:
                 if h.device.type == "cpu":
                     if bool(_witness(form, h).isfinite().all()):
                         return True

@@ -14,7 +14,13 @@ from tuckfold.torch._memory import flat
 
 _pack = torch.ops.tuckfold.pack.default
 _pack_checked = torch.ops.tuckfold.pack_checked.default
-_unpack_into = torch.ops.tuckfold.unpack_into.default
+_unpack = torch.ops.tuckfold.unpack_into.default
+
+
+def unpack_into(packed: Tensor, spec: str, out: Tensor) -> None:
+    """Into memory that nobody has seen, so that autograd need not hear of it: its part is in Python."""
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        _unpack(packed, spec, out)
 
 
 class Nothing:
@@ -51,7 +57,7 @@ class Bits:
     def decode(self, handle: Handle) -> Tensor:
         out = handle.empty()
         values = flat(out)
-        _unpack_into(
+        unpack_into(
             self.bytes, "positive", values.view(torch.uint8) if out.dtype == torch.bool else values
         )
         if (self.low, self.high) != (0, 1):
@@ -182,7 +188,7 @@ class Codec:
 
     def decode(self, handle: Handle) -> Tensor:
         out = handle.empty()
-        _unpack_into(self.bytes, self.spec, _planes(out)[0])
+        unpack_into(self.bytes, self.spec, _planes(out)[0])
         return out
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tuckfold.torch._activations import _budget
+from tuckfold.torch._activations import _budget, _peak
+from tuckfold.torch._activations._lossy import Usual
 from tuckfold.torch._activations._peak import bytes_of
 from tuckfold.torch._activations._plan import scalar_of
 from tuckfold.torch._activations._saved import Handle
@@ -29,21 +31,26 @@ class Goal:
         budget: bytes; or None.
         noise: where there is no budget, the variance that codecs may add.
         codec: the only one to be used, or None for a choice of several.
+        link: bytes a second that go to the CPU's memory and back, 0 to measure it; None: nothing goes there.
     """
 
-    def __init__(self, budget: int | None, noise: float, codec: str | None) -> None:
-        self.budget, self.noise, self.codec = budget, noise, codec
+    def __init__(
+        self, budget: int | None, noise: float, codec: str | None, link: float | None = None
+    ) -> None:
+        self.budget, self.noise, self.codec, self.link = budget, noise, codec, link
         self.weights: dict[Any, float] = {}  # parts of the noise, where they were measured
+        self.unit = 1.0  # of noise, over the gradient's square
         self.margin = 0  # bytes that steps took beyond what was expected
         self.fitted: _budget.Fit | None = None
         self._smallest = _budget.smallest(_budget.menu_of(codec))
         self.chosen: dict[Any, str] = {}
         self.is_fitting = False
         self._inputs = 0  # bytes that were fitted
+        self._optimizer: Callable[[], torch.optim.Optimizer | None] = lambda: None
         self._passes = self._steps = self._refits = 0
 
     def __str__(self) -> str:
-        return f"{self.budget} {self.noise}"
+        return f"{self.budget} {self.noise} {self.link}"
 
     def choice(self, handles: list[Handle], may_recompute: bool) -> tuple[bool, str | None] | None:
         """As `Activations.policy`."""
@@ -52,7 +59,7 @@ class Goal:
         if how == "keep":
             return None
         if how is None or how == "recompute":
-            return may_recompute, self._smallest
+            return may_recompute, Usual(self._smallest)
         return False, how
 
     def decide(self, act: Activations, chosen: dict[Any, str]) -> None:
@@ -77,6 +84,11 @@ class Goal:
             self.is_fitting = False
         return self.fitted
 
+    def expect(self, optimizer: torch.optim.Optimizer) -> None:
+        """Whose state counts in the first pass, if its size is known before a step of it."""
+        if optimizer.state or type(optimizer) in _peak.KNOWN_STATES:
+            self._optimizer = weakref.ref(optimizer)
+
     def before(self, act: Activations, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """A pass is about to begin: the first, or one with larger inputs, or after steps that took more
         than the budget."""
@@ -89,7 +101,7 @@ class Goal:
             given = bytes_of(torch.utils._pytree.tree_leaves((inputs, keywords)))
             is_new = given > self._inputs
         if is_new:
-            self.fit(act, inputs, keywords, (), scalar_of, None)
+            self.fit(act, inputs, keywords, (), scalar_of, self._optimizer())
 
     def _is_exceeded(self, act: Activations, budget: int) -> bool:
         """Whether steps that repeat took more than the budget: then the margin has what they took more."""

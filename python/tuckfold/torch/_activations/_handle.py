@@ -17,30 +17,29 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from tuckfold._spec import CodecSpec, text_of
-from tuckfold.torch._activations._budget import Fit, bytes_of_text, fraction_of_text
+from tuckfold.torch._activations import _attention as attention
+from tuckfold.torch._activations._budget import Fit
 from tuckfold.torch._activations._finite import Answers
 from tuckfold.torch._activations._goal import Goal
 from tuckfold.torch._activations._learning import Learning, NormEnd
-from tuckfold.torch._activations._lossy import mixed
+from tuckfold.torch._activations._lossy import Usual, for_scores, mixed
 from tuckfold.torch._activations._marked import Marks
+from tuckfold.torch._activations._native import Native, library
+from tuckfold.torch._activations._offload import CPU
 from tuckfold.torch._activations._peak import Peak, peak_of
 from tuckfold.torch._activations._plan import Plan, compiled_plan, make_plan, split
-from tuckfold.torch._activations._policy import Policy, read_plan, read_rules
+from tuckfold.torch._activations._policy import Policy
 from tuckfold.torch._activations._probe import Probe, probe
-from tuckfold.torch._activations._recompute import MOST_OPERATORS
 from tuckfold.torch._activations._report import write_report
 from tuckfold.torch._activations._run import Run
 from tuckfold.torch._activations._saved import Handle, stream_of
 from tuckfold.torch._activations._steady import Steady
 from tuckfold.torch._activations._trace import Row, Scope, Trace
-from tuckfold.torch._functions import layout
 
 _log = logging.getLogger("tuckfold.activations")
 _wrapped: weakref.WeakKeyDictionary[nn.Module, weakref.ref[Activations]] = (
     weakref.WeakKeyDictionary()
 )
-_LEAST = (1 << 16, 1 << 20)
 _NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.modules.batchnorm._NormBase)
 
 
@@ -80,7 +79,9 @@ class _Pass(threading.local):
 
     def __init__(self) -> None:
         # The frame of the module's call says whether it still runs.
-        self.stack: list[tuple[FrameType, saved_tensors_hooks | None, Run | Steady | None]] = []
+        self.stack: list[
+            tuple[FrameType, saved_tensors_hooks | None, Run | Steady | Native | None]
+        ] = []
 
 
 class _Charge(threading.local):
@@ -104,6 +105,8 @@ class Activations:
         policy: Policy,
         codec: str | None = None,
         goal: Goal | None = None,
+        offloads: bool = False,
+        gentle: int = 0,
     ) -> None:
         # Weak: the model's hooks hold this handle, and a cycle would keep its memory after a del.
         self._model = weakref.ref(model)
@@ -111,13 +114,15 @@ class Activations:
         self.recompute: int = recompute
         self.codec: str | None = codec
         self.goal = goal
-        self.is_lossy = codec is not None or policy.has_codecs or goal is not None
+        self.offloads = offloads
+        self.gentle = gentle  # passes of training that are left, in which codecs have 8 bits
+        self.is_lossy = codec is not None or policy.has_codecs or goal is not None or offloads
         self.answers = Answers()
         # From earlier passes: how well codecs must store what recipes read, so that none waits to see.
         self.grades: dict[Any, list[str]] = {}
         self._passes = itertools.count()
         marked = list(model.modules()) if self.is_lossy else [model]
-        self._marks = Marks(marked, f"{least} {recompute} {codec} {goal} {policy.rules}")
+        self._marks = Marks(marked, f"{least} {recompute} {codec} {goal} {offloads} {policy.rules}")
         self.compiled: dict[object, list[Row]] = {}  # what graphs of torch.compile save
         self.is_looked_up = False  # in torch's cache of compiled graphs
         self.trace: Any = None  # a Trace while a plan is made
@@ -127,6 +132,7 @@ class Activations:
         self._plan: Plan | None = None
         self._is_paused = self._has_seen = False
         self._pass = _Pass()
+        self.library = library()  # of hooks in C++
         self._learning = Learning(self)
         self._removable = [
             model.register_forward_pre_hook(_Hook(self._begin), prepend=True, with_kwargs=True),
@@ -202,6 +208,7 @@ class Activations:
     def forget(self) -> None:
         """Passes are watched anew, as after a change of what may be done."""
         self._learning.remove()
+        self.grades.clear()
 
     def peak(
         self,
@@ -268,6 +275,33 @@ class Activations:
         if not batches or probes < 1:
             raise ValueError("[probe] needs a batch and a probe at least")
         return probe(self.goal, self, step, batches, probes)
+
+    def replan(
+        self,
+        step: Callable[[Any], object],
+        batches: Sequence[Any],
+        *,
+        probes: int = 16,
+        loss: Callable[..., Tensor] | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> Fit:
+        """Measures the noise anew, as :meth:`probe` does, and chooses anew, as :meth:`fit` does.
+
+        How much a tensor matters changes in training: call it now and then. A tensor is stored otherwise only if
+        that is a tenth better, so that choices do not swing; the result's ``changed`` counts those that are.
+
+        Args:
+            step: runs forward and backward for a batch, so that parameters have gradients; no optimizer.
+            batches: what step is called with; fit gets the first one.
+            probes: passes in which a random half of the tensors is packed.
+            loss: a function of output and target, for fit.
+            optimizer: whose state counts, too.
+
+        Raises:
+            PlanError: the budget cannot be kept any more.
+        """
+        self.probe(step, batches, probes=probes)
+        return self.fit(batches[0], loss=loss, optimizer=optimizer)
 
     def save(self, path: str | Path) -> None:
         """Writes the plan for ``wrap(model, plan=path)``; call :meth:`plan` first."""
@@ -341,14 +375,32 @@ class Activations:
     def policy(self, handles: list[Handle]) -> tuple[bool, str | None] | None:
         """What may be done with these views of one storage: whether it may be recomputed, and which
         codec may store it; None: it is kept."""
+        asked = self._asked(handles)
+        if asked is None or asked[1] in (None, CPU) or not self.gentle:
+            return asked
+        return asked[0], for_scores(asked[1])
+
+    def _asked(self, handles: list[Handle]) -> tuple[bool, str | None] | None:
         store = self._policy.of(handles)
         if store == "keep":
             return None
+        usual = None if self.codec is None else Usual(self.codec)
+        if usual is None and self.offloads:
+            usual = CPU
+        # Attention takes long; its output is made again where its q and k have few bits.
+        is_attention = attention.is_output(handles)
+        may_recompute = self.recompute > 0 and not is_attention
         if store == "auto" and self.goal is not None:
-            return self.goal.choice(handles, self.recompute > 0)
+            return self.goal.choice(handles, may_recompute)
         if store == "auto":
-            return self.recompute > 0, self.codec
-        return False, self.codec if store == "pack" else store
+            return may_recompute, usual
+        if store == "pack":
+            return False, usual
+        return self.recompute > 0 and is_attention and attention.is_few(store), store
+
+    def elsewhere(self, codec: str) -> str | None:
+        """Where a tensor goes that no codec may store."""
+        return CPU if codec == CPU or (self.goal is not None and self.offloads) else None
 
     def next_seed(self) -> int:
         """Of a pass: it follows from torch's seed and from how many there were, and takes nothing from
@@ -376,8 +428,12 @@ class Activations:
             return
         if self.goal is not None:
             self.goal.before(self, arguments, keywords)
+        if self.gentle and module.training and not (self.goal and self.goal.is_fitting):
+            self.gentle -= 1
+            if not self.gentle:
+                self.forget()
         run = self._learning.begin(module, arguments, keywords)
-        if isinstance(run, Steady):
+        if isinstance(run, (Steady, Native)):
             _charge.handles.append(self)
             stack.append((frame, None, run))
             return
@@ -392,7 +448,9 @@ class Activations:
         if stack:
             self._leave(stack.pop(), result)
 
-    def _leave(self, entry: tuple[FrameType, Any, Run | Steady | None], result: object) -> None:
+    def _leave(
+        self, entry: tuple[FrameType, Any, Run | Steady | Native | None], result: object
+    ) -> None:
         _, hooks, run = entry
         if run is None:
             return
@@ -436,106 +494,3 @@ def handle_of(model: nn.Module) -> Activations | None:
     """Of a wrapped model."""
     ref = _wrapped.get(model)
     return None if ref is None else ref()
-
-
-def _checked(codec: str | CodecSpec) -> str:
-    """Its text, if it packs floats into less."""
-    spec = text_of(codec)
-    fit = layout(spec, torch.float32, (1 << 10, 1 << 10))
-    if fit.max_bytes >= 1 << 22 and fit.fixed:
-        raise ValueError(f"[wrap] codec must make floats smaller, got {spec}")
-    return spec
-
-
-def wrap(
-    model: nn.Module,
-    *,
-    plan: str | Path | None = None,
-    rules: str | Path | None = None,
-    recompute: bool | int = True,
-    least: int | None = None,
-    codec: str | CodecSpec | None = None,
-    budget: str | int | None = None,
-    noise: str | float | None = None,
-) -> Activations:
-    """Lets a model store what it saves for backward in less memory; gradients keep every bit, unless a
-    codec, a budget or an amount of noise is given.
-
-    The model is used as before, also under torch.compile. Wrap it before it runs compiled for the first time.
-    Under torch.compile gradients are those of the plain compiled model; where the compiler then
-    fuses operators otherwise, some differ by a rounding, and :func:`check` says so.
-
-    Args:
-        model: any module; its calls are watched, its submodules' as part of them.
-        plan: a file that :meth:`Activations.save` wrote; tensors that it does not name are kept.
-        rules: a file of rules by module, class and operator.
-        recompute: how many operators may be run again in backward to make one tensor, where that gives
-            the same bits: 0 or False for none, 2 for the cheap ones, True for 4; more frees more.
-            Compiled graphs recompute unless it is 0.
-        least: bytes; smaller tensors are kept. Else 64 KiB, and 1 MiB on a GPU, where the calls to store
-            a smaller one take longer than it is worth. Compiled graphs have no such calls, so there it
-            is 64 KiB on both.
-        codec: for what nothing exact makes smaller. Gradients then differ. Where the codec's size follows
-            from the values, a GPU is waited for, and compiled graphs store tensors exactly.
-        budget: bytes, such as ``"4GiB"``, that a training step may take at most. Codecs are chosen for each
-            tensor, so that the noise in gradients is small. See :meth:`Activations.fit`.
-        noise: instead of a budget, how much variance codecs may add to gradients, as a part of the gradient's
-            square, such as ``"1%"``; then the peak is made as small as that lets it be.
-
-    Returns:
-        A handle: its plan, its report, and remove().
-
-    Raises:
-        ValueError: the model is wrapped already, or a file cannot be read as a plan or rules.
-
-    >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2))
-    >>> act = tuckfold.torch.wrap(model)
-    >>> model(torch.rand(2, 3, 32, 32)).sum().backward()
-    >>> act.remove()
-    """
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"[wrap] model must be a torch.nn.Module, got {type(model).__name__}")
-    if least is not None and (not isinstance(least, int) or least < 0):
-        raise ValueError(f"[wrap] least must be a number of bytes, 0 or more, got {least!r}")
-    if not isinstance(recompute, int) or recompute < 0:
-        raise ValueError(
-            f"[wrap] recompute must be True, False or a number of operators, got {recompute!r}"
-        )
-    if plan is not None and rules is not None:
-        raise ValueError("[wrap] give a plan or rules, not both")
-    if budget is not None and noise is not None:
-        raise ValueError("[wrap] give a budget or noise, not both")
-    model = getattr(model, "_orig_mod", model)  # of what torch.compile returned
-    text = None if codec is None else _checked(codec)
-    goal = None
-    if budget is not None or noise is not None:
-        size = None if budget is None else bytes_of_text(budget)
-        goal = Goal(size, 0.0 if noise is None else fraction_of_text(noise), text)
-    if handle_of(model) is not None:
-        raise ValueError(
-            "[wrap] the model is wrapped already; use that handle, or remove() it first"
-        )
-    policy = Policy([])
-    if plan is not None or rules is not None:
-        path = plan if plan is not None else rules
-        policy = read_plan(plan) if plan is not None else read_rules(rules)
-        policy.warn_of_strangers(model, path)
-    most = MOST_OPERATORS if recompute is True else int(recompute)
-    sizes = _LEAST if least is None else (least, least)
-    return Activations(model, sizes, most, policy, text, goal)
-
-
-@contextmanager
-def activations(model: nn.Module, **options: Any) -> Iterator[Activations]:
-    """The same for the calls of the model inside of a with statement; backward may follow it.
-
-    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
-    >>> with tuckfold.torch.activations(model) as act:
-    ...     loss = model(torch.rand(2, 8)).sum()
-    >>> loss.backward()
-    """
-    act = wrap(model, **options)
-    try:
-        yield act
-    finally:
-        act.remove()

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from tuckfold.torch._activations._graph import VIEWS, kind
+from tuckfold.torch._activations._native import Native, is_tried_on
 from tuckfold.torch._activations._program import Program, Survey
+from tuckfold.torch._activations._record import Recorder
 from tuckfold.torch._activations._run import Run
-from tuckfold.torch._activations._steady import Steady
+from tuckfold.torch._activations._steady import MOST_TRIES, Steady
 
 if TYPE_CHECKING:
     from tuckfold.torch._activations._handle import Activations
@@ -23,7 +25,9 @@ _log = logging.getLogger("tuckfold.activations")
 _WATCHED = 2  # passes before the one that is surveyed; a GPU has answered its comparisons by then
 _SURVEYS = 6  # in vain, until passes are watched in full for good
 _FAILURES = 3  # passes that differed from the program, likewise
+_REFUSALS = 2  # of programs by C++, until passes stay in Python
 _KINDS = 16  # of inputs that are remembered separately
+Repeating = (Steady, Native)
 
 
 @dataclass
@@ -34,6 +38,7 @@ class _State:
     surveys: int = 0
     failures: int = 0
     program: Program | None = None
+    refusals: int = 0  # programs that C++ did not repeat once
 
 
 class _End:
@@ -48,7 +53,11 @@ class _End:
             return
         learning = self.learning()
         if learning is not None:
-            self.ended(learning, module, output)
+            passes = getattr(learning._local, "passes", None)
+            if passes and type(passes[-1][0]) is Native:  # the shortest way
+                passes[-1][0].ended(self.number, output)
+            else:
+                self.ended(learning, module, output)
 
     def ended(self, learning: Learning, module: nn.Module, output: object) -> None:
         learning.ended(self.number, output)
@@ -68,7 +77,7 @@ class NormEnd(_End):
         node = output.grad_fn if isinstance(output, Tensor) else None
         while node is not None and kind(node) in VIEWS:
             node = node.next_functions[0][0]
-        if run is not None and node is not None:
+        if isinstance(run, (Run, Steady)) and node is not None:
             run.builder.modules["node", node._sequence_nr()] = module
 
 
@@ -82,8 +91,11 @@ class Learning:
         self._hooks: dict[int, Any] = {}  # by the module's number, for programs
         self._lock = threading.Lock()
         self._is_surveying = False
+        self.stored = 0  # tensors, by the last pass that repeated an earlier one
 
-    def begin(self, model: nn.Module, arguments: tuple[Any, ...], keywords: Any) -> Run | Steady:
+    def begin(
+        self, model: nn.Module, arguments: tuple[Any, ...], keywords: Any
+    ) -> Run | Steady | Native:
         """The pass that is to come."""
         owner = self.owner()
         assert owner is not None
@@ -97,7 +109,7 @@ class Learning:
                 if len(self._states) < _KINDS:
                     self._states[key] = state
             if state.program is not None:
-                return self._enter(Steady(owner, state.program), state, [])
+                return self._enter(_repeating(owner, state), state, [])
             run = Run(owner)
             state.passes += 1
             hooks: list[Any] = []
@@ -111,7 +123,9 @@ class Learning:
                         hooks.append(module.register_forward_hook(_End(self, number)))
         return self._enter(run, state, hooks)
 
-    def _enter(self, run: Run | Steady, state: _State | None, hooks: list[Any]) -> Run | Steady:
+    def _enter(
+        self, run: Run | Steady | Native, state: _State | None, hooks: list[Any]
+    ) -> Run | Steady | Native:
         if not hasattr(self._local, "passes"):
             self._local.passes = []
         self._local.passes.append((run, state, hooks))
@@ -122,7 +136,7 @@ class Learning:
         """Whether passes repeat a program, and none differed from it."""
         return any(s.program is not None and not s.failures for s in self._states.values())
 
-    def current(self) -> Run | Steady | None:
+    def current(self) -> Run | Steady | Native | None:
         """The pass that this thread is in."""
         passes = getattr(self._local, "passes", None)
         return passes[-1][0] if passes else None
@@ -132,7 +146,7 @@ class Learning:
         run = self.current()
         if run is None:
             return
-        if isinstance(run, Steady):
+        if isinstance(run, Repeating):
             run.ended(number, output)
         elif run.survey is not None:
             try:
@@ -141,7 +155,7 @@ class Learning:
                 run.owner.note(error)
                 run.survey = None
 
-    def end(self, run: Run | Steady, result: object) -> None:
+    def end(self, run: Run | Steady | Native, result: object) -> None:
         """The pass is over, or was interrupted."""
         passes = getattr(self._local, "passes", [])
         while passes:
@@ -154,10 +168,14 @@ class Learning:
                 self._learn(run, state, result)
                 return
 
-    def _learn(self, run: Run | Steady, state: _State | None, result: object) -> None:
-        if isinstance(run, Steady):
-            if not run.finish(result) and state is not None:
+    def _learn(self, run: Run | Steady | Native, state: _State | None, result: object) -> None:
+        if isinstance(run, Repeating):
+            went = run.finish(result)
+            self.stored = run.stored
+            if not went and state is not None:
                 _log.debug("a pass differed from the one before: %s", run.differs)
+                if isinstance(run, Native) and run.compiled.passes == 0:
+                    state.refusals += 1
                 state.program, state.passes = None, 0
                 state.failures += 1
             return
@@ -182,6 +200,21 @@ class Learning:
             hook.remove()
         self._hooks.clear()
         self._states.clear()
+
+
+def _repeating(owner: Activations, state: _State) -> Steady | Native:
+    """A pass in C++ where there is a program for it, else one in Python, recorded if need be."""
+    program = state.program
+    assert program is not None
+    if program.native is not None and program.native.fits():
+        return Native(owner, program.native)
+    recorder = None
+    device = next((p.device for p in owner.model.parameters()), torch.device("cpu"))
+    is_possible = owner.library is not None and bool(program.groups) and is_tried_on(device)
+    if is_possible and state.refusals < _REFUSALS and program.tries < MOST_TRIES:
+        program.native, program.tries = None, program.tries + 1
+        recorder = Recorder()
+    return Steady(owner, program, recorder)
 
 
 def _kind(value: object) -> object:

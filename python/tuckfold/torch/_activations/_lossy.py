@@ -22,7 +22,6 @@ from tuckfold.torch._functions import layout, takes
 from tuckfold.torch._memory import flat, is_dense
 
 _pack = torch.ops.tuckfold.pack.default
-_unpack_into = torch.ops.tuckfold.unpack_into.default
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 # Groups of values in any order; others get the tensor's axes.
 _OF_ROWS = {"block_quant", "nonzero_quant", "bounded"}
@@ -129,6 +128,18 @@ def mixed(seed: int, number: int) -> int:
     return z - (1 << 64) if z >> 63 else z
 
 
+class Usual(str):
+    """The codec for whatever nobody has named one for."""
+
+    __slots__ = ()
+
+
+def best_grade(handles: list[Handle]) -> str:
+    """The best that any of the views needs."""
+    grades = {h.grade for h in handles if h.need == "value"}
+    return next((g for g in ("", "score", "sums") if g in grades), "value")
+
+
 class Lossy:
     """A whole storage by a codec; every view of it that is read for its values looks into what it
     decodes to.
@@ -140,6 +151,7 @@ class Lossy:
 
     __slots__ = ("bytes", "label", "mask", "shape", "strides")
     whole = True
+    changes = True  # values
 
     def __init__(self, x: Tensor, codec: str, seed: int, mask: forms.Bits | None = None) -> None:
         self.bytes, self.label, self.mask = _pack(x, codec, seed), codec, mask
@@ -171,10 +183,10 @@ class Lossy:
             out = torch.empty_strided(
                 self.shape, self.strides, dtype=handle.dtype, device=handle.device
             )
-            _unpack_into(self.bytes, self.label, out)
+            forms.unpack_into(self.bytes, self.label, out)
             if self.mask is not None:
                 ones = torch.empty_like(out)
-                _unpack_into(self.mask.bytes, "positive", flat(ones))
+                forms.unpack_into(self.mask.bytes, "positive", flat(ones))
                 out = torch.ops.aten.threshold_backward(out, ones, 0)
             return out
 
@@ -190,8 +202,11 @@ def forms_of(record: Record, handles: list[Handle], codec: str, seed: int) -> li
 
     Views that are read for less than their values get the exact form of that.
     """
+    from tuckfold.torch._activations import _offload as offload
     from tuckfold.torch._activations import _store as store
 
+    if codec == offload.CPU:
+        return offload.forms_of(record, handles)
     if not may_be(handles):
         return None
     if any(h.tensor is None or h.tensor.is_conj() or h.tensor.is_neg() for h in handles):
@@ -200,7 +215,8 @@ def forms_of(record: Record, handles: list[Handle], codec: str, seed: int) -> li
         return None
     if any(h.is_source and h.need != "value" for h in handles):
         return None  # a recipe reads the values of what would be a mask
-    if any(h.grade == "score" for h in handles):
+    grades = {h.grade for h in handles}
+    if "score" in grades or ("sums" in grades and isinstance(codec, Usual)):
         codec = for_scores(codec)
     if codec.startswith("nonzero_quant") and not _has_zeros(handles):
         codec = for_dense(codec)
@@ -241,7 +257,7 @@ def row(record: Record, handles: list[Handle], codec: str, seed: int) -> Lossy:
 
 def is_row(forms: list[Form]) -> bool:
     first = forms[0]
-    return isinstance(first, Lossy) and len(first.shape) == 1 and all(f is first for f in forms)
+    return type(first) is Lossy and len(first.shape) == 1 and all(f is first for f in forms)
 
 
 def _cover(record: Record, handles: list[Handle]) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PASSES = 4  # until a pass is like all that follow
 _BLOCK = 512  # bytes that a GPU's allocator rounds up to
 # Tensors of a parameter's sizes that an optimizer holds for each; options that add one.
-_STATES: dict[type, tuple[int, tuple[str, ...]]] = {
+KNOWN_STATES: dict[type, tuple[int, tuple[str, ...]]] = {
     torch.optim.SGD: (0, ("momentum",)),
     torch.optim.Adam: (2, ("amsgrad",)),
     torch.optim.AdamW: (2, ("amsgrad",)),
@@ -68,7 +68,7 @@ class LiveBytes(TorchDispatchMode):
         super().__init__()
         self.live = self.most = 0
         self._seen: dict[int, weakref.ref[torch.UntypedStorage] | None] = {
-            t.untyped_storage()._cdata: None for t in known
+            t.untyped_storage()._cdata: None for t in known if t.layout is torch.strided
         }
 
     def __torch_dispatch__(
@@ -136,12 +136,12 @@ def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
     states = [v for state in optimizer.state.values() for v in state.values()]
     if states:
         return bytes_of(states)
-    if type(optimizer) not in _STATES:
+    if type(optimizer) not in KNOWN_STATES:
         raise ValueError(
             f"[peak] the state of {type(optimizer).__name__} is not known before its first step: "
             "call peak after one"
         )
-    count, options = _STATES[type(optimizer)]
+    count, options = KNOWN_STATES[type(optimizer)]
     total = 0
     for group in optimizer.param_groups:
         copies = count + sum(bool(group.get(option)) for option in options)

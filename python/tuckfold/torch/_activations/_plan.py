@@ -110,7 +110,10 @@ def _form_of(row: Row) -> str:
 
 
 def scalar_of(outputs: Any) -> Tensor | None:
-    """One number that depends on all outputs with gradients."""
+    """The loss that a model returns by that name, or one number that depends on all outputs with gradients."""
+    loss = getattr(outputs, "loss", None)
+    if isinstance(loss, Tensor) and loss.requires_grad and loss.numel() == 1:
+        return loss
     total = None
     for x in torch.utils._pytree.tree_leaves(outputs):
         if isinstance(x, Tensor) and x.requires_grad:

@@ -11,12 +11,13 @@ import torch
 from torch import nn
 
 from tuckfold.torch._activations import _text as text
+from tuckfold.torch._activations._offload import CPU
 from tuckfold.torch._activations._saved import Handle
 from tuckfold.torch._activations._trace import Row, operator_of
 from tuckfold.torch._activations._warn import warn
 from tuckfold.torch._functions import layout
 
-STORES = ("auto", "pack", "keep")
+STORES = ("auto", "pack", "keep", CPU)
 _RULE = {"match": text.Pattern, "type": text.Pattern, "op": text.Pattern} | {
     "store": text.OrCodec(STORES)
 }
@@ -32,6 +33,7 @@ _FORMS = (
     "mask",
     "recompute",
     "codec",
+    CPU,
 )
 _TENSOR = {"module": str, "op": str, "role": str, "shape": str, "dtype": str} | {
     "how": text.OrCodec(_FORMS),
@@ -48,8 +50,8 @@ class Rule:
         match: paths of modules, `layer4.*`.
         type: classes of modules, `Conv2d`.
         op: operators, `convolution`, `max_pool2d*`.
-        store: `auto`; `pack`: never recompute; `keep`; or a codec, which may change values. Plans have
-            `less`: no values of this view are read, so what others read decides.
+        store: `auto`; `pack`: never recompute; `keep`; `cpu`: in the CPU's memory; or a codec, which may change
+            values. Plans have `less`: no values of this view are read, so what others read decides.
         role: the operator's name of the tensor; plans have it.
         is_of_plan: whether a plan says it, for one model and one input.
     """
@@ -85,16 +87,11 @@ class Policy:
 
     @property
     def has_codecs(self) -> bool:
-        return any(is_codec(rule.store) for rule in self.rules)
+        return any(is_codec(rule.store) or rule.store == CPU for rule in self.rules)
 
     def of(self, handles: list[Handle]) -> str:
         """The most careful that any of the views asks for; of two codecs, the one with more bytes."""
-        asked = {self._of_one(handle) for handle in handles}
-        for store in ("keep", "pack"):
-            if store in asked:
-                return store
-        codecs = sorted(filter(is_codec, asked), key=_bytes_of_codec)
-        return codecs[-1] if codecs else "auto" if "auto" in asked else "pack"
+        return _most_careful({self._of_one(handle) for handle in handles})
 
     def _of_one(self, handle: Handle) -> str:
         store = "auto"
@@ -104,12 +101,18 @@ class Policy:
         return store
 
     def of_row(self, row: Row) -> str:
-        """For a value that a compiled graph saves."""
+        """For a value that a compiled graph saves. Plans may know it by what reads it."""
         store = "auto"
+        names = (row.module, row.type, row.op, row.role)
+        planned = set()
         for rule in self.rules:
-            if rule.fits_names(row.module, row.type, row.op, row.role):
+            if rule.fits_names(*names):
                 store = rule.store
-        return "pack" if store == "less" else store
+            if rule.is_of_plan and any(rule.fits_names(*of) for of in (names, *row.readers)):
+                planned.add(rule.store)
+        if planned:
+            store = _most_careful(planned)
+        return "pack" if store in ("less", CPU) else store
 
     def warn_of_operators(self, seen: set[str]) -> None:
         """Says which rules fit no operator of a pass. seen: nodes that saved tensors."""
@@ -130,6 +133,15 @@ class Policy:
                     near = difflib.get_close_matches(pattern, known, 3, 0.3)
                     hint = f"; nearest: {', '.join(near)}" if near else ""
                     warn(f'[wrap] {path}: {word} = "{pattern}" fits no module{hint}')
+
+
+def _most_careful(asked: set[str]) -> str:
+    """Of what views of one storage ask for."""
+    for store in ("keep", "pack", CPU):
+        if store in asked:
+            return store
+    codecs = sorted(filter(is_codec, asked), key=_bytes_of_codec)
+    return codecs[-1] if codecs else "auto" if "auto" in asked else "pack"
 
 
 def read_rules(path: str | Path) -> Policy:
@@ -153,6 +165,7 @@ _STORE_OF = {
     "keep": "keep",
     "recompute": "auto",
     "codec": "auto",
+    CPU: CPU,
     "nothing": "less",
     "1 bit": "less",
     "2 bits": "less",
@@ -160,11 +173,11 @@ _STORE_OF = {
 
 
 def is_codec(store: str) -> bool:
-    return store not in ("auto", "pack", "keep", "less") and store not in _FORMS
+    return store not in (*STORES, "less") and store not in _FORMS
 
 
 def _bytes_of_codec(codec: str) -> int:
-    return layout(codec, torch.float32, (1 << 16,)).max_bytes
+    return layout(codec, torch.float32, (1 << 8, 1 << 8)).max_bytes  # some need two sides
 
 
 def _escaped(name: str) -> str:

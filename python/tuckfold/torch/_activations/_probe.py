@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tuckfold.torch._activations._budget import error_of
+from tuckfold.torch._activations._budget import error_of, square_of
 from tuckfold.torch._activations._timeline import Item, Ledger, Timeline
 from tuckfold.torch._activations._trace import untouched
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CODEC = "block_quant(bits=4, group=256, round=stochastic)"
 _STEPS = 400  # of the projected gradient
+_LEAST = 0.2  # of the mean part
 _TRUST = 0.05  # in the guess that all tensors matter alike, against one probe
 
 
@@ -72,16 +73,6 @@ class _Gradients:
                 p.grad = grad
 
 
-def _square(a: list[Tensor | None], b: list[Tensor | None] | None = None) -> float:
-    """Of gradients, or of their difference."""
-    total = 0.0
-    for i, x in enumerate(a):
-        if x is not None:
-            y = None if b is None else b[i]
-            total += float((x.double() if y is None else x.double() - y.double()).square().sum())
-    return total
-
-
 def _items(act: Activations, gradients: _Gradients, batch: Any) -> list[Item]:
     device = next((p.device for p in act.model.parameters()), torch.device("cpu"))
     gradients(batch)  # compares what may be recomputed
@@ -126,7 +117,7 @@ def probe(
         packed = [i for i in items if i.how != "recompute"]
         with act.paused():
             exact = [gradients(batch) for batch in batches]
-        square = sum(map(_square, exact)) / len(exact)
+        square = sum(map(square_of, exact)) / len(exact)
         spread = _spread(exact) if len(exact) > 1 else None
         whole = square if spread is None else spread
         rows, values = [], []
@@ -137,17 +128,20 @@ def probe(
             decisions |= {i.key: CODEC if h else "keep" for i, h in zip(packed, half, strict=True)}
             goal.decide(act, decisions)
             at = number % len(batches)
-            values.append(_square(gradients(batches[at]), exact[at]) / (whole or 1.0))
+            # Batches differ in how large their gradients are, so the noise is taken relative to each.
+            noise = square_of(gradients(batches[at]), exact[at]) / (square_of(exact[at]) or 1.0)
+            values.append(noise * square / (whole or 1.0))
             rows.append([float(h) for h in half])
         guess = 2 * sum(values) / max(1, len(values) * len(packed))
         parts = solved(rows, values, guess) if packed and values else []
     finally:
         goal.is_fitting = False
         goal.decide(act, chosen)
-    # Below a hundredth of the mean nothing can be told from few probes.
-    least = 0.01 * guess
+    # Few probes do not show how small a part is: what seems free counts as a part of the mean.
+    least = _LEAST * guess
     error = error_of(CODEC)
     goal.weights = {i.key: max(part, least) / error for i, part in zip(packed, parts, strict=True)}
+    goal.unit = whole / square if square and whole else 1.0
     goal.fitted = None
     names = [i.name for i in packed]
     variance = None if spread is None else spread / square if square else 0.0

@@ -96,6 +96,8 @@ class Program:
     last: list[Target]  # at the end of the pass
     groups: list[Group]
     is_lossy: bool = False
+    native: Any = None  # the same in C++, once a pass was recorded
+    tries: int = 0  # to record one
 
     def __post_init__(self) -> None:
         self.modules = {module for module, _ in self.sequence}

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tuckfold.torch._activations import _attention as attention
 from tuckfold.torch._activations._graph import VIEWS, Prober, kind
 from tuckfold.torch._activations._lossy import Lossy
 from tuckfold.torch._activations._saved import Copied, Handle, Kept
@@ -20,18 +21,25 @@ from tuckfold.torch._activations._saved import Copied, Handle, Kept
 aten = torch.ops.aten
 Node = Any
 MOST_OPERATORS = 4  # of one recipe, unless the user says otherwise
-_MOST_COPIED = {True: 1 << 20, False: 1 << 16}  # bytes of a parameter, and of a buffer or an input
+MOST_COPIED = {True: 1 << 20, False: 1 << 16}  # bytes of a parameter, and of a buffer or an input
 
 
 class Recipe:
     """An operator with its arguments: stored values, other recipes, constants."""
 
-    __slots__ = ("arguments", "count", "make", "owns", "rehearse", "text")
+    __slots__ = ("arguments", "count", "make", "node", "op", "owns", "place", "rehearse", "text")
 
     def __init__(
-        self, text: str, make: Callable[..., Tensor], arguments: list[Recipe | Handle | Kept]
+        self,
+        text: str,
+        make: Callable[..., Tensor],
+        arguments: list[Recipe | Handle | Kept],
+        op: tuple[Any, ...] = (),
     ) -> None:
         self.text, self.make, self.arguments = text, make, arguments
+        self.op = op  # its name and its constants, for hooks in C++
+        self.node: Node = None  # where it was found, and as which argument, while it is described
+        self.place = 0
         self.owns = True  # whether what it makes is new memory, which may be overwritten
         # Where another operator than forward's is called: both on hostile values like the arguments.
         self.rehearse: Callable[[list[Tensor]], tuple[Tensor, Tensor]] | None = None
@@ -66,7 +74,7 @@ class Recipe:
         rehearsed: gets the pairs that must be equal for the recipe to hold for any values.
         """
         fresh = [isinstance(argument, Recipe) and argument.owns for argument in self.arguments]
-        values = [a.run(rehearsed) if isinstance(a, Recipe) else _read(a) for a in self.arguments]
+        values = [a.run(rehearsed) if isinstance(a, Recipe) else read(a) for a in self.arguments]
         if rehearsed is not None and self.rehearse is not None:
             rehearsed.append(self.rehearse(values))
         return self.make(values, fresh)
@@ -76,7 +84,7 @@ class Recipe:
         arguments = self.arguments
         fresh = [isinstance(argument, Recipe) and argument.owns for argument in arguments]
         values = [
-            a.again(leaves) if isinstance(a, Recipe) else _read(next(leaves)) for a in arguments
+            a.again(leaves) if isinstance(a, Recipe) else read(next(leaves)) for a in arguments
         ]
         return self.make(values, fresh)
 
@@ -99,7 +107,7 @@ class Recipe:
         return (self.text, *map(of, self.arguments))
 
 
-def _read(leaf: Handle | Kept) -> Tensor:
+def read(leaf: Handle | Kept) -> Tensor:
     """Without keeping what a codec decodes."""
     if isinstance(leaf, Handle) and isinstance(leaf.form, Lossy):
         return leaf.form.once(leaf)
@@ -224,7 +232,7 @@ class Builder:
             elif not isinstance(argument, Copied) and argument.is_leaf:
                 tensor = argument.tensor
                 is_parameter = isinstance(tensor, nn.Parameter)
-                if tensor.nbytes <= _MOST_COPIED[is_parameter]:
+                if tensor.nbytes <= MOST_COPIED[is_parameter]:
                     recipe.arguments[i] = Copied(self.copied(tensor), 0, None)
                 elif is_parameter:
                     return None  # a copy would take what the recipe spares
@@ -299,7 +307,7 @@ def is_as_made(handle: Handle) -> bool:
 def _relu(self: Builder, node: Node, left: int) -> Recipe | None:
     x = self._input(node, 0, left)
     make = lambda v, fresh: torch.relu_(v[0]) if fresh[0] else torch.relu(v[0])  # noqa: E731
-    return None if x is None else Recipe("relu", make, [x])
+    return None if x is None else Recipe("relu", make, [x], ("relu",))
 
 
 def _pointwise(name: str, call: Callable[..., Tensor], *constants: str) -> Callable:
@@ -311,7 +319,8 @@ def _pointwise(name: str, call: Callable[..., Tensor], *constants: str) -> Calla
         if x is None:
             return None
         values = [getattr(node, f"_saved_{constant}") for constant in constants]
-        return Recipe(f"{name}{values}", lambda v, _: call(v[0], *values), [x])
+        make = lambda v, _: call(v[0], *values)  # noqa: E731
+        return Recipe(f"{name}{values}", make, [x], (name, *values))
 
     return build
 
@@ -329,7 +338,7 @@ def _add(self: Builder, node: Node, left: int) -> Recipe | None:
             return a.add_(b)
         return torch.add(a, b)
 
-    return Recipe("add", make, [a, b])
+    return Recipe("add", make, [a, b], ("add",))
 
 
 def _mul(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -337,7 +346,9 @@ def _mul(self: Builder, node: Node, left: int) -> Recipe | None:
     a, b = self._saved(node, "_saved_self"), self._saved(node, "_saved_other")
     a = a if a is not None else self._input(node, 0, left)
     b = b if b is not None else self._input(node, 1, left)
-    return None if a is None or b is None else Recipe("mul", lambda v, _: torch.mul(*v), [a, b])
+    if a is None or b is None:
+        return None
+    return Recipe("mul", lambda v, _: torch.mul(*v), [a, b], ("mul",))
 
 
 def _dropout(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -354,7 +365,7 @@ def _dropout(self: Builder, node: Node, left: int) -> Recipe | None:
             out, mask = aten.native_dropout(x, p, True)
         return out, make([x, mask], [])
 
-    recipe = Recipe(f"dropout[{p}]", make, [x, mask])
+    recipe = Recipe(f"dropout[{p}]", make, [x, mask], ("dropout", scale))
     recipe.rehearse = rehearse
     return recipe
 
@@ -364,7 +375,8 @@ def _to_copy(self: Builder, node: Node, left: int) -> Recipe | None:
     if x is None:
         return None
     dtype = node._input_metadata[0].dtype
-    return Recipe(f"to[{dtype}]", lambda v, _: aten._to_copy(v[0], dtype=dtype), [x])
+    make = lambda v, _: aten._to_copy(v[0], dtype=dtype)  # noqa: E731
+    return Recipe(f"to[{dtype}]", make, [x], ("to",))
 
 
 def _view(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -372,7 +384,7 @@ def _view(self: Builder, node: Node, left: int) -> Recipe | None:
     if x is None:
         return None
     shape = tuple(node._input_metadata[0].shape)
-    recipe = Recipe(f"view{shape}", lambda v, _: v[0].view(shape), [x])
+    recipe = Recipe(f"view{shape}", lambda v, _: v[0].view(shape), [x], ("view",))
     recipe.count -= 1
     recipe.owns = isinstance(x, Recipe) and x.owns
     return recipe
@@ -401,7 +413,8 @@ def _layer_norm(self: Builder, node: Node, left: int) -> Recipe | None:
     make = lambda v, _: aten.native_layer_norm(  # noqa: E731
         v[0], shape, v[1] if len(v) > 1 else None, v[2] if len(v) > 2 else None, eps
     )[0]
-    return Recipe(f"layer_norm[{eps}]", make, [a for a in (x, w, b) if a is not None])
+    given = [a for a in (x, w, b) if a is not None]
+    return Recipe(f"layer_norm[{eps}]", make, given, ("layer_norm", eps, *shape))
 
 
 def _rms_norm(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -411,7 +424,7 @@ def _rms_norm(self: Builder, node: Node, left: int) -> Recipe | None:
         return None
     shape, eps = list(module.normalized_shape), module.eps
     make = lambda v, _: aten._fused_rms_norm(v[0], shape, v[1], eps)[0]  # noqa: E731
-    return Recipe(f"rms_norm[{eps}]", make, [x, w])
+    return Recipe(f"rms_norm[{eps}]", make, [x, w], ("rms_norm", eps, *shape))
 
 
 def _group_norm(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -427,7 +440,8 @@ def _group_norm(self: Builder, node: Node, left: int) -> Recipe | None:
         v[0], v[1] if len(v) > 1 else None, v[2] if len(v) > 2 else None, *sizes, eps
     )[0]
     rest = [] if w is None else [w, _current(module.bias)]
-    return Recipe(f"group_norm[{sizes[3]}, {eps}]", make, [x, *rest])
+    op = ("group_norm", eps, *sizes)
+    return Recipe(f"group_norm[{sizes[3]}, {eps}]", make, [x, *rest], op)
 
 
 def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -443,6 +457,7 @@ def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
     affine = [] if w is None else [w, _current(module.bias)]
     operator = aten.cudnn_batch_norm if cudnn else aten.native_batch_norm
     count = len(affine)
+    name = "cudnn_batch_norm" if cudnn else "native_batch_norm"
 
     def again(v: list[Tensor], training: bool = True) -> tuple[Tensor, ...]:
         weight, bias = v[1:3] if count else (None, None)
@@ -454,9 +469,11 @@ def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
         if self.fast or running[0] is None or running[1] is None:
             return None
         text = f"{operator}[{eps}, running]"
-        return Recipe(text, lambda v, _: again(v, False)[0], [x, *affine, *running])
+        given = [x, *affine, *running]
+        return Recipe(text, lambda v, _: again(v, False)[0], given, (name, eps, 0))
     if not self.fast:
-        return Recipe(f"{operator}[{eps}]", lambda v, _: again(v)[0], [x, *affine])
+        text = f"{operator}[{eps}]"
+        return Recipe(text, lambda v, _: again(v)[0], [x, *affine], (name, eps, 1))
     means = [self._saved(node, "_saved_result1"), self._saved(node, "_saved_result2")]
     if means[0] is None or means[1] is None or not count:
         return None
@@ -467,10 +484,26 @@ def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
         out, mean, deviation = again(values)[:3]
         return out, _normalized([*values, mean, deviation], eps)
 
-    recipe = Recipe(
-        f"batch_norm_elemt[{eps}]", lambda v, _: _normalized(v, eps), [x, *affine, *means]
-    )
+    make = lambda v, _: _normalized(v, eps)  # noqa: E731
+    given = [x, *affine, *means]
+    recipe = Recipe(f"batch_norm_elemt[{eps}]", make, given, ("normalize", eps))
     recipe.rehearse = rehearse
+    return recipe
+
+
+def _attention(self: Builder, node: Node, left: int) -> Recipe | None:
+    """With a codec alone, and not where only cheap operators may be run again."""
+    may = self.is_lossy and self.most >= MOST_OPERATORS
+    call = attention.call_of(node) if may else None
+    found = [self._saved(node, f"_saved_{name}") for name in attention.NAMES]
+    if call is None or any(x is None for x in found):
+        return None
+    name = attention.KINDS[kind(node)][1]
+    mask = self._saved(node, f"_saved_{name}") if name else None
+    text = f"attention[{node._saved_is_causal}, {node._saved_scale}]"
+    make = lambda v, _: call(v[:3], v[3] if len(v) > 3 else None)[0]  # noqa: E731
+    recipe = Recipe(text, make, [*found, *([] if mask is None else [mask])])
+    recipe.count = self.most  # never a part of another
     return recipe
 
 
@@ -501,4 +534,7 @@ BUILDERS: dict[str, Callable[[Builder, Node, int], Recipe | None]] = {
     "NativeGroupNormBackward0": _group_norm,
     "NativeBatchNormBackward0": _batch_norm,
     "CudnnBatchNormBackward0": _batch_norm,
-} | dict.fromkeys(VIEWS & {"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"}, _view)
+} | dict.fromkeys(attention.KINDS, _attention)
+BUILDERS |= dict.fromkeys(
+    VIEWS & {"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"}, _view
+)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tuckfold.torch._activations import _attention as attention
 from tuckfold.torch._activations import _lossy as lossy
 from tuckfold.torch._activations import _store as store
 from tuckfold.torch._activations._finite import Watch
@@ -94,8 +95,10 @@ class Run:
             # A subclass may carry more than its values. A leaf holds no node, so no cycle.
             return Kept(x if node is None else x.detach(), x._version, origin)
         least = self.least[x.is_cuda]
-        small = x.layout is not torch.strided or x.nbytes < least
-        if small and self.trace is None:  # a leaf as it is, since `.data =` may replace its values
+        is_sparse = x.layout is not torch.strided
+        small = is_sparse or x.nbytes < least
+        # A leaf as it is, since `.data =` may replace its values.
+        if is_sparse or (small and self.trace is None):
             return Kept(x if node is None else x.detach(), x._version, origin)
         made = producer(x)
         if made is not None and is_cast_leaf(made[0]):
@@ -182,6 +185,7 @@ class Run:
                         rule(node, self.probe)
                     if self.is_lossy:
                         lossy.learn(node, self.probe)
+                        attention.learn(node, self.probe)
                 except AttributeError as error:  # saved otherwise by this torch
                     self.owner.note(error)
                 for ref in handles:
@@ -227,7 +231,9 @@ class Run:
                 if form is not None:
                     found = store.spread(form, handles) if self.is_lossy else [form] * len(handles)
             if found is None:
-                if codec is not None and lossy.may_be(handles):
+                if codec is not None and not lossy.may_be(handles):
+                    codec = self.owner.elsewhere(codec)
+                if codec is not None:
                     known = self.owner.grades.get(_key(handles))
                     self.waiting[record] = (-_DELAY if known else self.packs, codec)
                     for h, grade in zip(handles, known or (), strict=False):

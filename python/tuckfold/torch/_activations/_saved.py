@@ -58,13 +58,20 @@ class Form(Protocol):
     def decode(self, handle: Handle) -> Tensor: ...
 
 
+class Again(Protocol):
+    """What a kept tensor must agree with: its value instead, or None where the kept one is right."""
+
+    def value(self) -> Tensor | None: ...
+
+
 class Kept:
     """A tensor that stays as it is: a parameter, a small one, or one of a subclass."""
 
-    __slots__ = ("origin", "tensor", "version")
+    __slots__ = ("again", "origin", "tensor", "version")
 
     def __init__(self, tensor: Tensor, version: int, origin: tuple[str, int] | None) -> None:
         self.tensor, self.version, self.origin = tensor, version, origin
+        self.again: Again | None = None
 
     @property
     def is_leaf(self) -> bool:
@@ -72,6 +79,8 @@ class Kept:
         return self.origin is None
 
     def value(self) -> Tensor:
+        if self.again is not None and (made := self.again.value()) is not None:
+            return made
         check_version(self.tensor, self.version, self.origin)
         return self.tensor
 
@@ -127,7 +136,9 @@ class Handle:
         self.form: Form | None = None
         self.need: str = "value"  # of the tensor, by the node that saved it
         self.limits: tuple[float, ...] = ()  # that need depends on
-        self.grade = ""  # how well a codec must store it: as a value, as a score; empty: exactly
+        # How well a codec must store it: as a value; as a score, in 8 bits; as a score whose sums follow from what
+        # is decoded, in fewer if somebody asks for that; empty: exactly.
+        self.grade = ""
         self.known = False  # whether that node was looked at
         self.is_direct = False  # whether it is no view of what a node made, but that itself
         self.is_reshaped = False  # whether it is that with other sizes

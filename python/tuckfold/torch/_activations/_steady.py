@@ -7,6 +7,8 @@ Whatever differs from the program is left as it is, and the next pass is watched
 
 from __future__ import annotations
 
+import functools
+import logging
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -14,19 +16,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tuckfold.torch._activations import _attention as attention
 from tuckfold.torch._activations import _lossy as lossy
+from tuckfold.torch._activations import _offload as offload
 from tuckfold.torch._activations import _store as store
 from tuckfold.torch._activations._finite import Watch
 from tuckfold.torch._activations._graph import Prober, is_reshaped, kind, producer
 from tuckfold.torch._activations._lossy import Lossy
 from tuckfold.torch._activations._program import Group, Program, Recomputation, Slot, Target, leaves
 from tuckfold.torch._activations._recompute import Builder, Recipe, Recomputed, is_as_made
+from tuckfold.torch._activations._record import Place, Recorder, Unknown
 from tuckfold.torch._activations._saved import Form, Handle, Kept, Record, storage_key, stream_of
 
 if TYPE_CHECKING:
     from tuckfold.torch._activations._handle import Activations
 
+_log = logging.getLogger("tuckfold.activations")
 _NOTHING = torch.empty(0)
+MOST_TRIES = 3  # passes that are recorded in vain
 Node = Any
 
 
@@ -41,9 +48,13 @@ class _Differs(Exception):
 class Steady:
     """Takes tensors at the ends of modules. After the pass it holds no tensor and no node."""
 
-    def __init__(self, owner: Activations, program: Program) -> None:
-        self.owner, self.program = owner, program
-        self.thread, self.stream = threading.get_ident(), owner.stream
+    def __init__(
+        self, owner: Activations, program: Program, recorder: Recorder | None = None
+    ) -> None:
+        self.owner, self.program, self.recorder = owner, program, recorder
+        self.hooked = self.stored = 0  # tensors
+        self.thread = threading.get_ident()
+        self.stream = owner.stream if program.groups else 0
         self.probe = Prober()
         self.at = 0
         self.differs = ""  # what was found to differ from the program
@@ -51,11 +62,15 @@ class Steady:
         self.records: list[Record | None] = [None] * len(program.groups)
         self.pending: list[int] = []
         self.looks = [0] * len(program.groups)  # at a group since its last tensor was taken
-        self.builder = _Replay(self)
         self.watch = Watch(owner) if program.is_lossy else None
         self._next: tuple[Record, Handle] | None = None  # what is being taken
         self._last: Handle | None = None  # what was taken
         self._pack, self._unpack = self.pack, self.unpack  # one object each for all tensors
+
+    @functools.cached_property
+    def builder(self) -> _Replay:
+        """Where something is recomputed."""
+        return _Replay(self)
 
     def pack(self, tensor: Tensor) -> Handle:
         """Called by autograd when a tensor is taken."""
@@ -64,7 +79,7 @@ class Steady:
         self._last = Handle.like(tensor, record, like)
         return self._last
 
-    def unpack(self, saved: Handle) -> Tensor:
+    def unpack(self, saved: Handle | Kept) -> Tensor:
         if self.probe.asking and threading.get_ident() == self.thread:
             self.probe.found = saved
             return _NOTHING
@@ -87,14 +102,29 @@ class Steady:
             self.differs = self.differs or "the number of modules"
         if not self.differs:
             self._take_all(self.program.last, output, final=True)
+        if self.recorder is not None and not self.differs:
+            self._compile()
         self.nodes.clear()
-        self.builder.forget()
+        if "builder" in self.__dict__:
+            self.builder.forget()
         self._next = self._last = None
         if self.watch is not None:
             self.watch.end()
         self.records.clear()
         self.pending.clear()
         return not self.differs
+
+    def _compile(self) -> None:
+        """For the passes that follow."""
+        assert self.recorder is not None
+        try:
+            self.program.native = self.recorder.compiled(self)
+        except Unknown as unknown:
+            _log.debug("passes stay in Python: C++ does not know %s", unknown)
+            self.program.tries = MOST_TRIES
+        except Exception as error:
+            self.owner.note(error)
+            self.program.tries = MOST_TRIES
 
     def _take_all(self, targets: list[Target], output: object, final: bool = False) -> None:
         try:
@@ -124,6 +154,23 @@ class Steady:
                 self._hook(node, slot)
             if target.rule is not None:
                 target.rule(node, self.probe)
+            if target.kind in attention.KINDS and self._has_few_bits(target):
+                self._hook_sums(node)
+
+    def _has_few_bits(self, target: Target) -> bool:
+        slots = [s for s in target.slots if s.role in attention.NAMES[:2]]
+        codecs = [self.program.groups[s.group].codec for s in slots]
+        return any(c is not None and c != offload.CPU and attention.is_few(c) for c in codecs)
+
+    def _hook_sums(self, node: Node) -> None:
+        """Of attention: they follow from what is decoded."""
+        sums, name = attention.sums_of(node, self.builder._saved), attention.sums_name(node)
+        if sums is None or not name:
+            raise _Differs(f"what {kind(node)} saved")
+        x = getattr(node, f"_saved_{name}")
+        kept = Kept(x.detach(), x._version, (kind(node), 1))
+        kept.again = sums
+        getattr(node, f"_raw_saved_{name}").register_hooks(lambda _: kept, self._unpack)
 
     def _hook(self, node: Node, slot: Slot) -> None:
         try:
@@ -155,6 +202,9 @@ class Steady:
                 raise _Differs(f"the views of {slot.role} of {kind(node)}")
             handle.maker = (made[0]._sequence_nr(), made[1])
         record.handles.append(weakref.ref(handle))
+        self.hooked += 1
+        if self.recorder is not None:
+            self.recorder.hooked(slot)
         if len(record.handles) == group.count:
             self.pending.append(slot.group)
 
@@ -195,6 +245,9 @@ class Steady:
             else:
                 forms = [form] * len(handles)
         if forms is not None:
+            if self.recorder is not None:
+                self.recorder.stored(number, record, handles, forms)
+            self.stored += len(handles)
             for handle, form in zip(handles, forms, strict=True):
                 handle.store(form)
         return True
@@ -233,6 +286,8 @@ class Steady:
             if source.record.stream != record.stream:
                 return None
             source.record.pinned = source.is_source = True
+        if self.recorder is not None:
+            self.recorder.described(number, Describer(self), node, how)
         return Recomputed(recipe, how.template)
 
 
@@ -240,7 +295,7 @@ class _Replay(Builder):
     """Builds recipes again: `_input` finds what it found in the pass that was surveyed."""
 
     def __init__(self, run: Steady) -> None:
-        super().__init__(run.probe, {}, run.owner.norms(), ())
+        super().__init__(run.probe, {}, run.owner.norms(), (), is_lossy=run.program.is_lossy)
         self.nodes = run.nodes
         self._left: list[tuple[int, str, bool, bool] | None] = []
         self._parameters = run.program.parameters
@@ -325,3 +380,37 @@ class _Replay(Builder):
         if x.grad_fn._sequence_nr() != source._sequence_nr() or (x._version and not is_output):
             return None
         return Kept(x.detach(), x._version, (kind(source), output))
+
+
+class Describer(_Replay):
+    """Builds a recipe once more, of the places where its arguments were found."""
+
+    def __init__(self, run: Steady) -> None:
+        super().__init__(run)
+        self.modules = run.builder.modules
+
+    def replay(self, node: Node, how: Recomputation) -> Recipe | None:
+        self.fast, self._left = how.fast, list(reversed(how.found))
+        return self._build(node, 1 << 20)
+
+    def _build(self, node: Node, left: int) -> Recipe | None:
+        recipe = super()._build(node, left)
+        if recipe is not None:
+            recipe.node = node
+        return recipe
+
+    def _saved(self, node: Node, attribute: str) -> Place | None:
+        found = super()._saved(node, attribute)
+        return None if found is None else Place(found, "saved", attribute.removeprefix("_saved_"))
+
+    def _input(self, node: Node, argument: int, left: int) -> Recipe | Place | None:
+        entry = self._left[-1] if self._left else None
+        found = super()._input(node, argument, left)
+        if found is None:
+            return None
+        if entry is None:
+            found.place = argument
+            return found
+        key, role, is_output, is_recipe = entry
+        leaf = None if is_recipe else found
+        return Place(leaf, "nested" if is_recipe else "input", argument, key, role, is_output)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tuckfold.torch._activations import _forms as forms
 from tuckfold.torch._activations._graph import kind
-from tuckfold.torch._activations._lossy import Lossy, for_scores
+from tuckfold.torch._activations._lossy import Lossy, best_grade, for_scores
 from tuckfold.torch._activations._proof import is_proven
 from tuckfold.torch._activations._recompute import BUILDERS, Builder, Recipe, Recomputed
 from tuckfold.torch._activations._saved import Form, Handle, Record
@@ -126,22 +126,17 @@ def recomputed(
     return None
 
 
-def _grade(handles: list[Handle]) -> str:
-    """The best that any of the views needs."""
-    grades = {h.grade for h in handles if h.need == "value"}
-    return "" if "" in grades else "score" if "score" in grades else "value"
-
-
 def _is_good_enough(recipe: Recipe, handles: list[Handle]) -> bool:
     """Whether what codecs have stored already will do for what is made of it."""
-    stored = [s.form.label for s in recipe.sources() if isinstance(s.form, Lossy)]
-    grade = _grade(handles)
-    return grade == "value" or all(grade == "score" and for_scores(s) == s for s in stored)
+    forms = [s.form for s in recipe.sources()]
+    stored = [f.label for f in forms if isinstance(f, Lossy) and f.changes]
+    grade = best_grade(handles)
+    return grade == "value" or all(grade != "" and for_scores(s) == s for s in stored)
 
 
 def _raise_grade(recipe: Recipe, handles: list[Handle]) -> None:
     """What is read must be stored as well as what is made of it."""
-    grade = _grade(handles)
+    grade = best_grade(handles)
     if grade != "value":
         for source in recipe.sources():
             source.grade = source.grade and grade

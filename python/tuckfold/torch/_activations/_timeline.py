@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tuckfold.torch._activations._lossy import Lossy
+from tuckfold.torch._activations._lossy import Lossy, best_grade
 from tuckfold.torch._activations._peak import rounded
 from tuckfold.torch._activations._recompute import Recomputed
 from tuckfold.torch._activations._saved import Form, Handle, Record, storage_key
@@ -45,7 +45,7 @@ class Timeline(TorchDispatchMode):
         self._of_gpu: list[int] = []  # the most that was allocated in each position
         self._spans: list[tuple[int, int, int, Item | None]] = []
         self._live: dict[int, tuple[int, int, Any]] = {
-            t.untyped_storage()._cdata: (-1, 0, None) for t in known
+            t.untyped_storage()._cdata: (-1, 0, None) for t in known if t.layout is torch.strided
         }
         self._owners: dict[int, Item] = {}
 
@@ -123,15 +123,13 @@ class Ledger(Trace):
         if form is None:
             return
         place = f"{h.place[0]}." if h.place[0] else ""
-        grades = {g.grade for g in handles if g.need == "value"}
-        grade = "" if "" in grades else "score" if "score" in grades else "value"
         item = Item(
             f"{place}{operator_of(h.op)}.{h.role or 'result'}",
             (h.number, h.op, len(handles)),
             record.nbytes,
             h.dtype,
             form.label,
-            grade,
+            best_grade(handles),
             self.timeline.position,
         )
         self.items.append(item)

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -42,6 +42,9 @@ class Row:
     op: str = ""
     role: str = ""
     how: str = "keep"
+    # Of a value that a compiled graph saves: module, class, operator and argument, as plans of passes that are not
+    # compiled name it.
+    readers: list[tuple[str, str, str, str]] = field(default_factory=list)
 
 
 class Scope:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tuckfold._structure import structure_of
 from tuckfold.torch.nn import Structure
 from tuckfold.torch.nn._plain import pixelfly_blocks, plain
-from tuckfold.torch.nn._structure import structure_of
 
 _ROUNDS = 12  # of the two parts of a pixelfly, each fitted to what the other leaves
 

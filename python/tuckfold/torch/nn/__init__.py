@@ -7,6 +7,7 @@ Butterfly('butterfly', in_features=784, out_features=10, bias=True)
 torch.Size([64, 10])
 """
 
+from tuckfold._structure import StepMemory, Structure, Weight, families
 from tuckfold.torch.nn._layers import (
     BlockDiagonal,
     Butterfly,
@@ -17,7 +18,6 @@ from tuckfold.torch.nn._layers import (
     Pixelfly,
     Structured,
 )
-from tuckfold.torch.nn._structure import Structure, Weight, families
 
 __all__ = [
     "BlockDiagonal",
@@ -27,6 +27,7 @@ __all__ = [
     "LowRank",
     "Monarch",
     "Pixelfly",
+    "StepMemory",
     "Structure",
     "Structured",
     "Weight",

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from tuckfold._structure import StepMemory, Structure, step_memory, structure_of, text_of
 from tuckfold.torch import _library as ops
 from tuckfold.torch.nn import _ops
 from tuckfold.torch.nn._init import initialize
 from tuckfold.torch.nn._plain import plain
-from tuckfold.torch.nn._structure import Structure, structure_of, text_of
 
 _structured = torch.ops.tuckfold.structured.default
 _kernel = torch.ops.tuckfold.structured_kernel.default
@@ -94,6 +94,27 @@ class Structured(nn.Module):
     def saved_bytes(self, samples: int, dtype: torch.dtype = torch.float32) -> int:
         """What backward keeps of so many samples: the input."""
         return samples * self.in_features * dtype.itemsize
+
+    def step_memory(
+        self, samples: int, *, states: int = 1, threads: int | None = None
+    ) -> StepMemory:
+        """Bytes that a training step on the CPU holds because of this layer.
+
+        Args:
+            samples: rows of the input, all leading axes together.
+            states: of the optimizer, for each weight: 0 for plain SGD, 1 for momentum, 2 for Adam.
+            threads: that compute; by default those of torch.
+
+        >>> memory = tuckfold.torch.nn.Butterfly(1024, 1024).step_memory(256, threads=1)
+        >>> memory.weights, memory.saved, memory.peak
+        (86016, 1048576, 5271552)
+        """
+        dtype = next(self.parameters()).dtype
+        if dtype not in ops.DTYPES.values():
+            raise ValueError(f"[step_memory] no kernel of the CPU takes {dtype}")
+        threads = torch.get_num_threads() if threads is None else threads
+        has_bias = self.bias is not None
+        return step_memory(self.structure, samples, ops._NAMES[dtype], has_bias, states, threads)
 
     def structure_weights(self) -> list[Tensor]:
         """The weights in the order of the structure, permutations among them, without the bias."""

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tuckfold.torch.nn._structure import Structure
+from tuckfold._structure import Structure
 
 
 def plain(s: Structure, x: Tensor, weights: Sequence[Tensor], bias: Tensor | None = None) -> Tensor:

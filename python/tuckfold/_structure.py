@@ -38,6 +38,32 @@ class Structure:
         return dict(self.options)[name]
 
 
+@dataclass(frozen=True)
+class StepMemory:
+    """Bytes that a training step on the CPU holds because of one layer, by what they are for."""
+
+    weights: int  #: the bias and permutations among them
+    gradients: int  #: of what is trained
+    optimizer: int  #: its states, each as large as what is trained
+    saved: int  #: the input, from forward to backward
+    passing: int  #: the gradients of output and input, while backward runs
+    workspace: int  #: of the kernels
+
+    @property
+    def peak(self) -> int:
+        """Their sum, which backward reaches."""
+        return sum(
+            (
+                self.weights,
+                self.gradients,
+                self.optimizer,
+                self.saved,
+                self.passing,
+                self.workspace,
+            )
+        )
+
+
 @functools.cache
 def families() -> dict[str, dict[str, int | bool | str]]:
     """Every family and the defaults of its options."""
@@ -80,6 +106,15 @@ def _structure(text: str, in_features: int, out_features: int) -> Structure:
 def structure_of(text: str, in_features: int, out_features: int) -> Structure:
     """A structure from its text; ValueError where text or sizes are wrong."""
     return _structure(str(text), operator.index(in_features), operator.index(out_features))
+
+
+def step_memory(
+    structure: Structure, samples: int, dtype: str, bias: bool, states: int, threads: int
+) -> StepMemory:
+    """Of a layer with this structure; ValueError where numbers are out of range."""
+    sizes = (structure.in_features, structure.out_features)
+    fields = lib.step_memory(structure.text, *sizes, dtype, samples, bias, states, threads)
+    return StepMemory(*fields)
 
 
 def text_of(name: str, **options: int | bool | str) -> str:

@@ -1,0 +1,73 @@
+"""Many trainings, each a row that is written when it is done, so that a further run goes on from there."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import tuckfold
+from bench.record import ROOT, Figure, Record
+
+Rows = list[dict[str, Any]]
+
+
+class Trainings:
+    """The rows so far, in a file; a figure lies beside it.
+
+    Args:
+        path: of the JSON.
+        about: what goes into the file: size, device, settings. Rows of other settings are refused.
+        figures: numbers derived from the rows.
+        picture: of the rows, as SVG.
+        minutes: after which no further training should begin.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        method: str,
+        about: dict[str, Any],
+        figures: Callable[[Rows], list[Figure]],
+        picture: Callable[[Rows], str],
+        minutes: float | None,
+    ) -> None:
+        self.path, self._figures, self._picture = path, figures, picture
+        self._limit = math.inf if minutes is None else time.monotonic() + 60 * minutes
+        command = f"python -m bench.experiments.{name} " + " ".join(sys.argv[1:])
+        about = {"torch": torch.__version__} | about
+        quick = about["size"] == "test"
+        self.record = Record(name, quick, ROOT / "build/release", method, [command], extra=about)
+        if path.exists():
+            before = json.loads(path.read_text())
+            if before["settings"] != about["settings"]:
+                sys.exit(f"{name}: {path} has other settings; give another --out or remove it")
+            self.record.rows = before["rows"]
+            self.record.commands = list(dict.fromkeys([*before["commands"], command]))
+
+    @property
+    def rows(self) -> Rows:
+        return self.record.rows
+
+    def is_late(self) -> bool:
+        return time.monotonic() > self._limit
+
+    def has(self, **of: object) -> bool:
+        return any(all(row[k] == v for k, v in of.items()) for row in self.rows)
+
+    def add(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        self.record.figures = self._figures(self.rows)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_suffix(".part")
+        part.write_text(self.record.text(tuckfold.__version__))
+        part.replace(self.path)
+        self.path.with_suffix(".svg").write_text(self._picture(self.rows))
+        print({k: v for k, v in row.items() if not isinstance(v, (dict, list))}, flush=True)

@@ -1,0 +1,139 @@
+"""Fused attention whose q, k and v a codec stores.
+
+Backward computes exp(q k - l), where l is the logarithm of a sum that forward has saved. With q and k of fewer
+than 8 bits and an exact l these no longer add up to one, and may be large. So l is then made again from
+what was decoded, and so is the output where a codec was named for attention and nobody else holds it: the gradient
+is that of attention at the decoded values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tuckfold.torch._activations._graph import Prober, kind
+from tuckfold.torch._activations._lossy import Lossy, for_scores
+from tuckfold.torch._activations._saved import Form, Handle, Kept
+
+aten = torch.ops.aten
+Leaf = Handle | Kept
+NAMES = ("query", "key", "value")
+
+
+def _cpu(v: list[Tensor], mask: Tensor | None, causal: bool, scale: float | None) -> Any:
+    return aten._scaled_dot_product_flash_attention_for_cpu(
+        *v, 0.0, causal, attn_mask=mask, scale=scale
+    )
+
+
+def _flash(v: list[Tensor], mask: Tensor | None, causal: bool, scale: float | None) -> Any:
+    return aten._scaled_dot_product_flash_attention(*v, 0.0, causal, False, scale=scale)
+
+
+def _efficient(v: list[Tensor], mask: Tensor | None, causal: bool, scale: float | None) -> Any:
+    return aten._scaled_dot_product_efficient_attention(*v, mask, True, 0.0, causal, scale=scale)
+
+
+def _cudnn(v: list[Tensor], mask: Tensor | None, causal: bool, scale: float | None) -> Any:
+    return aten._scaled_dot_product_cudnn_attention(*v, mask, True, 0.0, causal, False, scale=scale)
+
+
+# The operator that makes a node's output and sums, and the node's name of a mask.
+KINDS: dict[str, tuple[Callable[..., Any], str]] = {
+    "ScaledDotProductFlashAttentionForCpuBackward0": (_cpu, "attn_mask"),
+    "ScaledDotProductFlashAttentionBackward0": (_flash, ""),
+    "ScaledDotProductEfficientAttentionBackward0": (_efficient, "attn_bias"),
+    "ScaledDotProductCudnnAttentionBackward0": (_cudnn, "attn_bias"),
+}
+_SUMS = ("logsumexp", "log_sumexp")
+
+
+def has_few_bits(form: Form | None) -> bool:
+    """Whether a codec stores q or k in fewer bits than saved sums allow."""
+    return isinstance(form, Lossy) and form.changes and is_few(form.label)
+
+
+def is_few(codec: str) -> bool:
+    return for_scores(codec) != codec
+
+
+class Sums:
+    """Those of one node: as they were saved, or made again where q or k has few bits.
+
+    As a form, of sums that are large enough for a handle, it has the saved ones.
+    """
+
+    __slots__ = ("call", "leaves", "mask", "saved")
+    label = "keep"
+    whole = True
+
+    def __init__(self, call: Callable[..., Any], leaves: list[Leaf], mask: Leaf | None) -> None:
+        self.call, self.leaves, self.mask = call, leaves, mask
+        self.saved: Kept | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.saved is None else self.saved.tensor.nbytes
+
+    def value(self) -> Tensor | None:
+        """None: the saved ones are right."""
+        if not any(has_few_bits(x.form) for x in self.leaves[:2] if isinstance(x, Handle)):
+            return None
+        from tuckfold.torch._activations._recompute import outside, read
+
+        mask = None if self.mask is None else read(self.mask)
+        return outside(lambda: self.call([read(x) for x in self.leaves], mask)[1])
+
+    def decode(self, handle: Handle) -> Tensor:
+        assert self.saved is not None
+        return self.saved.value()
+
+
+def call_of(node: Any) -> Callable[..., Any] | None:
+    """The node's operator, of q, k, v and a mask; None where dropout drew what cannot be drawn again."""
+    if getattr(node, "_saved_dropout_p", 0.0) != 0.0:
+        return None
+    call, _ = KINDS[kind(node)]
+    causal, scale = node._saved_is_causal, node._saved_scale
+    return lambda v, mask: call(v, mask, causal, scale)
+
+
+def is_output(handles: list[Handle]) -> bool:
+    return any(h.role == "output" and h.op in KINDS for h in handles)
+
+
+def sums_name(node: Any) -> str:
+    return next((name for name in _SUMS if hasattr(node, f"_raw_saved_{name}")), "")
+
+
+def sums_of(node: Any, read: Callable[[Any, str], Leaf | None]) -> Sums | None:
+    """Of a node; read: what holds one of its attributes."""
+    call = call_of(node)
+    leaves = [leaf for name in NAMES if (leaf := read(node, f"_saved_{name}")) is not None]
+    if call is None or len(leaves) < len(NAMES):
+        return None
+    name = KINDS[kind(node)][1]
+    return Sums(call, leaves, read(node, f"_saved_{name}") if name else None)
+
+
+def learn(node: Any, probe: Prober) -> None:
+    """The node's sums are from now on those of what is decoded, so that q and k may have few bits."""
+    name = sums_name(node) if kind(node) in KINDS else ""
+    sums = sums_of(node, probe.any) if name else None
+    if sums is None:
+        return
+    found = probe.any(node, f"_saved_{name}")
+    if isinstance(found, Kept):
+        found.again = sums
+    elif isinstance(found, Handle) and found.tensor is not None:
+        sums.saved = Kept(found.tensor, found.version, found.origin)
+        sums.saved.again = Sums(sums.call, sums.leaves, sums.mask)
+        found.store(sums)
+    else:
+        return
+    for leaf in sums.leaves:
+        if isinstance(leaf, Handle) and leaf.grade == "score":
+            leaf.grade = "sums"

@@ -1,0 +1,290 @@
+// The forms, with the operators and the bits that _forms.py and _lossy.py have.
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+
+#include "torch/hooks/saved.h"
+
+namespace tuckfold::hooks {
+namespace {
+
+// An operator of ours, with its text ready to be handed over.
+class Operation {
+ public:
+  explicit Operation(const char* name)
+      : handle_(c10::Dispatcher::singleton().findSchemaOrThrow(name, "")) {}
+
+  at::Tensor pack(const at::Tensor& x, const std::string& codec, std::int64_t seed) const {
+    torch::jit::Stack stack{x, codec, seed};
+    handle_.callBoxed(stack);
+    return std::move(stack.at(0)).toTensor();
+  }
+  void unpack(const at::Tensor& packed, const std::string& codec, const at::Tensor& out) const {
+    torch::jit::Stack stack{packed, codec, out};
+    handle_.callBoxed(stack);
+  }
+
+ private:
+  c10::OperatorHandle handle_;
+};
+
+at::Tensor pack(const at::Tensor& x, const std::string& codec, std::int64_t seed) {
+  static const Operation operation("tuckfold::pack");
+  return operation.pack(x, codec, seed);
+}
+
+at::Tensor pack_checked(const at::Tensor& x, const std::string& codec) {
+  static const Operation operation("tuckfold::pack_checked");
+  return operation.pack(x, codec, 0);
+}
+
+void unpack_into(const at::Tensor& packed, const std::string& codec, const at::Tensor& out) {
+  static const Operation operation("tuckfold::unpack_into");
+  operation.unpack(packed, codec, out);
+}
+
+const std::string kPositive = "positive";
+
+// A dense tensor's values in the order of its storage.
+at::Tensor flat(const at::Tensor& x) { return x.as_strided({x.numel()}, {1}); }
+
+at::Tensor as_bytes(const at::Tensor& x) {
+  return x.scalar_type() == at::kBool ? x.view(at::kByte) : x;
+}
+
+// Rows that are contiguous: channels_last with the channels as the last axis.
+at::Tensor planes(const at::Tensor& x) {
+  const bool last = x.dim() == 4 && x.is_contiguous(at::MemoryFormat::ChannelsLast);
+  return last ? x.permute({0, 2, 3, 1}) : x;
+}
+
+struct Nothing : Form {
+  at::Tensor decode(Handle& handle) const override {
+    Outside outside;
+    return handle.slot->meta.empty();
+  }
+};
+
+struct Bits : Form {
+  at::Tensor bytes;
+  double low, high;
+
+  Bits(const at::Tensor& bits, bool all, double of_zero = 0, double of_one = 1)
+      : low(of_zero), high(of_one) {
+    whole = all;
+    bytes = pack(flat(as_bytes(bits)), kPositive, 0);
+  }
+  std::size_t nbytes() const override { return bytes.nbytes(); }
+  at::Tensor decode(Handle& handle) const override {
+    Outside outside;
+    at::Tensor out = handle.slot->meta.empty();
+    unpack_into(bytes, kPositive, as_bytes(flat(out)));
+    if (low == 0 && high == 1) return out;
+    const auto one = [&](double value) { return at::full({}, value, out.options()); };
+    return at::where(out > 0, one(high), one(low));
+  }
+};
+
+// A mask of 0 and one positive value, as dropout on the CPU multiplies by; null if it is none.
+std::shared_ptr<const Form> mask_of(const at::Tensor& x) {
+  const at::Tensor high = x.max();
+  if (!(high > 0).item<bool>() || !high.isfinite().item<bool>()) return nullptr;
+  const at::Tensor rebuilt = at::where(x > 0, high, at::zeros({}, x.options()));
+  const auto bits = [](const at::Tensor& of) {
+    return of.view(of.element_size() == 2   ? at::kShort
+                   : of.element_size() == 4 ? at::kInt
+                                            : at::kLong);
+  };
+  if (!at::equal(bits(rebuilt), bits(x))) return nullptr;
+  return std::make_shared<Bits>(x, true, 0, high.item<double>());
+}
+
+// u8 values below 4. Byte i takes value i of each fourth part, so that reads coalesce.
+at::Tensor pack_pairs(const at::Tensor& values) {
+  const std::int64_t part = (values.numel() + 3) / 4;
+  at::Tensor packed = values.slice(0, 0, part).clone();
+  for (std::int64_t i = 1; i < 4; ++i) {
+    const at::Tensor piece = values.slice(0, i * part, (i + 1) * part);
+    packed.slice(0, 0, piece.numel()).bitwise_or_(piece.__lshift__(i * 2));
+  }
+  return packed;
+}
+
+at::Tensor unpack_pairs(const at::Tensor& packed, std::int64_t length) {
+  std::vector<at::Tensor> parts;
+  for (std::int64_t i = 0; i < 4; ++i) {
+    parts.push_back(packed.__rshift__(i * 2).bitwise_and(3));
+  }
+  return at::cat(parts).slice(0, 0, length);
+}
+
+struct Regions : Form {
+  at::Tensor bytes;
+  double high, middle;
+
+  Regions(const at::Tensor& x, const std::array<double, 3>& limits)
+      : high(limits[1]), middle(limits[2]) {
+    at::Tensor code = ((x > limits[0]).bitwise_and(x < limits[1])).view(at::kByte);
+    code.add_(x.isnan().view(at::kByte), 2);
+    bytes = pack_pairs(flat(code));
+  }
+  std::size_t nbytes() const override { return bytes.nbytes(); }
+  at::Tensor decode(Handle& handle) const override {
+    Outside outside;
+    at::Tensor out = handle.slot->meta.empty().fill_(high);
+    const at::Tensor code = unpack_pairs(bytes, out.numel()).as_strided(out.sizes(), out.strides());
+    out.masked_fill_(code == 1, middle);
+    return out.masked_fill_(code == 2, std::numeric_limits<double>::quiet_NaN());
+  }
+};
+
+struct Narrow : Form {
+  at::Tensor values;
+
+  Narrow(const at::Tensor& x, at::ScalarType dtype) : values(x.to(dtype)) { whole = true; }
+  std::size_t nbytes() const override { return values.nbytes(); }
+  at::Tensor decode(Handle& handle) const override {
+    Outside outside;
+    return handle.slot->meta.empty().copy_(values);
+  }
+};
+
+struct CodecForm : Form {
+  at::Tensor bytes;
+  const std::string& codec;  // of the program
+
+  CodecForm(const at::Tensor& x, const std::string& text)
+      : bytes(pack_checked(planes(x), text)), codec(text) {
+    whole = true;
+  }
+  std::size_t nbytes() const override { return bytes.nbytes(); }
+  at::Tensor decode(Handle& handle) const override {
+    Outside outside;
+    at::Tensor out = handle.slot->meta.empty();
+    unpack_into(bytes, codec, planes(out));
+    return out;
+  }
+};
+
+// The tensor that all views of a storage look into, kept until the last of them was read.
+at::Tensor shared(Handle& handle, const Form& form, const auto& make) {
+  Record& record = *handle.record;
+  at::Tensor base;
+  {
+    const std::lock_guard lock(record.mutex);
+    base = record.cache;
+  }
+  const bool is_new = !base.defined();
+  if (is_new) base = make();
+  const auto live = is_new ? record.live() : std::vector<std::shared_ptr<Handle>>();
+  const std::lock_guard lock(record.mutex);
+  if (is_new) {
+    record.unread.clear();
+    for (const auto& other : live) {
+      if (other->form.get() == &form) record.unread.push_back(other.get());
+    }
+  }
+  std::erase(record.unread, &handle);
+  record.cache = record.unread.empty() ? at::Tensor() : base;
+  return base;
+}
+
+struct Lossy : Form {
+  at::Tensor bytes;
+  const std::string& codec;
+  std::shared_ptr<const Form> mask;
+  Meta meta;
+
+  Lossy(const at::Tensor& x, const std::string& text, std::int64_t seed,
+        std::shared_ptr<const Form> gate)
+      : bytes(pack(x, text, seed)), codec(text), mask(std::move(gate)) {
+    whole = true;
+    meta = {x.sizes().vec(), x.strides().vec(), 0, x.scalar_type(), x.device()};
+  }
+  std::size_t nbytes() const override { return bytes.nbytes(); }
+  at::Tensor unpacked() const {
+    Outside outside;
+    at::Tensor out = meta.empty();
+    unpack_into(bytes, codec, out);
+    if (mask != nullptr) {
+      const at::Tensor ones = at::empty_like(out);
+      unpack_into(static_cast<const Bits&>(*mask).bytes, kPositive, flat(ones));
+      out = at::threshold_backward(out, ones, 0);
+    }
+    return out;
+  }
+  at::Tensor decode(Handle& handle) const override {
+    return handle.slot->meta.view_of(shared(handle, *this, [&] { return unpacked(); }));
+  }
+  at::Tensor once(Handle& handle) const override {
+    at::Tensor base;
+    {
+      const std::lock_guard lock(handle.record->mutex);
+      base = handle.record->cache;
+    }
+    return handle.slot->meta.view_of(base.defined() ? base : unpacked());
+  }
+};
+
+struct Recomputed : Form {
+  std::shared_ptr<const Instance> instance;
+
+  explicit Recomputed(std::shared_ptr<const Instance> of) : instance(std::move(of)) {}
+  at::Tensor decode(Handle& handle) const override {
+    return handle.slot->meta.view_of(shared(handle, *this, [&] { return instance->run(); }));
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const Form> form_of(const FormSpec& spec, const Handle& handle) {
+  const at::Tensor& x = handle.tensor;
+  switch (spec.kind) {
+    case FormKind::kNothing: return std::make_shared<Nothing>();
+    case FormKind::kBits: return std::make_shared<Bits>(x, x.scalar_type() == at::kBool);
+    case FormKind::kAbove: return std::make_shared<Bits>(x > 0, false, -1, 1);
+    case FormKind::kRegions: return std::make_shared<Regions>(x, spec.limits);
+    case FormKind::kNarrow: return std::make_shared<Narrow>(x, spec.dtype);
+    case FormKind::kCodec: return std::make_shared<CodecForm>(x, spec.codec);
+    case FormKind::kMask: return mask_of(x);
+    case FormKind::kLossy:
+    case FormKind::kRecompute: break;
+  }
+  TORCH_CHECK(false, "[hooks] no form of one tensor alone");
+}
+
+std::shared_ptr<const Form> lossy_form(const FormSpec& spec, const at::Tensor& x, std::int64_t seed,
+                                       std::shared_ptr<const Form> mask) {
+  return std::make_shared<Lossy>(x, spec.codec, seed, std::move(mask));
+}
+
+std::shared_ptr<const Form> recomputed(std::shared_ptr<const Instance> instance) {
+  return std::make_shared<Recomputed>(std::move(instance));
+}
+
+std::shared_ptr<const Instance> instance_of(const Form* form) {
+  const auto* made = dynamic_cast<const Recomputed*>(form);
+  return made == nullptr ? nullptr : made->instance;
+}
+
+bool is_lossy(const Form* form) { return dynamic_cast<const Lossy*>(form) != nullptr; }
+
+at::Tensor witness_of(const Form& form, const FormSpec& spec, const Handle& handle) {
+  const auto& lossy = static_cast<const Lossy&>(form);
+  std::int64_t length = 1;
+  for (const std::int64_t size : lossy.meta.sizes) length *= size;
+  if (spec.group > 0) {
+    const std::int64_t start = lossy.bytes.numel() - 4 * ((length + spec.group - 1) / spec.group);
+    if (start % 2 == 0) return lossy.bytes.slice(0, start).view(at::kBFloat16);
+  }
+  const at::Tensor x = handle.tensor.as_strided({length}, {1}, 0);
+  // Not the tensor itself, which would stay until the pass ends.
+  return x.is_cpu() ? x : at::linalg_vector_norm(x, 1).reshape({1});
+}
+
+Outside::Outside()
+    : guard(c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset) {}
+
+}  // namespace tuckfold::hooks

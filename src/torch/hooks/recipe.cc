@@ -1,0 +1,145 @@
+// Operators that are run again in backward, as _recompute.py has them.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <cmath>
+
+#include "torch/hooks/saved.h"
+
+namespace tuckfold::hooks {
+namespace {
+
+using Values = std::vector<at::Tensor>;
+
+std::optional<at::Tensor> at_or_none(const Values& v, std::size_t i) {
+  return i < v.size() ? std::optional(v[i]) : std::nullopt;
+}
+
+std::vector<std::int64_t> sizes_from(const std::vector<double>& c, std::size_t first) {
+  std::vector<std::int64_t> sizes;
+  for (std::size_t i = first; i < c.size(); ++i) sizes.push_back(static_cast<std::int64_t>(c[i]));
+  return sizes;
+}
+
+// constants: eps, training.
+template <class Call>
+at::Tensor batch_norm(const Values& v, const std::vector<double>& c, Call call) {
+  const bool training = c[1] != 0;
+  const std::size_t affine = v.size() - 1 - (training ? 0 : 2);
+  const auto weight = affine > 0 ? at_or_none(v, 1) : std::nullopt;
+  const auto bias = affine > 0 ? at_or_none(v, 2) : std::nullopt;
+  const auto mean = training ? std::nullopt : at_or_none(v, 1 + affine);
+  const auto variance = training ? std::nullopt : at_or_none(v, 2 + affine);
+  return call(v[0], weight, bias, mean, variance, training, c[0]);
+}
+
+at::Tensor made(const Operator& op, Values& v, const std::vector<char>& fresh) {
+  const std::vector<double>& c = op.constants;
+  switch (op.code) {
+    case Code::kRelu: return fresh[0] ? at::relu_(v[0]) : at::relu(v[0]);
+    case Code::kGelu: return at::gelu(v[0], c[0] == 0 ? "none" : "tanh");
+    case Code::kSilu: return at::silu(v[0]);
+    case Code::kHardswish: return at::hardswish(v[0]);
+    case Code::kMish: return at::mish(v[0]);
+    case Code::kHardtanh: return at::hardtanh(v[0], c[0], c[1]);
+    case Code::kLeakyRelu: return at::leaky_relu(v[0], c[0]);
+    case Code::kAdd: {
+      const bool in_place = fresh[0] && v[0].sizes() == v[1].sizes() &&
+                            at::result_type(v[0], v[1]) == v[0].scalar_type();
+      return in_place ? v[0].add_(v[1]) : at::add(v[0], v[1]);
+    }
+    case Code::kMul: return at::mul(v[0], v[1]);
+    case Code::kDropout: return at::native_dropout_backward(v[0], v[1], c[0]);
+    case Code::kTo: return at::_to_copy(v[0], v[0].options().dtype(op.out_dtype));
+    case Code::kView: return v[0].view(op.out_sizes);
+    case Code::kLayerNorm:
+      return std::get<0>(
+          at::native_layer_norm(v[0], sizes_from(c, 1), at_or_none(v, 1), at_or_none(v, 2), c[0]));
+    case Code::kRmsNorm: {
+      const auto eps = std::isnan(c[0]) ? std::nullopt : std::optional(c[0]);
+      return std::get<0>(at::_fused_rms_norm(v[0], sizes_from(c, 1), at_or_none(v, 1), eps));
+    }
+    case Code::kGroupNorm: {
+      const auto n = sizes_from(c, 1);
+      return std::get<0>(at::native_group_norm(v[0], at_or_none(v, 1), at_or_none(v, 2), n[0], n[1],
+                                               n[2], n[3], c[0]));
+    }
+    case Code::kNativeBatchNorm:
+      return batch_norm(v, c,
+                        [](const auto& x, const auto& weight, const auto& bias, const auto& mean,
+                           const auto& variance, bool training, double eps) {
+                          return std::get<0>(at::native_batch_norm(x, weight, bias, mean, variance,
+                                                                   training, 0.0, eps));
+                        });
+    case Code::kCudnnBatchNorm:
+      return batch_norm(v, c,
+                        [](const auto& x, const auto& weight, const auto& bias, const auto& mean,
+                           const auto& variance, bool training, double eps) {
+                          return std::get<0>(at::cudnn_batch_norm(x, weight.value(), bias, mean,
+                                                                  variance, training, 0.0, eps));
+                        });
+    case Code::kNormalize: return at::batch_norm_elemt(v[0], v[1], v[2], v[3], v[4], c[0]);
+  }
+  TORCH_CHECK(false, "[hooks] unknown operator");
+}
+
+// What one operator makes, and whether it is new memory.
+struct Result {
+  at::Tensor value;
+  bool is_fresh;
+};
+
+Result evaluate(const Instance& instance, std::size_t number, std::size_t& leaf);
+
+Result argument(const Instance& instance, const Argument& arg, std::size_t& leaf) {
+  if (arg.place == Argument::kChild) {
+    return evaluate(instance, static_cast<std::size_t>(arg.child), leaf);
+  }
+  const Instance::Leaf& found = instance.leaves[leaf++];
+  if (const auto* nested = std::get_if<std::shared_ptr<const Instance>>(&found)) {
+    std::size_t first = 0;
+    return evaluate(**nested, 0, first);
+  }
+  if (const auto* handle = std::get_if<std::shared_ptr<Handle>>(&found)) {
+    return {(*handle)->read(), false};
+  }
+  const Kept& kept = std::get<Kept>(found);
+  if (!kept.is_copy) check_version(kept.tensor, kept.version, kept.origin, kept.output_nr);
+  return {kept.tensor, false};
+}
+
+Result evaluate(const Instance& instance, std::size_t number, std::size_t& leaf) {
+  const Operator& op = instance.recipe->operators[number];
+  Values values;
+  std::vector<char> fresh;
+  for (const Argument& each : op.arguments) {
+    Result result = argument(instance, each, leaf);
+    values.push_back(std::move(result.value));
+    fresh.push_back(static_cast<char>(result.is_fresh));
+  }
+  const bool owns = op.code != Code::kView || fresh[0];
+  return {made(op, values, fresh), owns};
+}
+
+}  // namespace
+
+// With as many threads as in the forward pass: on the CPU the last bits of some operators, such as
+// SiLU, depend on where a thread's part ends.
+at::Tensor Instance::run() const {
+  struct Threads {
+    int before = at::get_num_threads();
+    bool changes;
+    explicit Threads(int wanted) : changes(wanted != before) {
+      if (changes) at::set_num_threads(wanted);
+    }
+    ~Threads() {
+      if (changes) at::set_num_threads(before);
+    }
+  };
+  Outside outside;
+  const Threads as_before(threads);
+  std::size_t leaf = 0;
+  return evaluate(*this, 0, leaf).value;
+}
+
+}  // namespace tuckfold::hooks

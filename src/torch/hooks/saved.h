@@ -1,0 +1,108 @@
+// What autograd holds in place of a saved tensor, and what is known of its storage.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "torch/hooks/program.h"
+
+namespace tuckfold::hooks {
+
+struct Handle;
+
+// How a tensor is stored, and the way back.
+struct Form {
+  bool whole = false;  // whether every value comes back, not only what some backward reads
+  virtual ~Form() = default;
+  virtual at::Tensor decode(Handle& handle) const = 0;
+  // For a recipe, whose next reader may be far: nothing is kept for it.
+  virtual at::Tensor once(Handle& handle) const { return decode(handle); }
+  virtual std::size_t nbytes() const { return 0; }
+};
+
+// A storage that one or more saved tensors look into.
+struct Record {
+  Record(c10::intrusive_ptr<Program> of, const at::Tensor& x, std::int64_t in);
+
+  c10::intrusive_ptr<Program> program;
+  const void* storage;
+  std::size_t nbytes;
+  std::int64_t stream;
+  std::vector<std::weak_ptr<Handle>> handles;
+  bool pinned = false;  // whether another storage is recomputed from it
+
+  // Guards what backward changes, and the forms of handles.
+  std::mutex mutex;
+  at::Tensor cache;  // decoded, for the next reader
+  std::vector<const Handle*> unread;
+
+  std::vector<std::shared_ptr<Handle>> live() const;
+};
+
+// One saved tensor. Autograd owns it, through the node that saved it.
+struct Handle {
+  Handle(std::shared_ptr<Record> of, const Slot& like) : record(std::move(of)), slot(&like) {}
+
+  std::shared_ptr<Record> record;
+  const Slot* slot;  // of the record's program
+  at::Tensor tensor;
+  std::uint32_t version = 0;
+  std::shared_ptr<const Form> form;
+  bool is_source = false;  // whether a recipe reads its values
+  std::int64_t maker = -1, maker_output = 0;
+
+  at::Tensor value();  // with the bits that backward needs
+  at::Tensor read();   // for a recipe
+  bool is_unchanged() const;
+  bool is_as_made() const;
+};
+
+// Raises what autograd raises; it does not look itself where there are hooks.
+void check_version(const at::Tensor& tensor, std::uint32_t version, const std::string& origin,
+                   std::int64_t output_nr);
+
+// A tensor that stays as it is.
+struct Kept {
+  at::Tensor tensor;
+  std::uint32_t version = 0;
+  std::string origin;
+  std::int64_t output_nr = 0;
+  bool is_copy = false;  // which nobody else can change
+};
+
+// A recipe with the values of a pass.
+struct Instance {
+  using Leaf = std::variant<std::shared_ptr<Handle>, Kept, std::shared_ptr<const Instance>>;
+  c10::intrusive_ptr<Program> program;
+  const Recipe* recipe = nullptr;
+  std::vector<Leaf> leaves;  // in the order of arguments, depth first
+  int threads = 1;
+
+  at::Tensor run() const;
+};
+
+// Forms of a storage that nobody else holds, one for each of `group.forms` but for recipes; nothing
+// if they would not be smaller.
+std::shared_ptr<const Form> form_of(const FormSpec& spec, const Handle& handle);
+std::shared_ptr<const Form> lossy_form(const FormSpec& spec, const at::Tensor& x, std::int64_t seed,
+                                       std::shared_ptr<const Form> mask);
+std::shared_ptr<const Form> recomputed(std::shared_ptr<const Instance> instance);
+// The instance of a form that is recomputed, else null.
+std::shared_ptr<const Instance> instance_of(const Form* form);
+bool is_lossy(const Form* form);
+// What is not finite if the values are not.
+at::Tensor witness_of(const Form& form, const FormSpec& spec, const Handle& handle);
+
+// Out of autograd and autocast, which had their say when the pass ran.
+struct Outside {
+  Outside();
+  c10::impl::ExcludeDispatchKeyGuard guard;
+};
+
+}  // namespace tuckfold::hooks

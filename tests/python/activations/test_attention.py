@@ -1,0 +1,133 @@
+"""Fused attention with q, k and v that a codec stores: its gradient is that of attention at the decoded values."""
+
+import copy
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+
+import tuckfold.torch as tt  # noqa: E402
+from nets import Block, gradients, made  # noqa: E402
+from test_lossy import error, is_steady  # noqa: E402
+
+FOUR = "block_quant(bits=4, group=64)"
+CALLS = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "scaled": {"scale": 0.7},
+    "masked": {"attn_mask": torch.randn(32, 32, generator=torch.Generator().manual_seed(5))},
+}
+
+
+class Attention(nn.Module):
+    """q, k and v have a storage each; how their gradients come out is noted.
+
+    gives: the output of attention itself, which is then held by the caller.
+    """
+
+    def __init__(self, wide: float = 1.0, gives: bool = False, **options) -> None:
+        super().__init__()
+        self.gives = gives
+        self.q, self.k, self.v = (nn.Linear(64, 64) for _ in range(3))
+        self.wide, self.options = wide, options
+        self.seen: dict[str, Tensor] = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        values = {"q": self.wide * self.q(x), "k": self.k(x), "v": self.v(x)}
+        for name, value in values.items():
+            self.seen[name] = value.detach().clone()
+            value.register_hook(lambda g, name=name: self.seen.__setitem__(f"d{name}", g.clone()))
+        heads = [t.view(4, 32, 4, 16).transpose(1, 2) for t in values.values()]
+        out = F.scaled_dot_product_attention(*heads, **self.options)
+        return out if self.gives else out + 1
+
+
+def rules(folder: Path, codec: str = FOUR) -> Path:
+    path = folder / "rules.toml"
+    path.write_text(f'[[rule]]\nop = "scaled_dot*"\nstore = "{codec}"\n')
+    return path
+
+
+def decoded(x: Tensor) -> Tensor:
+    return tt.unpack(tt.pack(x.flatten(), FOUR), FOUR, (x.numel(),)).view(x.shape)
+
+
+def of_decoded(model: Attention, g: Tensor) -> dict[str, Tensor]:
+    """The gradients of q, k and v at what their codec makes of them."""
+    leaves = {name: decoded(model.seen[name]).requires_grad_() for name in "qkv"}
+    heads = [t.view(4, 32, 4, 16).transpose(1, 2) for t in leaves.values()]
+    F.scaled_dot_product_attention(*heads, **model.options).backward(g)
+    return {f"d{name}": leaf.grad for name, leaf in leaves.items()}
+
+
+@pytest.mark.parametrize("least", [4096, 1])  # the sums are kept, or have a handle
+@pytest.mark.parametrize("name", CALLS)
+def test_the_gradient_is_that_of_decoded_values(name: str, least: int, tmp_path: Path) -> None:
+    model = made(lambda: Attention(4.0, **CALLS[name]))
+    act = tt.wrap(model, rules=rules(tmp_path), least=least)
+    for step in range(5):
+        torch.manual_seed(step)
+        x, g = torch.randn(4, 32, 64), torch.randn(4, 4, 32, 16)
+        model(x).backward(g)
+        for key, expected in of_decoded(model, g).items():
+            assert torch.equal(model.seen[key], expected), (step, key)
+    assert is_steady(act) and act.problems == []
+
+
+def test_few_bits_do_not_explode(tmp_path: Path) -> None:
+    """With exact sums the error would be many times the gradient."""
+    model = made(lambda: Block(64, p=0.0))
+    with torch.no_grad():
+        model.qkv.weight *= 6
+    x = torch.randn(2, 64, 64)
+    expected = gradients(copy.deepcopy(model), x)
+    errors = []
+    for bits in (8, 4, 2):
+        codec = f"block_quant(bits={bits}, group=64, round=stochastic)"
+        act = tt.wrap(model, rules=rules(tmp_path, codec), least=4096)
+        hows = {r.role: r.how for r in act.plan(x).rows if r.op.startswith("scaled_dot")}
+        assert hows["query"] == hows["key"] == hows["value"] == codec
+        assert hows["output"] == (codec if bits == 8 else "recompute")
+        assert hows["logsumexp"] == "keep"
+        found = [error(gradients(model, x), expected) for _ in range(4)]
+        assert is_steady(act)
+        errors.append(max(found))
+        act.remove()
+    assert errors == sorted(errors) and errors[0] < 0.1 and errors[1] < 0.6 and errors[2] < 2.5
+
+
+def test_an_output_that_somebody_holds(tmp_path: Path) -> None:
+    model = made(lambda: Attention(4.0, gives=True))
+    act = tt.wrap(model, rules=rules(tmp_path), least=4096)
+    for step in range(5):
+        x, g = torch.randn(4, 32, 64), torch.randn(4, 4, 32, 16)
+        out = model(x)
+        out.backward(g, retain_graph=True)
+        first = dict(model.seen)
+        expected = of_decoded(model, g)
+        # v and the sums agree; the exact output stands for the one of decoded values.
+        assert error([model.seen["dv"]], [expected["dv"]]) < 1e-6, step
+        assert error([model.seen["dq"]], [expected["dq"]]) < 0.5
+        model.seen.clear()
+        out.backward(g)  # once more
+        assert torch.equal(model.seen["dq"], first["dq"])
+    assert act.problems == []
+
+
+def test_a_budget_gives_scores_few_bits_once_their_noise_is_measured() -> None:
+    model = made(lambda: nn.Sequential(*(Block(64, p=0.0) for _ in range(2))))
+    x = torch.randn(8, 64, 64)
+    act = tt.wrap(model, noise=0.5, least=4096)
+    fit = act.fit(x)
+    scores = [how for name, how, *_ in fit.items if ".query" in name or ".key" in name]
+    assert scores and not any(f"bits={b}" in how for how in scores for b in (2, 3, 4, 6))
+    act.probe(lambda batch: model(batch).square().mean().backward(), [x], probes=8)
+    fit = act.fit(x)
+    scores = [how for name, how, *_ in fit.items if ".query" in name or ".key" in name]
+    assert any(f"bits={b}" in how for how in scores for b in (2, 3, 4, 6)), fit
+    expected = gradients(copy.deepcopy(model), x)
+    assert error(gradients(model, x), expected) < 1.5
