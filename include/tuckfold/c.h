@@ -251,12 +251,13 @@ typedef struct tuckfold_frame {
   int64_t shape[TUCKFOLD_MAX_RANK];
 } tuckfold_frame;
 
-/* Bytes of a frame around so many packed bytes, and the frame itself. */
+/* Bytes of a frame around so many packed bytes, and the frame itself. Refuses less than a 32768th of
+   the bytes of a tensor of more than 1 GiB, which no reader would take. */
 TUCKFOLD_C_API size_t tuckfold_frame_bytes(const tuckfold_plan* plan, size_t packed_bytes);
 TUCKFOLD_C_API tuckfold_status tuckfold_write_frame(const tuckfold_plan* plan, const void* packed,
                                                     size_t packed_bytes, void* out,
                                                     size_t out_bytes);
-/* Checks both checksums. */
+/* Checks both checksums, and that the codec packs such a tensor to so many bytes. */
 TUCKFOLD_C_API tuckfold_status tuckfold_read_frame(const void* bytes, size_t count,
                                                    tuckfold_frame* frame);
 

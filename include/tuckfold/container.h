@@ -44,11 +44,13 @@ struct FrameHeader {
 
 // The bytes that write_frame needs for such a tensor.
 TUCKFOLD_API std::size_t frame_bytes(const CodecSpec& spec, DType dtype, const Shape& shape);
-// Writes a header and the packed tensor, which is on the CPU, and returns the bytes of both.
+// Writes a header and the packed tensor, which is on the CPU, and returns the bytes of both. Throws
+// InvalidArgument if a tensor of more than 1 GiB packs to less than a 32768th of that.
 TUCKFOLD_API std::size_t write_frame(const CodecSpec& spec, const ConstTensorView& in,
                                      std::span<std::byte> out, const RunOptions& options = {});
 // Reads the header of a frame at the start of `bytes`; more bytes may follow. Throws CorruptData if
-// the frame is incomplete or its header's checksum is wrong; does not check the packed bytes.
+// the frame is incomplete, its header's checksum is wrong, or its codec does not pack such a tensor to
+// so many bytes; Unsupported if the codec is not known. Does not check the packed bytes.
 TUCKFOLD_API FrameHeader read_frame_header(std::span<const std::byte> bytes);
 // Also checks the packed bytes, and fills `out`, which has the frame's dtype and shape.
 TUCKFOLD_API void unpack_frame(std::span<const std::byte> bytes, const TensorView& out,
@@ -109,6 +111,8 @@ struct WriteOptions {
 // How values differ, as sums over some of them. Fill values are counted and otherwise left out.
 struct TUCKFOLD_API Sums {
   double low = std::numeric_limits<double>::infinity(), high = -low;  // of the original
+  // What 64-bit whole numbers have beyond the doubles nearest to them: the least is low + low_rest.
+  double low_rest = 0, high_rest = 0;
   double squares = 0, max_error = 0;
   std::int64_t finite = 0;   // values of the original that are
   std::int64_t lost = 0;     // of these, NaN or infinite in the result

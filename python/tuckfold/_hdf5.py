@@ -11,6 +11,7 @@ from tuckfold._codec import _dtype, plan_of
 from tuckfold._spec import CodecSpec, spec_of
 
 FILTER = 461  #: the filter's number, in HDF5's range for testing
+_OF_DATASET = 0xFFFFFFFF  # in place of a dtype: the filter looks it up
 
 
 def hdf5_plugin_path() -> str:
@@ -22,16 +23,21 @@ def hdf5_plugin_path() -> str:
     return str(lib.library_path("hdf5"))
 
 
-def hdf5(spec: str | CodecSpec, chunks: Sequence[int], dtype: Any = "f32") -> dict[str, Any]:
+def hdf5(
+    spec: str | CodecSpec, chunks: Sequence[int] | None = None, dtype: Any = None
+) -> dict[str, Any]:
     """Arguments of h5py's ``create_dataset``, for a dataset whose chunks are packed.
 
     Programs that read the file need the plug-in alone: see :func:`hdf5_plugin_path`. h5py, if it is
     imported, finds it after this call.
 
+    The filter looks up dtype and chunks where the dataset is created. That fails if they are not those that
+    are given here, if the codec does not take them, or if another filter comes first: ``shuffle=True``.
+
     Args:
         spec: the codec, or its text.
-        chunks: the sides of a chunk.
-        dtype: of the dataset.
+        chunks: the sides of a chunk; h5py chooses them unless given.
+        dtype: of the dataset; needed only for ``"bf16"`` in whole numbers of 16 bits and for ``"bool"``.
 
     Raises:
         ValueError: the codec does not take such chunks.
@@ -39,15 +45,17 @@ def hdf5(spec: str | CodecSpec, chunks: Sequence[int], dtype: Any = "f32") -> di
     >>> tuckfold.hdf5("dct_quant(rate=4)", (1, 64, 64))["compression"]
     461
 
-    ``file.create_dataset("x", data=x, **tuckfold.hdf5("dct_quant(rate=4)", (1, 64, 64), x.dtype))``
+    ``file.create_dataset("x", data=x, **tuckfold.hdf5("dct_quant(rate=4)", (1, 64, 64)))``
     """
-    text, name = str(spec_of(spec)), _dtype("hdf5", dtype)
-    sides = tuple(int(n) for n in chunks)
-    if not sides or min(sides) < 1:
+    text = str(spec_of(spec))
+    name = None if dtype is None else _dtype("hdf5", dtype)
+    sides = () if chunks is None else tuple(int(n) for n in chunks)
+    if chunks is not None and (not sides or min(sides) < 1):
         raise ValueError(f"[hdf5] chunks must have sides of 1 or more, got {sides}")
-    plan_of(text, name, sides)  # refuses what HDF5 would refuse without a word
+    if sides and name is not None:
+        plan_of(text, name, sides)  # refuses what HDF5 would refuse without a word
     data = text.encode()
-    values = [1, lib.DTYPES.index(name), len(sides)]
+    values = [1, _OF_DATASET if name is None else lib.DTYPES.index(name), len(sides)]
     for side in sides:
         values += [side & 0xFFFFFFFF, side >> 32]
     padded = data + bytes(-len(data) % 4)
@@ -56,7 +64,8 @@ def hdf5(spec: str | CodecSpec, chunks: Sequence[int], dtype: Any = "f32") -> di
     h5py = sys.modules.get("h5py")
     if h5py is not None:
         _add_path(h5py)
-    return {"chunks": sides, "compression": FILTER, "compression_opts": tuple(values)}
+    given = {"chunks": sides} if sides else {}
+    return {**given, "compression": FILTER, "compression_opts": tuple(values)}
 
 
 def _add_path(h5py: Any) -> None:

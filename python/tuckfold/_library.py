@@ -243,7 +243,7 @@ DTYPE_BYTES = {row["name"]: row["bytes"] for row in _dtypes}
 def check(status: int) -> None:
     """Raises a failure as the class for it."""
     if status != 0:
-        raise error_of(status, last_error().decode())
+        raise error_of(status, last_error().decode(errors="replace"))
 
 
 def call(name: str, *arguments: object) -> None:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-_MOST_RATIO = 32768  # as in files; zstd, which packs zeros smallest, stays below it
+# Readers of frames trust a header up to so many bytes, and above that up to so many times the frame's.
+_TRUSTED_BYTES = 1 << 30
+_MOST_RATIO = 32768  # zstd, alone, stays below it
 
 
 class Packed:
@@ -76,8 +78,17 @@ class Packed:
         whole = math.prod(self.shape) * lib.DTYPE_BYTES[self.dtype]
         return whole / self.nbytes if self.nbytes else 1.0
 
+    def _claims_too_much(self) -> bool:
+        whole = math.prod(self.shape) * lib.DTYPE_BYTES[self.dtype]
+        return whole > _TRUSTED_BYTES and whole >= _MOST_RATIO * self.nbytes
+
     def to_bytes(self) -> bytes:  # noqa: A003
-        """One frame: a header that says codec, dtype and shape, then the bytes, with checksums."""
+        """One frame: a header that says codec, dtype and shape, then the bytes, with checksums.
+
+        Raises:
+            ValueError: the array has more than 1 GiB, and is packed to less than a 32768th of that,
+                which readers refuse; :func:`dumps` takes ``zstd`` there.
+        """
         plan = _codec.plan_of(str(self.spec), self.dtype, self.shape)
         room = lib.frame_bytes(plan.handle, self.nbytes)
         frame = (ctypes.c_char * room)()
@@ -96,13 +107,17 @@ class Packed:
         """What :meth:`to_bytes` wrote.
 
         Raises:
-            CorruptDataError: the bytes are no whole frame, or a checksum is wrong.
+            CorruptDataError: the bytes are no whole frame, a checksum is wrong, or they are not what
+                the codec makes of such an array.
+            NotImplementedError: the codec or dtype is not known here.
         """
         from tuckfold import _arrays
 
         data = _arrays.bytes_of("from_bytes", frame)
-        found = lib.Frame()
-        lib.call("read_frame", data.ctypes.data, data.nbytes, ctypes.byref(found))
+        return cls._of_frame(data, _read_frame(data))
+
+    @classmethod
+    def _of_frame(cls, data: np.ndarray, found: lib.Frame) -> Packed:
         start = found.packed - data.ctypes.data if found.packed_bytes else 0
         return cls(
             data[start : start + found.packed_bytes].copy(),
@@ -121,7 +136,7 @@ class Packed:
         return hash((self.spec, self.dtype, self.shape, self.bytes.tobytes()))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Packed.from_bytes, (self.to_bytes(),)
+        return Packed, (self.bytes, str(self.spec), self.dtype, self.shape)
 
     def __repr__(self) -> str:
         return f"Packed({self.spec}, {self.dtype}, {self.shape}, {self.nbytes} bytes)"
@@ -130,13 +145,25 @@ class Packed:
 def dumps(array: Any, spec: str | CodecSpec = "zstd", *, dtype: Any = None, seed: int = 0) -> bytes:
     """An array as bytes that describe themselves: one frame of the file format, with checksums.
 
+    An array of more than 1 GiB that the codec packs to less than a 32768th, as it may pack equal values, is
+    packed with ``zstd``: readers refuse frames that claim so much.
+
     Args: as for :func:`pack`.
 
     >>> x = np.arange(6).reshape(2, 3)
     >>> tuckfold.loads(tuckfold.dumps(x)).tolist()
     [[0, 1, 2], [3, 4, 5]]
     """
-    return Packed.pack(array, spec, dtype=dtype, seed=seed).to_bytes()
+    packed = Packed.pack(array, spec, dtype=dtype, seed=seed)
+    if packed._claims_too_much():
+        packed = Packed.pack(array, "zstd", dtype=dtype)
+    return packed.to_bytes()
+
+
+def _read_frame(data: np.ndarray) -> lib.Frame:
+    found = lib.Frame()
+    lib.call("read_frame", data.ctypes.data, data.nbytes, ctypes.byref(found))
+    return found
 
 
 def loads(frame: Any) -> Any:
@@ -146,21 +173,23 @@ def loads(frame: Any) -> Any:
         frame: bytes, or anything with a buffer. It is one frame, and nothing follows it.
 
     Raises:
-        CorruptDataError: the bytes are no complete frame, more follow, or a checksum is wrong.
+        CorruptDataError: the bytes are no complete frame, more follow, a checksum is wrong, or they
+            are not what the codec makes of such an array.
+        NotImplementedError: the codec or dtype is not known here, or numpy has no such array.
     """
     from tuckfold import _arrays
 
     data = _arrays.bytes_of("loads", frame)
-    found = lib.Frame()
-    lib.call("read_frame", data.ctypes.data, data.nbytes, ctypes.byref(found))
+    found = _read_frame(data)
     if found.frame_bytes != data.nbytes:
         raise CorruptDataError(
             f"[loads] the frame has {found.frame_bytes} bytes, got {data.nbytes}; pass it alone"
         )
-    packed = Packed.from_bytes(data)
-    whole = math.prod(packed.shape) * lib.DTYPE_BYTES[packed.dtype]
-    if whole > _MOST_RATIO * data.nbytes:  # a few hostile bytes must not cost much memory
-        raise CorruptDataError(
-            f"[loads] {data.nbytes} bytes claim to be {packed.shape} of {packed.dtype}"
-        )
-    return packed.unpack()
+    packed = Packed._of_frame(data, found)
+    try:
+        out = _arrays.empty(packed.shape, packed.dtype)
+    except ValueError as error:  # no values, and axes whose product numpy cannot count
+        raise NotImplementedError(
+            f"[loads] numpy has no array of {packed.dtype} {packed.shape}: {error}"
+        ) from None
+    return packed.unpack(out=out)

@@ -21,6 +21,7 @@ from numcodecs.registry import register_codec
 
 from tuckfold import _arrays
 from tuckfold._codec import _takes_integers
+from tuckfold._errors import CorruptDataError
 from tuckfold._packed import dumps, loads
 from tuckfold._spec import CodecSpec, spec_of
 
@@ -66,7 +67,13 @@ class Tuckfold(Codec):
         values = loads(ensure_contiguous_ndarray(buf)).reshape(-1)
         if out is None:
             return values
-        return ndarray_copy(values, ensure_contiguous_ndarray(out))  # no objects
+        to = ensure_contiguous_ndarray(out)  # no objects
+        kinds = (values.dtype, to.dtype.newbyteorder("<"))
+        if np.uint8 not in kinds and kinds[0] != kinds[1]:  # u8 stands for bytes of any dtype
+            raise CorruptDataError(
+                f"[numcodecs] the frame has values of {kinds[0]}, and out is of {to.dtype}"
+            )
+        return ndarray_copy(values, to)
 
     def get_config(self) -> dict[str, Any]:
         """What Zarr keeps in an array's metadata."""

@@ -60,7 +60,7 @@ class TuckfoldCodec(ArrayBytesCodec):
         raise NotImplementedError("[zarr] the bytes of a frame are known when it is packed")
 
     def _encode(self, chunk: NDBuffer, spec: ArraySpec) -> Buffer:
-        array = np.ascontiguousarray(chunk.as_numpy_array())
+        array = np.asarray(chunk.as_numpy_array(), order="C")  # keeps the shape () of a scalar
         array = array.astype(array.dtype.newbyteorder("<"), copy=False)
         return spec.prototype.buffer.from_bytes(dumps(array, self.spec))
 

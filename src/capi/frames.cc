@@ -24,6 +24,7 @@ tuckfold_status tuckfold_write_frame(const tuckfold_plan* plan, const void* pack
       invalid("[frame] the output needs {} bytes, got {}; see tuckfold_frame_bytes()", needed,
               out_bytes);
     }
+    check_claim(made.spec(), made.dtype(), made.shape(), needed);
     write_packed_frame(made.spec(), made.dtype(), made.shape(),
                        {static_cast<const std::byte*>(packed), packed_bytes},
                        {static_cast<std::byte*>(out), out_bytes});
@@ -38,6 +39,7 @@ tuckfold_status tuckfold_read_frame(const void* bytes, size_t count, tuckfold_fr
     if (!raw.packed_is_whole()) {
       fail(Errc::CorruptData, "[frame] the checksum of the packed bytes is wrong");
     }
+    static_cast<void>(checked_spec(raw));
     to = {.codec = raw.spec.data(),
           .codec_bytes = raw.spec.size(),
           .packed = raw.packed.data(),

@@ -21,7 +21,40 @@ void whole_distances(const void* a, const void* b, std::int64_t at, std::int64_t
   for (std::int64_t i = 0; i < count; ++i) out[i] = whole_distance(left[i], right[i]);
 }
 
+// What values have beyond the doubles nearest to them: nothing, except 64-bit whole numbers.
+void rests_at(DType dtype, const void* values, std::int64_t first, std::int64_t count,
+              double* out) {
+  const auto fill = [&]<class T>(const T* from) {
+    constexpr double kPast = 2 * static_cast<double>(std::numeric_limits<T>::max() / 2 + 1);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const T value = from[first + i];
+      const auto nearest = static_cast<double>(value);
+      // The double may be the first number past the type's last, which wraps around to its least.
+      const T back = nearest == kPast ? static_cast<T>(std::numeric_limits<T>::max())
+                                      : static_cast<T>(nearest);
+      const double rest =
+          value >= back ? static_cast<double>(value - back) : -static_cast<double>(back - value);
+      out[i] = nearest == kPast ? rest - 1 : rest;
+    }
+  };
+  if (dtype == DType::I64) return fill(static_cast<const std::int64_t*>(values));
+  if (dtype == DType::U64) return fill(static_cast<const std::uint64_t*>(values));
+  std::fill_n(out, count, 0.0);
+}
+
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+void take_least(Sums& sums, double value, double rest) {
+  if (value > sums.low || (value == sums.low && rest >= sums.low_rest)) return;
+  sums.low = value;
+  sums.low_rest = rest;
+}
+
+void take_most(Sums& sums, double value, double rest) {
+  if (value < sums.high || (value == sums.high && rest <= sums.high_rest)) return;
+  sums.high = value;
+  sums.high_rest = rest;
+}
 
 // The bits of 2^100, or of infinity where the dtype ends before that.
 std::uint64_t extreme_bits(DType dtype) {
@@ -37,8 +70,8 @@ std::uint64_t extreme_bits(DType dtype) {
 }  // namespace
 
 void Sums::add(const Sums& other) {
-  low = std::min(low, other.low);
-  high = std::max(high, other.high);
+  take_least(*this, other.low, other.low_rest);
+  take_most(*this, other.high, other.high_rest);
   squares += other.squares;
   max_error = std::max(max_error, other.max_error);
   finite += other.finite;
@@ -47,7 +80,7 @@ void Sums::add(const Sums& other) {
   filled += other.filled;
 }
 
-double Sums::range() const { return finite == 0 ? 0 : high - low; }
+double Sums::range() const { return finite == 0 ? 0 : (high - low) + (high_rest - low_rest); }
 
 double Sums::mean_square() const { return finite == 0 ? 0 : squares / static_cast<double>(finite); }
 
@@ -83,12 +116,16 @@ Sums compare_values(DType original_type, const void* original, DType result_type
                     const void* result, std::int64_t elems, const std::uint8_t* marks) {
   const bool same_type = original_type == result_type;
   Sums sums;
-  double want[kBlock], got[kBlock], apart[kBlock];
+  double want[kBlock], got[kBlock], apart[kBlock], want_rest[kBlock], got_rest[kBlock];
   for (std::int64_t at = 0; at < elems; at += kBlock) {
     const std::int64_t count = std::min(kBlock, elems - at);
     values_at(original_type, original, at, 1, count, want);
     values_at(result_type, result, at, 1, count, got);
-    for (std::int64_t i = 0; i < count; ++i) apart[i] = std::abs(want[i] - got[i]);
+    rests_at(original_type, original, at, count, want_rest);
+    rests_at(result_type, result, at, count, got_rest);
+    for (std::int64_t i = 0; i < count; ++i) {
+      apart[i] = std::abs((want[i] - got[i]) + (want_rest[i] - got_rest[i]));
+    }
     if (same_type && original_type == DType::I64) {
       whole_distances<std::int64_t>(original, result, at, count, apart);
     } else if (same_type && original_type == DType::U64) {
@@ -102,8 +139,8 @@ Sums compare_values(DType original_type, const void* original, DType result_type
         continue;
       }
       ++sums.finite;
-      sums.low = std::min(sums.low, want[i]);
-      sums.high = std::max(sums.high, want[i]);
+      take_least(sums, want[i], want_rest[i]);
+      take_most(sums, want[i], want_rest[i]);
       if (!std::isfinite(got[i])) {
         ++sums.lost;
         continue;

@@ -20,7 +20,8 @@ double value_at(DType dtype, const void* values, std::int64_t index);
 void values_at(DType dtype, const void* values, std::int64_t first, std::int64_t step,
                std::int64_t count, double* out);
 
-// Of row-major values; 64-bit whole numbers beside the same differ by what they differ, exactly.
+// Of row-major values. 64-bit whole numbers are compared, and have their range, as such: many are one
+// and the same double.
 // Where `marks` are given, values with a mark that is not 0 are fill values of the original.
 Sums compare_values(DType original_type, const void* original, DType result_type,
                     const void* result, std::int64_t elems, const std::uint8_t* marks = nullptr);

@@ -5,6 +5,7 @@
 
 #include "base/crc32c.h"
 #include "base/fail.h"
+#include "container/format.h"
 
 namespace tuckfold {
 namespace {
@@ -120,6 +121,37 @@ RawFrame read_raw_frame(ByteSpan bytes) {
   return frame;
 }
 
+bool claims_too_much(DType dtype, const Shape& shape, std::size_t frame_bytes) {
+  const auto elems = static_cast<std::uint64_t>(shape.elems());
+  return elems > kTrustedBytes / size_bytes(dtype) && passes_ratio(dtype, shape, frame_bytes);
+}
+
+void check_claim(const CodecSpec& spec, DType dtype, const Shape& shape, std::size_t frame_bytes) {
+  if (!claims_too_much(dtype, shape, frame_bytes)) return;
+  invalid(
+      "[frame] a tensor of more than 1 GiB needs at least a {}th of its bytes, {} {} has {} with "
+      "{}; use zstd, which stays above it",
+      kMaxRatio, to_string(dtype), to_string(shape), frame_bytes, spec.print());
+}
+
+CodecSpec checked_spec(const RawFrame& frame) {
+  CodecSpec spec = spec_in_file(frame.spec);
+  std::string why;
+  const std::optional<Plan> plan = Plan::make_if_fits(spec, frame.dtype, frame.shape, &why);
+  if (!plan) corrupt("its codec does not pack its tensor; {}", why);
+  const Layout& layout = plan->layout();
+  const std::size_t got = frame.packed.size();
+  if (layout.fixed ? got != layout.max_bytes : got > layout.max_bytes) {
+    corrupt("{} of {} {} packs to {}{} bytes, got {}", spec.print(), to_string(frame.dtype),
+            to_string(frame.shape), layout.fixed ? "" : "at most ", layout.max_bytes, got);
+  }
+  if (claims_too_much(frame.dtype, frame.shape, frame.header_bytes + got)) {
+    corrupt("{} bytes claim to be {} {}", frame.header_bytes + got, to_string(frame.dtype),
+            to_string(frame.shape));
+  }
+  return spec;
+}
+
 FramePlan::FramePlan(const CodecSpec& spec, DType dtype, const Shape& shape)
     : plan_(spec, dtype, shape), header_(make_header(spec, dtype, shape)) {}
 
@@ -142,7 +174,9 @@ std::size_t frame_bytes(const CodecSpec& spec, DType dtype, const Shape& shape) 
 
 std::size_t write_frame(const CodecSpec& spec, const ConstTensorView& in, std::span<std::byte> out,
                         const RunOptions& options) {
-  return FramePlan(spec, in.dtype, in.shape).write(in, out, options);
+  const std::size_t bytes = FramePlan(spec, in.dtype, in.shape).write(in, out, options);
+  check_claim(spec, in.dtype, in.shape, bytes);
+  return bytes;
 }
 
 std::size_t frame_header_bytes(const CodecSpec& spec, const Shape& shape) {
@@ -161,7 +195,7 @@ FrameHeader read_frame_header(std::span<const std::byte> bytes) {
   const RawFrame frame = read_raw_frame(bytes);
   return {.dtype = frame.dtype,
           .shape = frame.shape,
-          .codec = spec_in_file(frame.spec),
+          .codec = checked_spec(frame),
           .header_bytes = frame.header_bytes,
           .packed_bytes = frame.packed.size()};
 }
@@ -178,7 +212,7 @@ void unpack_frame(std::span<const std::byte> bytes, const TensorView& out,
             to_string(frame.shape), to_string(out.dtype), to_string(out.shape));
   }
   if (!frame.packed_is_whole()) corrupt("the checksum of the packed bytes is wrong");
-  unpack(spec_in_file(frame.spec), frame.packed, out, options);
+  unpack(checked_spec(frame), frame.packed, out, options);
 }
 
 }  // namespace tuckfold

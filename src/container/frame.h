@@ -31,6 +31,19 @@ inline std::uint32_t packed_crc_of(ByteSpan frame) noexcept {
 // Throws CorruptData or Unsupported.
 RawFrame read_raw_frame(ByteSpan bytes);
 
+// A frame of more than this must have a 32768th of its tensor's bytes. Some codecs pack equal values
+// to a few bytes, whatever their number, so that the size of a tensor does not follow from that of
+// its frame: up to here readers trust the header. Memory that is reserved and not written costs
+// little.
+inline constexpr std::uint64_t kTrustedBytes = std::uint64_t{1} << 30;
+bool claims_too_much(DType dtype, const Shape& shape, std::size_t frame_bytes);
+// Throws InvalidArgument if readers would refuse the frame for that.
+void check_claim(const CodecSpec& spec, DType dtype, const Shape& shape, std::size_t frame_bytes);
+
+// The spec of a frame. Throws Unsupported if the codec is not known, CorruptData if it does not pack
+// such tensors to so many bytes, or the frame claims too much.
+CodecSpec checked_spec(const RawFrame& frame);
+
 // The common part of all frames of tensors of one dtype and shape, made once.
 class FramePlan {
  public:

@@ -102,5 +102,45 @@ TEST(Frame, OutputsOfAnotherShapeAreInvalid) {
             Errc::InvalidArgument);
 }
 
+TEST(Frame, EqualValuesComeBackHoweverFewBytesTheyTake) {
+  for (const char* spec : {"bits", "bits | zstd", "zstd | zstd"}) {
+    const ref::Tensor in(DType::U8, {16 << 20}), out(DType::U8, {16 << 20});
+    const std::vector<std::byte> bytes = frame_of(spec, in);
+    EXPECT_LT(bytes.size(), (std::size_t{16} << 20) / 32768) << spec;
+    EXPECT_EQ(read_frame_header(bytes).shape, in.shape()) << spec;
+    unpack_frame(bytes, out.view());
+    EXPECT_EQ(out.bytes(), in.bytes()) << spec;
+  }
+}
+
+// A frame around bytes, with right checksums, whatever they claim.
+std::vector<std::byte> claim(const char* spec, DType dtype, const Shape& shape, std::size_t bytes) {
+  const CodecSpec codec = CodecSpec::parse(spec);
+  const std::vector<std::byte> packed(bytes);
+  std::vector<std::byte> out(frame_header_bytes(codec, shape) + bytes);
+  write_packed_frame(codec, dtype, shape, packed, out);
+  return out;
+}
+
+TEST(Frame, AFewBytesDoNotClaimMuch) {
+  constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+  EXPECT_EQ(read_frame_header(claim("bits", DType::U8, {kGiB}, 9)).shape, Shape({kGiB}));
+  for (const Shape& shape : {Shape{kGiB + 32768}, Shape{kGiB, 4}, Shape{kGiB, kGiB}}) {
+    const std::vector<std::byte> bytes = claim("bits", DType::U8, shape, 9);
+    EXPECT_EQ(code_of([&] { read_frame_header(bytes); }), Errc::CorruptData);
+    EXPECT_EQ(code_of([&] { check_claim(CodecSpec::parse("bits"), DType::U8, shape, 73); }),
+              Errc::InvalidArgument);
+  }
+  check_claim(CodecSpec::parse("zstd"), DType::U8, {4 * kGiB}, 4 * kGiB / 32768);
+}
+
+TEST(Frame, ACodecThatDoesNotPackTheTensorIsCorrupt) {
+  for (const auto& bytes :
+       {claim("dct_quant(rate=4)", DType::I64, {8, 8}, 9), claim("raw", DType::F32, {8, 8}, 255),
+        claim("zstd", DType::F32, {2}, 4000)}) {
+    EXPECT_EQ(code_of([&] { read_frame_header(bytes); }), Errc::CorruptData);
+  }
+}
+
 }  // namespace
 }  // namespace tuckfold

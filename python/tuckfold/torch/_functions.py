@@ -130,7 +130,8 @@ def unpack(
         out: a tensor to fill, of any strides, instead of a new one. Autograd sees that it changes, as
             with ``copy_``; one that requires grad is refused.
         then: a normalization and an activation of what is unpacked, in the same kernel on a GPU if the
-            codec is ``block_quant`` of 2, 4 or 8 bits: ``torch.ops.tuckfold.unpack_then``.
+            codec is ``block_quant`` of 2, 4 or 8 bits: ``torch.ops.tuckfold.unpack_then``. For float32,
+            float16 and bfloat16.
 
     Returns:
         The tensor, on the device of the bytes, or out.
@@ -148,7 +149,7 @@ def unpack(
     if out is not None and shape is not None and tuple(shape) != tuple(out.shape):
         raise ValueError(f"[unpack] out has shape {tuple(out.shape)}, not {tuple(shape)}")
     if out is not None and then is not None:
-        raise ValueError("[unpack] then makes a new tensor; leave out away")
+        return out.copy_(unpack(packed, spec, out.shape, out.dtype, then=then))
     if out is None:
         if dtype is None:
             _check_dtype_is_known(text_of(spec))

@@ -98,6 +98,8 @@ class Packed:
             out: a tensor to fill.
             then: a normalization and an activation of what is unpacked, as for :func:`unpack`.
         """
+        if out is not None and tuple(out.shape) != self.shape:  # copy_ would repeat values
+            raise ValueError(f"[unpack] out has shape {tuple(out.shape)}, not {self.shape}")
         if then is not None:
             return self._unpack_then(then, out)
         if self.order == "logical":

@@ -19,13 +19,17 @@ class Then:
     """A normalization and an activation: y = act(scale[c] * x + shift[c]) for each channel c.
 
     The product and the sum are rounded to float32 each, and the result to the tensor's dtype. ReLU gives
-    +0 for -0, and NaN stays. Gradients end here.
+    +0 for -0, and NaN stays. Tensors are of float32, float16 or bfloat16. Gradients end here.
 
     Args:
         scale: for each channel; of batch normalization ``weight / sqrt(var + eps)``.
         shift: for each channel; of batch normalization ``bias - mean * scale``.
         act: ``"relu"`` or ``"none"``.
         dim: the axis of the channels.
+
+    Raises:
+        ValueError: there is no such act.
+        TypeError: scale or shift is no tensor of real numbers.
 
     >>> x = torch.rand(4, 16, 8, 8).to(memory_format=torch.channels_last)
     >>> packed = tuckfold.torch.Packed.pack(x, "block_quant(bits=4)", order="storage")
@@ -38,6 +42,14 @@ class Then:
     shift: Tensor
     act: str = "none"
     dim: int = 1
+
+    def __post_init__(self) -> None:
+        if self.act not in ("none", "relu"):
+            raise ValueError(f"[then] act must be none or relu, got {self.act}")
+        for name, factors in (("scale", self.scale), ("shift", self.shift)):
+            if not isinstance(factors, Tensor) or factors.is_complex():
+                kind = factors.dtype if isinstance(factors, Tensor) else type(factors).__name__
+                raise TypeError(f"[then] {name} must be a tensor of real numbers, got {kind}")
 
     def axis(self, shape: Sequence[int]) -> int:
         """The axis of the channels, from 0 on; checks that there is a number for each."""

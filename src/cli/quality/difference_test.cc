@@ -61,6 +61,35 @@ TEST(Difference, WholeNumbersDifferExactlyWhereDoublesDoNot) {
   EXPECT_EQ(compare_values(DType::I64, a, DType::I64, b, 2).max_error, 0x1p64);
 }
 
+TEST(Difference, TheRangeOfWholeNumbersIsExactWhereDoublesAreEqual) {
+  const std::int64_t low = std::int64_t{1} << 62, a[] = {low, low + 1}, b[] = {low, low};
+  Sums sums = compare_values(DType::I64, a, DType::I64, b, 2);
+  EXPECT_EQ(sums.range(), 1);
+  EXPECT_DOUBLE_EQ(sums.psnr_db(sums.range()), 10 * std::log10(2.0));
+  const std::int64_t more[] = {low + 3, low - 1};
+  sums.add(compare_values(DType::I64, more, DType::I64, more, 2));
+  sums.add({});
+  EXPECT_EQ(sums.range(), 4);
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t last[] = {kMost, kMost - 1, kMost - 2000};
+  EXPECT_EQ(compare_values(DType::U64, last, DType::U64, last, 2).range(), 1);
+  EXPECT_EQ(compare_values(DType::U64, last, DType::U64, last, 3).range(), 2000);
+  const std::int64_t ends[] = {std::numeric_limits<std::int64_t>::max(),
+                               std::numeric_limits<std::int64_t>::min()};
+  EXPECT_EQ(compare_values(DType::I64, ends, DType::I64, ends, 1).range(), 0);
+  EXPECT_EQ(compare_values(DType::I64, ends, DType::I64, ends, 2).range(), 0x1p64);
+}
+
+TEST(Difference, WholeNumbersDifferFromOtherTypesExactly) {
+  const std::int64_t a[] = {(std::int64_t{1} << 62) + 1};
+  const std::uint64_t b[] = {std::uint64_t{1} << 62};
+  const double c[] = {0x1p62};
+  EXPECT_EQ(compare_values(DType::I64, a, DType::U64, b, 1).max_error, 1);
+  EXPECT_EQ(compare_values(DType::I64, a, DType::F64, c, 1).max_error, 1);
+  EXPECT_EQ(compare_values(DType::F64, c, DType::I64, a, 1).max_error, 1);
+  EXPECT_EQ(compare_values(DType::U64, b, DType::F64, c, 1).max_error, 0);
+}
+
 TEST(Difference, TypesMayDiffer) {
   const std::uint8_t a[] = {0, 128, 255};
   const float b[] = {0.5f, 128, 255};

@@ -19,13 +19,13 @@ void check(const TensorView& out, const Then& then) {
   if (out.dtype != DType::F32 && out.dtype != DType::F16 && out.dtype != DType::BF16) {
     invalid("[unpack_then] the tensor must be f32, f16 or bf16, got {}", to_string(out.dtype));
   }
+  const std::int64_t elems = out.shape.elems();
+  if (elems == 0) return;  // an axis of channels, or one after it, may have no values
   if (then.channels < 1 || then.inner < 1) {
     invalid("[unpack_then] channels and inner must be 1 or more, got {} and {}", then.channels,
             then.inner);
   }
-  const std::int64_t elems = out.shape.elems();
-  if (elems > 0 &&
-      (then.inner > elems || elems % then.inner != 0 || elems / then.inner % then.channels != 0)) {
+  if (then.inner > elems || elems % then.inner != 0 || elems / then.inner % then.channels != 0) {
     invalid("[unpack_then] {} values are not whole samples of {} channels with {} values each",
             elems, then.channels, then.inner);
   }

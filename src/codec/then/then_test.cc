@@ -103,5 +103,13 @@ TEST(UnpackThen, RefusesWhatDoesNotFit) {
   EXPECT_EQ(code(good), Errc::CorruptData);
 }
 
+TEST(UnpackThen, EmptyTensorsHaveNothingToNormalize) {
+  for (const Shape& shape : {Shape{0, 6}, Shape{4, 0}, Shape{4, 6, 0}}) {
+    const Plan plan(CodecSpec::parse("raw"), DType::F32, shape);
+    const TensorView view(nullptr, DType::F32, shape);
+    EXPECT_NO_THROW(unpack_then(plan, {}, view, {.channels = shape[1], .inner = 0}));
+  }
+}
+
 }  // namespace
 }  // namespace tuckfold

@@ -66,18 +66,20 @@ def run(plugin: FilterClass, flags: int, values: tuple[int, ...], data: bytes) -
 )
 def test_chunks_become_frames_and_come_back(plugin: FilterClass, spec: str, bound: float) -> None:
     assert (plugin.version, plugin.id, plugin.name) == (1, 461, b"tuckfold")
-    about = tuckfold.hdf5(spec, X.shape)
+    about = tuckfold.hdf5(spec, X.shape, X.dtype)
     assert about["compression"] == plugin.id and about["chunks"] == X.shape
     values = about["compression_opts"]
     packed = run(plugin, 0, values, X.tobytes())
     assert packed == tuckfold.dumps(X, spec)
     back = run(plugin, 0x100, values, packed)
     assert np.abs(np.frombuffer(back, np.float32).reshape(X.shape) - X).max() <= bound
-    assert run(plugin, 0x100, (), packed) == back  # reading needs no parameters
+    for other in ((), tuckfold.hdf5(spec, (6, 50, 40), "f4"), tuckfold.hdf5("zstd", X.shape, "i4")):
+        values = other and other["compression_opts"]
+        assert run(plugin, 0x100, values, packed) is None  # HDF5 trusts the size of a chunk
 
 
 def test_what_does_not_fit_is_refused(plugin: FilterClass) -> None:
-    values = tuckfold.hdf5("zstd", X.shape)["compression_opts"]
+    values = tuckfold.hdf5("zstd", X.shape, X.dtype)["compression_opts"]
     data = X.tobytes()
     packed = run(plugin, 0, values, data)
     for wrong in ((), values[:3], values[:-1], (2, *values[1:]), (1, 99, *values[2:]), (1, 2**32 - 1, *values[2:]),
@@ -91,19 +93,91 @@ def test_what_does_not_fit_is_refused(plugin: FilterClass) -> None:
         bad = bytearray(packed)
         bad[at] ^= 1
         assert run(plugin, 0x100, values, bytes(bad)) is None
-    huge = tuckfold.Packed(np.zeros(16, np.uint8), "zstd", "u8", (1 << 40,)).to_bytes()
-    assert run(plugin, 0x100, values, huge) is None
+    for of_dataset in (tuckfold.hdf5("zstd", X.shape), tuckfold.hdf5("zstd", None, "f4")):
+        assert run(plugin, 0, of_dataset["compression_opts"], data) is None  # no dataset was made
+        assert run(plugin, 0x100, of_dataset["compression_opts"], packed) is None
+
+
+def test_many_equal_values_come_back(plugin: FilterClass) -> None:
+    zeros = np.zeros((2048, 1024), np.float32)
+    values = tuckfold.hdf5("bounded(abs=0.01) | zstd", zeros.shape, "f4")["compression_opts"]
+    packed = run(plugin, 0, values, zeros.tobytes())
+    assert len(packed) < zeros.nbytes / 32768
+    assert run(plugin, 0x100, values, packed) == zeros.tobytes()
 
 
 def test_arguments_are_checked_before_hdf5_is_asked() -> None:
     for wrong in (
         ("nonsense", (8, 8)),
         ("dct_quant(rate=4)", (8, 8), "i8"),
+        ("zstd", (), "f4"),
+        ("zstd", (8, 8), "c8"),
         ("zstd", ()),
         ("zstd", (0, 4)),
     ):
         with pytest.raises(ValueError):
             tuckfold.hdf5(*wrong)
+
+
+@pytest.fixture
+def made(tmp_path: Path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "made.h5", "w") as file:
+        yield file
+
+
+def test_a_dataset_needs_only_the_spec(made) -> None:
+    for name, x in {
+        "f4": X, "f2": X.astype("f2"), "f8": X.astype("f8"), "i4": (100 * X).astype("i4"),
+        "u2": (100 * abs(X)).astype("u2"), "i8": (100 * X).astype("i8"), "b": X > 0,
+    }.items():  # fmt: skip
+        for given in ({}, {"chunks": (3, 40, 50)}):
+            d = made.create_dataset(f"{name}{len(given)}", data=x, **tuckfold.hdf5("zstd", **given))
+            assert np.array_equal(d[:], x) and d.dtype == x.dtype
+            frame = tuckfold.loads(d.id.read_direct_chunk((0,) * 3)[1])
+            assert frame.shape == d.chunks and frame.dtype.itemsize == x.dtype.itemsize
+    bools = made.create_dataset("bool", data=X > 0, **tuckfold.hdf5("zstd", (6, 40, 50), "bool"))
+    assert np.array_equal(bools[:], X > 0)
+    bits = (X.view(np.uint32) >> 16).astype(np.uint16)
+    half = made.create_dataset("bf16", data=bits, **tuckfold.hdf5("zstd", (6, 40, 50), "bf16"))
+    assert np.array_equal(half[:], bits)
+    lossy = made.create_dataset("lossy", data=X, **tuckfold.hdf5("bounded(abs=0.01) | zstd"))
+    assert np.abs(lossy[:] - X).max() <= 0.01
+
+
+@pytest.mark.parametrize(
+    "x, about, more",
+    [
+        (np.arange(4096, dtype="i4").reshape(64, 64), {"spec": "bounded(abs=0.01)", "chunks": (64, 64)}, {}),
+        (np.ones((64, 64), "i4"), {"spec": "zstd", "chunks": (64, 64), "dtype": "f4"}, {}),
+        (np.ones((64, 64), ">f4"), {"spec": "zstd", "chunks": (64, 64), "dtype": "f4"}, {}),
+        (np.ones((64, 64), ">f4"), {"spec": "zstd"}, {}),
+        (np.ones((64, 64), "u2"), {"spec": "zstd", "chunks": (64, 64), "dtype": "f2"}, {}),
+        (np.ones((64, 64), "u2"), {"spec": "zstd", "chunks": (64, 64), "dtype": "i2"}, {}),
+        (np.ones((64, 64), "u1"), {"spec": "zstd", "chunks": (64, 64), "dtype": "bool"}, {}),
+        (np.ones((64, 64), "c8"), {"spec": "zstd", "chunks": (64, 64), "dtype": "f8"}, {}),
+        (np.ones((64, 64), "S4"), {"spec": "zstd", "chunks": (64, 64)}, {}),
+        (np.ones((64, 64), "f4"), {"spec": "zstd", "chunks": (64, 64), "dtype": "f4"}, {"shuffle": True}),
+        (np.ones((64, 64), "f4"), {"spec": "zstd", "chunks": (32, 64), "dtype": "f4"}, {"chunks": (64, 32)}),
+        (np.ones((64, 64), "f4"), {"spec": "zstd", "chunks": (64, 64), "dtype": "f4"}, {"chunks": (64, 32)}),
+        (np.ones((64, 64), "f4"), {"spec": "dct_quant(rate=4)", "chunks": (64, 1)}, {}),
+    ],
+)  # fmt: skip
+def test_a_dataset_that_does_not_fit_is_not_made(made, x, about, more) -> None:
+    with pytest.raises((ValueError, RuntimeError)):
+        made.create_dataset("x", data=x, **{**tuckfold.hdf5(**about), **more})
+    assert "x" not in made
+
+
+def test_a_frame_of_another_shape_is_an_error_of_hdf5(made) -> None:
+    h5py = sys.modules["h5py"]
+    about = tuckfold.hdf5("bounded(abs=0.01)", (1024, 1024), "f4")
+    d = made.create_dataset("x", shape=(1024, 1024), dtype="f4", **about)
+    d.id.write_direct_chunk((0, 0), tuckfold.dumps(np.ones((2, 2), "f4"), "raw"), 0)
+    path = made.filename
+    made.close()
+    with h5py.File(path) as file, pytest.raises(OSError):
+        file["x"][:]
 
 
 READ = "import h5py, sys; f = h5py.File(sys.argv[1]); print(float(f['x'][3, 2, 1])); assert 'tuckfold' not in sys.modules"

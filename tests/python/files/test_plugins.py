@@ -103,6 +103,11 @@ def test_lossy_specs_of_numcodecs_keep_their_bounds_and_refuse_bytes() -> None:
             codec.encode(wrong)
     with pytest.raises(tuckfold.CorruptDataError):
         codec.decode(packed[:-1])
+    packed = codec.encode(X.astype(np.float32))
+    with pytest.raises(tuckfold.CorruptDataError, match="values of float32, and out is of int32"):
+        codec.decode(packed, out=np.empty(X.shape, np.int32))
+    zeros = np.zeros((2048, 1024), np.float32)
+    assert not codec.decode(codec.encode(zeros)).any()
 
 
 @pytest.mark.slow
@@ -129,6 +134,13 @@ def test_zarr_arrays(tmp_path: Path, spec: str, bound: float) -> None:
     assert np.array_equal(whole[:], np.arange(100))
     whole[5:9] = 0
     assert whole[4:10].tolist() == [4, 0, 0, 0, 0, 9]
+    scalar = zarr.create_array({}, data=np.float32(2.5), serializer=TuckfoldCodec("zstd"))
+    assert scalar[()] == 2.5
+    if spec != "raw":
+        zeros = zarr.create_array({}, shape=(4096, 4096), dtype="f4", chunks=(4096, 4096), fill_value=1,
+                                  serializer=TuckfoldCodec(f"{spec} | zstd"), compressors=None)  # fmt: skip
+        zeros[:] = 0
+        assert not zeros[:].any()
 
 
 def spec_of_metadata(array) -> str:

@@ -99,7 +99,6 @@ def test_it_compiles():
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"act": "gelu"}, "act must be none or relu, got gelu"),
         ({"dim": 3}, "a tensor of 3 axes has no axis 3"),
         ({"scale": torch.ones(5)}, "scale must have one axis of 4 numbers"),
         ({"shift": torch.ones(4, 1)}, "shift must have one axis of 4 numbers"),
@@ -119,5 +118,42 @@ def test_damaged_bytes_and_integers_are_refused():
         tft.unpack(packed[:-1], "raw", (2, 4, 8), torch.float32, then=then)
     with pytest.raises(ValueError, match="must be f32, f16 or bf16, got i32"):
         tft.unpack(packed, "raw", (2, 4, 8), torch.int32, then=then)
-    with pytest.raises(ValueError, match="leave out away"):
-        tft.unpack(packed, "raw", out=torch.empty(2, 4, 8), then=then)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"act": "gelu"}, ValueError, "act must be none or relu, got gelu"),
+        ({"scale": torch.ones(4) * 1j}, TypeError, "scale must be a tensor of real numbers, got torch.complex64"),
+        ({"shift": [1.0] * 4}, TypeError, "shift must be a tensor of real numbers, got list"),
+    ],
+)  # fmt: skip
+def test_what_no_tensor_could_use_is_refused_at_once(change, error, text):
+    with pytest.raises(error, match=text):
+        tft.Then(**{"scale": torch.ones(4), "shift": torch.ones(4)} | change)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 8), (2, 4, 0), (2, 0, 8), (0,)])
+@pytest.mark.parametrize("order", ["logical", "storage"])
+def test_empty_tensors_come_back(shape, order):
+    x = torch.empty(shape)
+    dim = 0 if len(shape) == 1 else 1
+    then = tft.Then(*numbers(shape[dim]), act="relu", dim=dim)
+    assert tft.Packed.pack(x, "raw", order=order).unpack(then=then).shape == shape
+    packed = tft.pack(x, "raw")
+    assert tft.unpack(packed, "raw", shape, torch.float32, then=then).shape == shape
+
+
+def test_out_is_filled_by_both_and_must_have_the_shape():
+    x, then = torch.randn(2, 4, 8), tft.Then(*numbers(4), act="relu")
+    packed = tft.Packed.pack(x, "raw")
+    wanted = packed.unpack(then=then)
+    out = torch.empty(4, 2, 8).transpose(0, 1)
+    assert tft.unpack(packed.bytes, "raw", out=out, then=then) is out
+    assert torch.equal(out, wanted)
+    for order in ("logical", "storage"):
+        for following in (None, then):
+            with pytest.raises(ValueError, match=r"out has shape \(3, 2, 4, 8\), not \(2, 4, 8\)"):
+                tft.Packed.pack(x, "raw", order=order).unpack(
+                    out=torch.empty(3, 2, 4, 8), then=following
+                )
