@@ -93,9 +93,9 @@ with a file is said with the field: `limits[0].value must be a number, 0 or abov
 | `numbers` | figures in SI units: {numbers} |
 | `dtypes` | `names` of f32, f16, bf16, u8 |
 | `operators`, `missing` | `names` that it has; each `name` that a source says it lacks, with a `text`: {operators} |
-| `limits` | `rule`, `value`, `text`: memory_bytes (all that lives at once), matrix_bytes and matrix_side (of each product), planes (each counts as one; where they are smaller than `sample`, as the part of it that they are) |
-| `host_call` | `settings` of t0_ms, in_gbps, out_gbps, tflops: one, or the ends of what sources allow; `error`, the relative half-width of the interval; `points`; `uncompressed` if GB/s count the tensor both ways; `flat`, a time `ms` that the interval holds for tensors `until` a batch and a sample's size |
-| `serialize`, `triangle` | `slower`, factors of that time; for the triangle `t0_ms` and `ns_per_value` |
+| `limits` | `rule`, `value`, `text`: memory_bytes (all that lives at once), matrix_bytes and matrix_side (of each product), planes (each counts as one; where they are smaller than `sample`, [rows, columns], as the part of it that they are); other rules have no `sample` |
+| `host_call` | `settings` of t0_ms, in_gbps, out_gbps, tflops: one, or the ends of what sources allow; `error`, the relative half-width of the interval; `points`; `uncompressed` if GB/s count the tensor both ways; `flat`, a time `ms` that the interval holds for tensors `until` a batch and a sample's size; times are at most a day, rates 1e-6 to 1e9 |
+| `serialize`, `triangle` | `slower`, factors of that time; for the triangle `t0_ms` and `ns_per_value`, within these factors |
 | `tiles` | for layers: `workers` of a tile; `vertex_bytes`, `edge_bytes`, `compute_set_bytes`, `message_bytes`, `code_bytes`; `temporary_share` of a tile's memory for one product |
 | `stated`, `restrictions` | what sources say of speed (`gbps`, `direction`, `shape`, `keep`) and else |
 """

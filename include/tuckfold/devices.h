@@ -111,6 +111,7 @@ struct DeviceInfo {
     double low = 1, high = 1;  // factors of what host_call gives; below 1: faster than that
     double t0_s = 0, s_per_value = 0;
     Citation from;
+    std::string note;
   };
   std::optional<Slower> serialize, triangle;  // what these cost
   std::optional<TileModel> tiles;             // for layers

@@ -291,6 +291,21 @@ class MatmulForm:
         return hash(self._key())
 
 
+def _side(name: str, side: Any) -> int:
+    """A plane's side for C; ctypes alone would drop high bits."""
+    try:
+        length = operator.index(side)
+    except TypeError:
+        raise TypeError(
+            f"[matmul_form] {name} must be an integer, got {side!r:.40}; give int({name})"
+        ) from None
+    if not 1 <= length < 2**63:
+        raise ValueError(
+            f"[matmul_form] {name} must be 1..2**63 - 1, got {length}; give the side of a plane"
+        )
+    return length
+
+
 def matmul_form(spec: str | CodecSpec, rows: int, cols: int) -> MatmulForm:
     """dct_chop as two matrix products, for hardware that has nothing else.
 
@@ -304,6 +319,7 @@ def matmul_form(spec: str | CodecSpec, rows: int, cols: int) -> MatmulForm:
 
     Raises:
         ValueError: spec is not one square dct_chop, or the sides are no whole tiles.
+        TypeError: a side is no integer.
 
     >>> form = tuckfold.matmul_form("dct_chop(keep=4)", 64, 64)
     >>> plane = np.random.default_rng(0).random((64, 64), dtype=np.float32)
@@ -313,6 +329,7 @@ def matmul_form(spec: str | CodecSpec, rows: int, cols: int) -> MatmulForm:
     """
     import numpy as np
 
+    rows, cols = (_side(name, side) for name, side in (("rows", rows), ("cols", cols)))
     spec = spec_of(spec)  # holds the handle until the last call has returned
     sizes = lib.MatmulSizes()
     lib.call("matmul_form", spec._handle, rows, cols, ctypes.byref(sizes), None, None, None, None)

@@ -93,6 +93,26 @@ TEST(DeviceFile, AWrongFieldIsNamed) {
   EXPECT_EQ(why("matrix_side", "matrix_sides").find("limits[0].rule"), 19u);
   EXPECT_EQ(why(R"("value": 64)", R"("value": 0)"),
             "[device] toy.json: limits[0].value must be above 0, got 0");
+  EXPECT_EQ(why(R"("value": 64)", R"("value": 64, "sample": [8, 8])"),
+            "[device] toy.json: limits[0].sample must be left out: the rule matrix_side has no "
+            "sample, got [8, 8]");
+  for (const char* sample : {"[64]", "[3, 64, 64]"}) {
+    EXPECT_EQ(
+        why(R"("rule": "matrix_side", "value": 64)",
+            R"("rule": "planes", "value": 64, "sample": )" + std::string(sample)),
+        "[device] toy.json: limits[0].sample must be a plane's two sides, [rows, columns], got " +
+            std::string(sample));
+  }
+  for (const auto& [given, rule] :
+       {std::pair(R"({"t0_ms": 1e308})", "t0_ms must be at most "),
+        std::pair(R"({"t0_ms": 1, "tflops": 1e300})", "tflops must be "),
+        std::pair(R"({"t0_ms": 1, "in_gbps": 1e-300})", "in_gbps must ")}) {
+    const std::string call =
+        R"("host_call": {"settings": [)" + std::string(given) +
+        R"(], "error": 0, "points": "p", "source": "me", "at": "1"}, "limits")";
+    EXPECT_EQ(why(R"("limits")", call).find("host_call.settings[0]." + std::string(rule)), 19u)
+        << given;
+  }
   EXPECT_EQ(why(R"("target": "torch")", R"("target": "tensorflow")").find("target must be one of"),
             19u);
   EXPECT_EQ(why(R"("kind": "none")", R"("kind": "none", "colour": 3)").find("unknown field colour"),

@@ -138,16 +138,38 @@ class Reader {
                       .sample = {},
                       .text = field.at("text").text(),
                       .from = origin(field)};
-    if (limit.rule == DeviceLimit::Rule::Planes) limit.sample = field.at("sample").shape();
+    if (limit.rule == DeviceLimit::Rule::Planes) {
+      limit.sample = field.at("sample").shape();
+      if (limit.sample.rank() != 2)
+        field.at("sample").wrong("a plane's two sides, [rows, columns]");
+    } else if (const auto sample = field.find("sample")) {
+      sample->wrong(fmt::format("left out: the rule {} has no sample", rule));
+    }
     if (limit.value == 0) field.at("value").wrong("above 0");
     return limit;
+  }
+
+  // A time in ms or ns, as seconds. What is beyond a day is a mistake.
+  static double seconds(const Field& field, double per_second) {
+    constexpr double kMost = 86400;
+    const double value = field.number() / per_second;
+    if (value > kMost) field.wrong(fmt::format("at most {:g}, a day", kMost * per_second));
+    return value;
+  }
+
+  // A rate in units of `unit` per second: below 10^-6 or above 10^9 of them it is a mistake, too.
+  static double rate(const Field& field, double unit) {
+    const double value = field.number();
+    if (value < 1e-6 || value > 1e9)
+      field.wrong("above 0, from 1e-6 to 1e9; leave out what takes no time");
+    return value * unit;
   }
 
   HostCallModel::Flat flat(const Field& field) const {
     field.only(Names{"ms", "until", "source", "at", "note"});
     if (field.at("ms").number() == 0) field.at("ms").wrong("above 0");
     check_note(field);
-    return {.seconds = field.at("ms").number() / 1e3,
+    return {.seconds = seconds(field.at("ms"), 1e3),
             .until = field.at("until").shape(),
             .from = origin(field)};
   }
@@ -158,15 +180,14 @@ class Reader {
     HostCallModel model;
     for (const Field& one : field.at("settings").items()) {
       one.only(Names{"t0_ms", "in_gbps", "out_gbps", "tflops"});
-      const auto value = [&](std::string_view key) {
+      const auto value = [&](std::string_view key, double unit) {
         const auto found = one.find(key);
-        if (found && found->number() == 0) found->wrong("above 0; leave out what takes no time");
-        return found ? found->number() : 0;
+        return found ? rate(*found, unit) : 0;
       };
-      model.settings.push_back({.t0_s = one.at("t0_ms").number() / 1e3,
-                                .in_bytes_per_s = value("in_gbps") * 1e9,
-                                .out_bytes_per_s = value("out_gbps") * 1e9,
-                                .flops = value("tflops") * 1e12});
+      model.settings.push_back({.t0_s = seconds(one.at("t0_ms"), 1e3),
+                                .in_bytes_per_s = value("in_gbps", 1e9),
+                                .out_bytes_per_s = value("out_gbps", 1e9),
+                                .flops = value("tflops", 1e12)});
     }
     for (const HostCallModel::Setting& one : model.settings) {
       if (one.t0_s + one.in_bytes_per_s + one.out_bytes_per_s + one.flops == 0) {
@@ -189,11 +210,11 @@ class Reader {
     field.only(Names{"slower", "t0_ms", "ns_per_value", "source", "at", "note"});
     DeviceInfo::Slower result;
     std::tie(result.low, result.high) = field.at("slower").range();
-    if (result.low == 0) field.at("slower").wrong("factors above 0");
-    if (const auto t0 = field.find("t0_ms")) result.t0_s = t0->number() / 1e3;
-    if (const auto each = field.find("ns_per_value")) result.s_per_value = each->number() / 1e9;
+    if (result.low == 0 || result.high > 1e6) field.at("slower").wrong("factors above 0, to 1e6");
+    if (const auto t0 = field.find("t0_ms")) result.t0_s = seconds(*t0, 1e3);
+    if (const auto each = field.find("ns_per_value")) result.s_per_value = seconds(*each, 1e9);
     result.from = origin(field);
-    check_note(field);
+    if (const auto note = field.find("note")) result.note = note->text();
     return result;
   }
 

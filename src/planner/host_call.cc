@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/fail.h"
 #include "planner/graphs.h"
@@ -64,13 +65,20 @@ HostCallTime host_call_time(const DeviceInfo& device, const CodecSpec& spec, DTy
   const HostCallModel& model = *device.host_call;
   const double tensor_bytes =
       static_cast<double>(shape.elems()) * static_cast<double>(size_bytes(dtype));
-  double least = std::numeric_limits<double>::infinity(), most = 0;
-  for (const HostCallModel::Setting& setting : model.settings) {
-    const double seconds = seconds_of(model, setting, count, tensor_bytes);
-    least = std::min(least, seconds);
-    most = std::max(most, seconds);
-  }
-  const double middle = std::clamp(std::sqrt(least) * std::sqrt(most), least, most);
+  const auto ends_of = [&](const Count& of) {
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    for (const HostCallModel::Setting& setting : model.settings) {
+      const double seconds = seconds_of(model, setting, of, tensor_bytes);
+      least = std::min(least, seconds);
+      most = std::max(most, seconds);
+    }
+    return std::pair(least, most);
+  };
+  const auto middle_of = [](double least, double most) {
+    return std::clamp(std::sqrt(least) * std::sqrt(most), least, most);
+  };
+  const auto [least, most] = ends_of(count);
+  const double middle = middle_of(least, most);
   HostCallTime time{.seconds = middle,
                     .low = least * (1 - model.error),
                     .high = most * (1 + model.error),
@@ -89,9 +97,10 @@ HostCallTime host_call_time(const DeviceInfo& device, const CodecSpec& spec, DTy
     time.how += "; timed was dct_chop alone, and what the other operators add is not known";
   }
   if (first.codec->name != "dct_chop") return time;
+  double factor = 1;  // of tiles
   if (first["serialize"] > 1 && device.serialize) {
     // The end that is nearer to what was fitted.
-    const double factor = std::clamp(1.0, device.serialize->low, device.serialize->high);
+    factor = std::clamp(1.0, device.serialize->low, device.serialize->high);
     time.seconds *= factor;
     time.low *= device.serialize->low;
     time.high *= device.serialize->high;
@@ -101,19 +110,26 @@ HostCallTime host_call_time(const DeviceInfo& device, const CodecSpec& spec, DTy
                     device.serialize->from.source, device.serialize->from.at);
   }
   if (first["shape"] == 1 && device.triangle) {
-    const auto packed =
-        static_cast<double>(direction == Direction::Pack ? count.out_bytes : count.in_bytes);
+    const bool packs = direction == Direction::Pack;
+    const auto packed = static_cast<double>(packs ? count.out_bytes : count.in_bytes);
     const DeviceInfo::Slower& slower = *device.triangle;
-    time.low *= slower.low;
-    time.high *= slower.high;
-    time.seconds += slower.t0_s + slower.s_per_value * packed / sizeof(float);
-    time.low = std::min(time.low, time.seconds * (1 - model.error));
-    time.high = std::max(time.high, time.seconds * (1 + model.error));
+    // The two figures are of one size: far from it the parameters alone would leave the factors.
+    Count whole = count;
+    const auto keep = static_cast<double>(first["keep"]);
+    (packs ? whole.out_bytes : whole.in_bytes) =
+        static_cast<std::int64_t>(packed * 2 * keep / (keep + 1));
+    const auto [fast, slow] = ends_of(whole);
+    const double square = middle_of(fast, slow) * factor;
+    const double added = slower.t0_s + slower.s_per_value * packed / sizeof(float);
+    time.seconds = std::clamp(time.seconds + added, square * slower.low, square * slower.high);
+    time.low = std::min(time.low * slower.low, time.seconds * (1 - model.error));
+    time.high = std::max(time.high, slow * (1 + model.error) * factor) * slower.high;
     time.how += fmt::format(
         "; the triangle adds {:.4g} ms + {:.4g} ns for each packed value, and takes {:.3g} to "
         "{:.3g} times as long as the square ({}, {})",
         slower.t0_s * 1e3, slower.s_per_value * 1e9, slower.low, slower.high, slower.from.source,
         slower.from.at);
+    if (!slower.note.empty()) time.how += fmt::format("; {}", slower.note);
   }
   return time;
 }

@@ -129,9 +129,10 @@ std::vector<Candidate> combined(const Candidate& from, const std::vector<Choice>
   return all;
 }
 
+constexpr int kMaxSerialize = 64;
+
 // The numbers of tiles that the tensor's blocks allow.
 std::vector<int> tilings_of(Question asked) {
-  constexpr int kMaxSerialize = 64;
   change(asked, "order", "rows");
   std::vector<int> found;
   for (int s = 2; s <= kMaxSerialize; ++s) {
@@ -144,6 +145,36 @@ std::vector<int> tilings_of(Question asked) {
     }
   }
   return found;
+}
+
+// Tiles of a plane whose sides are padded to whole ones; the plane is the tensor's last two axes. It
+// is a tensor of more values, so tiles of the given one come first unless there are many of them.
+Change padded_tiles(const Question& asked, int s) {
+  constexpr int kPadding = 12;
+  constexpr double kMostGrowth = 1.25;
+  const Stage& stage = asked.spec.stages().front();
+  const std::size_t rank = asked.shape.rank();
+  Shape shape = asked.shape;
+  bool possible = stage.codec->name == "dct_chop" && rank >= 2;
+  if (possible) {
+    const auto block = static_cast<std::int64_t>(stage["block"]);
+    const std::int64_t whole = block * s;
+    for (const std::size_t axis : {rank - 2, rank - 1}) {
+      possible &= shape[axis] >= block;  // else axes are folded together
+      shape[axis] = (shape[axis] + whole - 1) / whole * whole;
+    }
+    const auto grown =
+        static_cast<double>(shape.elems()) / static_cast<double>(asked.shape.elems());
+    possible &= grown > 1 && grown <= kMostGrowth;
+  }
+  const std::string text = possible ? fmt::format("serialize={} with sides padded to {} x {}", s,
+                                                  shape[rank - 2], shape[rank - 1])
+                                    : "";
+  return {text, 2 + s + kPadding, [=](Question& question) {
+            if (!possible) return false;
+            question.shape = shape;
+            return change(question, "serialize", std::to_string(s));
+          }};
 }
 
 std::string text_of(std::vector<std::string> changes) {
@@ -176,14 +207,16 @@ std::string remedy_for(const DeviceInfo& device, const Question& asked, Fault fa
     tried[i].base = i;
     const bool untiled =
         std::count(bases[i].texts.begin(), bases[i].texts.end(), "serialize=1") > 0;
-    for (const int s : untiled ? std::vector<int>() : tilings) {
+    if (untiled) continue;
+    const auto add = [&](const Change& change) {
       Candidate tiled = tried[i];
-      const Change change = parameter("serialize", std::to_string(s), 2 + s);
-      if (!change.apply(tiled.question)) continue;
+      if (!change.apply(tiled.question)) return;
       tiled.texts.push_back(change.text);
       tiled.cost += change.cost;
       tried.push_back(std::move(tiled));
-    }
+    };
+    for (const int s : tilings) add(parameter("serialize", std::to_string(s), 2 + s));
+    for (int s = 2; s <= kMaxSerialize; ++s) add(padded_tiles(asked, s));
   }
   std::stable_sort(tried.begin(), tried.end(), [](const Candidate& a, const Candidate& b) {
     return std::tuple(a.texts.size(), a.cost) < std::tuple(b.texts.size(), b.cost);

@@ -52,6 +52,12 @@ class Module {
   // SDKs take constants as parameters, and torch's own products.
   Module(const Graph& graph, bool for_sdk) : graph_(graph), for_sdk_(for_sdk) {}
 
+  // Whether there are constants other than numbers.
+  static bool keeps(const Graph& graph) {
+    return std::any_of(graph.constants().begin(), graph.constants().end(),
+                       [](const Constant& constant) { return !constant.scalar; });
+  }
+
   std::string text() const {
     std::vector<std::string> taken;
     for (const Id id : graph_.inputs()) {
@@ -59,10 +65,10 @@ class Module {
       taken.push_back(fmt::format("\"{}\": ({}, {})", value.name, tuple_of(value.shape),
                                   torch_type(value.dtype)));
     }
-    return fmt::format(
-        "class {}(torch.nn.Module):\n    \"\"\"{} -> {}\"\"\"\n\n    INPUTS = {{{}}}\n\n{}{}",
-        graph_.name(), described(graph_.inputs()), described(graph_.outputs()),
-        fmt::join(taken, ", "), init(), forward());
+    return fmt::format("class {}({}):\n    \"\"\"{} -> {}\"\"\"\n\n    INPUTS = {{{}}}\n\n{}{}",
+                       graph_.name(), keeps(graph_) ? "ExactModule" : "torch.nn.Module",
+                       described(graph_.inputs()), described(graph_.outputs()),
+                       fmt::join(taken, ", "), constants(), forward());
   }
 
  private:
@@ -75,26 +81,25 @@ class Module {
     return fmt::format("{}", fmt::join(texts, ", "));
   }
 
-  std::string init() const {
-    std::string text = "    def __init__(self) -> None:\n        super().__init__()\n";
+  std::string constants() const {
+    if (!keeps(graph_)) return "";
+    std::string text = "    @staticmethod\n    def constants() -> dict[str, torch.Tensor]:\n";
+    std::vector<std::string> named;
     for (const Value& value : graph_.values()) {
       if (value.constant < 0) continue;
       const Constant& constant = graph_.constants()[static_cast<std::size_t>(value.constant)];
       if (constant.scalar) continue;
-      const std::string values = expression(constant, value.shape);
-      text += for_sdk_
-                  ? fmt::format("        self.{} = torch.nn.Parameter({}, requires_grad=False)\n",
-                                value.name, values)
-                  : fmt::format("        self.register_buffer(\"{}\", {}, persistent=False)\n",
-                                value.name, values);
+      text += fmt::format("        {} = {}\n", value.name, expression(constant, value.shape));
+      named.push_back(fmt::format("\"{0}\": {0}", value.name));
     }
-    return text + "\n";
+    return text + fmt::format("        return {{{}}}\n\n", fmt::join(named, ", "));
   }
 
   std::string expression(const Constant& constant, const Shape& shape) const {
     if (!constant.python.empty()) return constant.python;
     if (!constant.wholes.empty())
-      return fmt::format("torch.tensor([{}])", fmt::join(constant.wholes, ", "));
+      return fmt::format("torch.tensor([{}], dtype=torch.int64, device=\"cpu\")",
+                         fmt::join(constant.wholes, ", "));
     if (constant.copies > 0 || !constant.last.values.empty()) {
       const std::string last =
           constant.last.values.empty() ? "" : fmt::format(", {}", rows_of(constant.last));
@@ -103,7 +108,8 @@ class Module {
     }
     std::vector<std::string> values;
     for (const float value : constant.floats) values.push_back(number(value));
-    const std::string list = fmt::format("torch.tensor([{}])", fmt::join(values, ", "));
+    const std::string list = fmt::format("torch.tensor([{}], dtype=torch.float32, device=\"cpu\")",
+                                         fmt::join(values, ", "));
     return shape.rank() == 1 ? list : fmt::format("{}.reshape({})", list, fmt::join(shape, ", "));
   }
 
@@ -212,8 +218,10 @@ bool has(const Graph& graph, auto&& test) {
 constexpr const char* kBlockDiagonal = R"_(
 def block_diagonal(copies: int, block: list, last: list | None = None) -> torch.Tensor:
     """`copies` of a block along the diagonal, and a last one after them; zeros elsewhere."""
-    blocks = [torch.tensor(block)] * copies
-    return torch.block_diag(*blocks, *([] if last is None else [torch.tensor(last)]))
+    blocks = [block] * copies + ([] if last is None else [last])
+    return torch.block_diag(
+        *(torch.tensor(one, dtype=torch.float32, device="cpu") for one in blocks)
+    )
 
 )_";
 
@@ -257,10 +265,39 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 )_";
 
+// Constants are made anew on the CPU for each device: a cast loses bits, and those of meta have none.
+std::string exact_module(bool for_sdk) {
+  return fmt::format(R"_(
+class ExactModule(torch.nn.Module):
+    """Constants that move to other devices; half() and other casts do not round them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._hold(torch.empty(0).device)  # that of `with torch.device(...)` where there is one
+
+    def _hold(self, device: torch.device) -> None:
+        for name, value in self.constants().items():
+            {}
+
+    def _apply(self, fn, *given, **named):
+        for held in list(self.{}.values()):
+            device = fn(held).device
+        if device != held.device:
+            self._hold(device)
+        return self
+
+)_",
+                     for_sdk ? "value = torch.nn.Parameter(value.to(device), requires_grad=False)\n"
+                               "            self.register_parameter(name, value)"
+                             : "self.register_buffer(name, value.to(device), persistent=False)",
+                     for_sdk ? "_parameters" : "_buffers");
+}
+
 constexpr const char* kStepTable = R"_(
 def step_table(zero: bool) -> torch.Tensor:
     """Steps of dct_quant: the f32 of the bits q * 2^21; NaN for fields that no block has."""
-    steps = (torch.arange(1024, dtype=torch.int32) * 2**21).view(torch.float32)
+    bits = torch.arange(1024, dtype=torch.int32, device="cpu") * 2**21
+    steps = bits.view(torch.float32)
     steps[:80] = steps[1020:] = math.nan
     if zero:
         steps[0] = 0.0
@@ -336,6 +373,7 @@ std::string torch_file(const Export& codec, Target target) {
     if (graph->has_value()) graphs.push_back(&**graph);
   }
   bool diagonal = false, table = false, nan = false, quantized = false, products = false;
+  bool keeps = false;
   for (const Graph* graph : graphs) {
     diagonal |=
         has(*graph, [](const Constant& c) { return c.copies > 0 || !c.last.values.empty(); });
@@ -343,6 +381,7 @@ std::string torch_file(const Export& codec, Target target) {
     nan |= has(*graph, [](const Constant& c) { return c.scalar && !std::isfinite(c.floats[0]); });
     quantized |= graph->inputs().size() + graph->outputs().size() == 3;
     products |= count(*graph).products > 0;
+    keeps |= Module::keeps(*graph);
   }
   std::string text = opening(codec, target);
   // SDKs come with Python 3.8, which cannot evaluate annotations such as dict[str, int].
@@ -366,6 +405,7 @@ std::string torch_file(const Export& codec, Target target) {
   if (diagonal) text += kBlockDiagonal;
   if (table) text += kStepTable;
   if (quantized) text += kToBytes;
+  if (keeps) text += exact_module(sdk);
   std::vector<std::string> modules;
   for (const Graph* graph : graphs) {
     text += "\n" + Module(*graph, sdk).text() + "\n";

@@ -6,13 +6,15 @@ namespace tuckfold::portable {
 namespace {
 
 struct Sdk {
-  std::string_view note, imports, calls;
+  std::string_view note, before, sdk, imports, calls;  // sdk: its name, where it is not torch
 };
 
 constexpr Sdk kTorch = {.note =
                             "Needs torch 2.4 or later alone, on a CPU or a GPU; compiles with "
                             "torch.compile(fullgraph=True).",
-                        .imports = "import torch\n",
+                        .before = "import torch\n",
+                        .sdk = "",
+                        .imports = "",
                         .calls = R"_(
 if __name__ == "__main__":
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -23,7 +25,9 @@ if __name__ == "__main__":
 
 constexpr Sdk kPoptorch = {
     .note = "For Graphcore's IPUs by PopTorch. It was never run with that SDK.",
-    .imports = "import poptorch\nimport torch\n",
+    .before = "import torch\n",
+    .sdk = "Graphcore's PopTorch",
+    .imports = "import poptorch\n",
     .calls = R"_(
 def compiled(module: torch.nn.Module):
     """The module as an IPU runs it; PopTorch compiles it at the first call."""
@@ -37,8 +41,9 @@ if __name__ == "__main__":
 
 constexpr Sdk kSamba = {
     .note = "For SambaNova's RDUs by SambaFlow. It was never run with that SDK.",
+    .before = "import torch\n",
+    .sdk = "SambaNova's SambaFlow",
     .imports = R"_(import sambaflow.samba.utils as utils
-import torch
 from sambaflow import samba
 from sambaflow.samba.utils.argparser import parse_app_args
 from sambaflow.samba.utils.pef_utils import get_pefmeta
@@ -81,7 +86,9 @@ constexpr Sdk kCerebras = {
     .note =
         "For Cerebras' CS-2 by cerebras_pytorch (cerebras.pytorch in later releases). It was never "
         "run with that SDK.",
-    .imports = "import sys\n\nimport cerebras_pytorch as cstorch\nimport torch\n",
+    .before = "import sys\n\nimport torch\n",
+    .sdk = "Cerebras' cerebras_pytorch",
+    .imports = "import cerebras_pytorch as cstorch\n",
     .calls = R"_(
 def run(module: torch.nn.Module, batches: list) -> list:
     """What the module makes of each batch; a program on the wafer holds one module."""
@@ -109,7 +116,9 @@ if __name__ == "__main__":
 )_"};
 
 constexpr Sdk kGroq = {.note = "For GroqChip by GroqFlow. It was never run with that SDK.",
-                       .imports = "import torch\nfrom groqflow import groqit\n",
+                       .before = "import torch\n",
+                       .sdk = "Groq's GroqFlow",
+                       .imports = "from groqflow import groqit\n",
                        .calls = R"_(
 def compiled(module: torch.nn.Module, inputs: dict[str, torch.Tensor]):
     """The module as a GroqChip runs it, for inputs of these shapes."""
@@ -137,7 +146,28 @@ const Sdk& sdk_of(Target target) {
 }  // namespace
 
 std::string_view sdk_note(Target target) { return sdk_of(target).note; }
-std::string_view sdk_imports(Target target) { return sdk_of(target).imports; }
+
+// Without the SDK the error says which one the file needs.
+std::string sdk_imports(Target target) {
+  const Sdk& sdk = sdk_of(target);
+  std::string text(sdk.before);
+  if (sdk.sdk.empty()) return text;
+  text += "\ntry:\n";
+  std::string_view rest = sdk.imports;
+  while (!rest.empty()) {
+    const std::size_t end = rest.find('\n') + 1;
+    text += fmt::format("    {}", rest.substr(0, end));
+    rest.remove_prefix(end);
+  }
+  return text + fmt::format(R"_(except ImportError as error:
+    raise ImportError(
+        f"this file needs {}, which cannot be imported: {{error}}; "
+        "install that SDK, or export the codec with --target torch"
+    ) from error
+)_",
+                            sdk.sdk);
+}
+
 std::string_view sdk_calls(Target target) { return sdk_of(target).calls; }
 
 }  // namespace tuckfold::portable

@@ -2,6 +2,7 @@
 // follow the SDKs' public documentation; none of the SDKs was run.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "portable/targets.h"
@@ -9,7 +10,7 @@
 namespace tuckfold::portable {
 
 std::string_view sdk_note(Target target);  // for the opening docstring
-std::string_view sdk_imports(Target target);
+std::string sdk_imports(Target target);
 // They use MODULES, example() and report(), which every file has.
 std::string_view sdk_calls(Target target);
 

@@ -39,7 +39,10 @@ def _rows(spec: str) -> tuple[list[list[float]], list[list[float]]]:
 def matrices(spec: str, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
     """F and S of one block, K × N, in f32. New ones, since tracing takes no tensors from outside."""
     forward, back = _rows(spec)
-    return torch.tensor(forward, device=device), torch.tensor(back, device=device)
+    return (
+        torch.tensor(forward, dtype=torch.float32, device=device),
+        torch.tensor(back, dtype=torch.float32, device=device),
+    )
 
 
 def _both_sides(blocks: Tensor, matrix: Tensor) -> Tensor:
@@ -98,6 +101,14 @@ class Geometry:
         """Blocks down and across."""
         return -(-self.rows // self.block), -(-self.cols // self.block)
 
+    @property
+    def coefs_shape(self) -> tuple[int, ...]:
+        """The shape of what compress gives."""
+        (down, across), k = self.blocks, self.keep
+        if self.triangle:
+            return (*self.leading, down * across, k * (k + 1) // 2)
+        return (*self.leading, down * k, across * k)
+
     def to_coefs(self, x: Tensor, matrix: Tensor, *, repeat_edges: bool) -> Tensor:
         """M A Mᵀ of every block A; past the edges values repeat, or are 0."""
         (down, across), n = self.blocks, self.block
@@ -113,15 +124,15 @@ class Geometry:
         if self.triangle:
             coefs = coefs.transpose(2, 3).reshape(-1, down * across, self.keep**2)
             coefs = coefs.index_select(2, self._kept(x.device))
-            return coefs.reshape(*self.leading, down * across, -1)
-        return coefs.reshape(*self.leading, down * self.keep, across * self.keep)
+        return coefs.reshape(self.coefs_shape)
 
     def from_coefs(self, coefs: Tensor, matrix: Tensor, *, fold: bool) -> Tensor:
         """Mᵀ Y M of every block Y; values past the edges are dropped, or added to them."""
         (down, across), n, k = self.blocks, self.block, self.keep
         if self.triangle:
             full = coefs.new_zeros(coefs.numel() // coefs.shape[-1], k * k)
-            full = full.index_copy(1, self._kept(coefs.device), coefs.reshape(len(full), -1))
+            rows = coefs.reshape(len(full), coefs.shape[-1])
+            full = full.index_copy(1, self._kept(coefs.device), rows)
             coefs = full.reshape(-1, down, across, k, k).transpose(2, 3)
         plane = _both_sides(coefs.reshape(-1, down, k, across, k), matrix)
         plane = plane.reshape(-1, down * n, across * n)

@@ -82,14 +82,22 @@ class Codec(nn.Module):
             shape: of the tensor; needed where compress padded or folded it, and for a triangle.
                 Without it sides are block/keep times those of coefs.
             dtype: of the tensor; f32 unless given, f64 for coefficients of f64.
+
+        Raises:
+            ValueError: coefs has not the shape that compress gives for a tensor of this shape.
         """
         shape = self._shape_for(coefs) if shape is None else tuple(shape)
+        geometry = _linear.Geometry.of(self._params, shape)
+        if tuple(coefs.shape) != geometry.coefs_shape:
+            raise ValueError(
+                f"[decompress] the coefficients of {shape} must be of shape {geometry.coefs_shape}, got "
+                f"{tuple(coefs.shape)}; give the shape of the tensor that was compressed"
+            )
         if dtype is None:
             dtype = torch.float64 if coefs.dtype == torch.float64 else torch.float32
         if coefs.dtype != torch.float64 and self._by_kernel(coefs):
             stored = coefs.to(ops.DTYPES[self._params["coef"]]).contiguous()
             return ops.call(torch.ops.tuckfold.decompress, stored, self._text, shape, dtype)
-        geometry = _linear.Geometry.of(self._params, shape)
         values, matrix = self._arithmetic(coefs, self._back)
         return geometry.from_coefs(values, matrix, fold=False).to(dtype)
 
@@ -106,7 +114,8 @@ class Codec(nn.Module):
             return False
         device = tensor.device.type
         there = device == "cpu" or (device == "cuda" and self._on_cuda)
-        return there and tensor.dtype != torch.float64
+        # The library's layout of an empty tensor has no axes left to tell its shape by.
+        return there and tensor.dtype != torch.float64 and tensor.numel() > 0
 
     def _arithmetic(self, values: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
         """Both in f32, or in f64 for values of f64."""
@@ -126,5 +135,6 @@ class Codec(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Codec:
         """Moves to other devices, but never rounds the matrices, as half() would."""
         device = fn(self._forward).device
-        self._forward, self._back = self._forward.to(device), self._back.to(device)
+        if device != self._forward.device:  # made anew, since those of meta have no values
+            self._forward, self._back = _linear.matrices(self._text, device)
         return self

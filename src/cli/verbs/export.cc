@@ -1,4 +1,6 @@
 // tuckfold export: a codec as a file for PyTorch, ONNX or an accelerator's SDK, in plain operators.
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <list>
 #include <memory>
@@ -67,6 +69,44 @@ std::optional<DeviceInfo> device_for(const Options& options) {
   invalid("[export] no device file has the target {}; give one with --device", options.target);
 }
 
+// Modules that exported files, torch or the SDKs import. Python looks for them beside the program
+// first, so that a file of that name would be taken for them.
+constexpr std::array<std::string_view, 11> kModules = {"torch",    "numpy",    "math",
+                                                       "poptorch", "popart",   "sambaflow",
+                                                       "samba",    "cerebras", "cerebras_pytorch",
+                                                       "groq",     "groqflow"};
+
+// Refuses a name that says something else than what is written to it.
+void check_out(const Options& options, bool two_models) {
+  if (is_stdout(options.out)) return;
+  const std::filesystem::path path = options.out;
+  const bool onnx = options.target == "onnx";
+  const std::string named = path.filename().replace_extension().string();
+  const std::string right =
+      (path.parent_path() / (named.empty() ? "codec" : named)).string() + (onnx ? ".onnx" : ".py");
+  if (path.extension() == (onnx ? ".py" : ".onnx")) {
+    invalid("[export] --target {} writes {}, got -o {}; use -o {}", options.target,
+            onnx ? "ONNX models" : "a Python file", options.out, right);
+  }
+  std::error_code unknown;  // a path that cannot be looked at is refused when it is written
+  const auto there = std::filesystem::status(path, unknown);
+  const bool device =
+      std::filesystem::is_character_file(there) || std::filesystem::is_block_file(there);
+  const bool other = std::filesystem::exists(there) && !std::filesystem::is_regular_file(there) &&
+                     !std::filesystem::is_directory(there);
+  if (two_models && (device || other)) {
+    invalid("[export] -o must name a file, got the {} {}; use -o codec.{}",
+            device ? "device" : "pipe", options.out, onnx ? "onnx" : "py");
+  }
+  if (!onnx && path.extension() == ".py" &&
+      std::find(kModules.begin(), kModules.end(), named) != kModules.end()) {
+    invalid(
+        "[export] a file {} would be imported instead of the module {}; name it otherwise, as in "
+        "-o {}",
+        path.filename().string(), named, (path.parent_path() / (named + "_codec.py")).string());
+  }
+}
+
 // One file to write.
 struct File {
   std::string path, bytes;
@@ -131,6 +171,12 @@ std::optional<double> ratio_by_formula(const PortableCodec& codec) {
                                    stage["keep"], stage["shape"] == 1 ? "triangle" : "square")));
 }
 
+// Eq. 3 is of the square alone.
+bool is_triangle(const PortableCodec& codec) {
+  const Stage& stage = codec.spec.stages().front();
+  return stage.codec->name == "dct_chop" && stage["shape"] == 1;
+}
+
 // The size of packed tensors and graphs, with the paper's formulas beside what was counted.
 class Summary {
  public:
@@ -157,7 +203,8 @@ class Summary {
                         size_text(static_cast<std::uint64_t>(packed_bytes_)),
                         size_text(static_cast<std::uint64_t>(tensor_bytes_)), ratio());
     if (const auto formula = ratio_by_formula(codec_))
-      text += fmt::format("; in values {:.4g} (eq. 3)", *formula);
+      text += fmt::format("; in values {:.4g} ({})", *formula,
+                          is_triangle(codec_) ? "section 4.2.4" : "eq. 3");
     text += "\n";
     Table table({"<", "products", "FLOP", "FLOP by eq. 5, 7", "constants", "memory", "<operators"});
     for (const auto* graph : {&exported_.pack, &exported_.unpack}) {
@@ -177,7 +224,8 @@ class Summary {
                  {"packed_bytes", packed_bytes_},
                  {"ratio", ratio()}};
     const auto formula = ratio_by_formula(codec_);
-    json["ratio_eq3"] = formula ? Json(*formula) : Json();
+    json["ratio_values"] = formula ? Json(*formula) : Json();
+    json["ratio_eq3"] = formula && !is_triangle(codec_) ? Json(*formula) : Json();
     for (const File& file : files_) json["files"].push_back(file.path);
     for (const auto* graph : {&exported_.pack, &exported_.unpack}) {
       if (!graph->has_value()) continue;
@@ -234,6 +282,7 @@ void run(const Options& options) {
   if (options.opset && options.target != "onnx") {
     invalid("[export] --opset is of ONNX models, got --target {}; leave it out", options.target);
   }
+  check_out(options, options.target == "onnx" && codec.direction == Direction::Both);
   const auto at = std::find(portable::kTargets.begin(), portable::kTargets.end(), options.target);
   const auto target = static_cast<Target>(at - portable::kTargets.begin());
 

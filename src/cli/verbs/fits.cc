@@ -16,7 +16,8 @@ namespace {
 constexpr const char* kFooter =
     R"_(The codec in plain operators, as export writes it, is checked against the types, operators and memory in
 the device's file. Nothing is compiled: answers follow from published limits, which
-docs/devices.md lists with their sources. Exit status 0 means that it fits, 1 that it does not.
+docs/devices.md lists with their sources. Exit status 0 means that it fits, 1 that it does not,
+and 4 that no accelerator can take the codec, since it cannot be exported; 2 is a mistake in what was asked.
 
 SPEC may be the text of a structured layer, too, with the shape of its input, samples first. Then the
 answer is about a training step. For an IPU it is an estimate in compute sets, vertices, edges and bytes of a tile,

@@ -98,7 +98,7 @@ std::string PortableCodec::text() const {
 std::string refusal_text(const Fit& fit) {
   return fit.why + "; " +
          (fit.remedy.empty()
-              ? "no other order, coef, shape, serialize, dtype, direction or batch helps"
+              ? "no other order, coef, shape, serialize, padding, dtype, direction or batch helps"
               : fit.remedy);
 }
 

@@ -23,6 +23,11 @@ try codec "dct_chop(keep=4)" --shape 4,64,64 --target samba --device ipu-bow -o 
 try codec "dct_chop(keep=4)" --shape 4,64,64 --target onnx -o -
 try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch --opset 17 -o a.py
 try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch -o no/such/folder/a.py
+try codec "dct_chop(keep=4)" --shape 4,64,64 --target onnx -o b.py
+try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch -o sub/b.onnx
+try codec "dct_chop(keep=4)" --shape 4,64,64 --target onnx -o /dev/null
+try codec "dct_chop(keep=4)" --shape 4,64,64 --target poptorch -o poptorch.py
+try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch -o sub/torch.py
 ls
 echo mine > a.py
 try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch -o a.py

@@ -35,12 +35,12 @@ def test_files_run_alone(tmp_path: Path) -> None:
     assert done.stdout.count("Unpack (2, 3, 32, 48) torch.float32") == len(SPECS)
 
 
-def round_trip(file, module, device: str) -> None:
+def round_trip(file, module, device: str, example=None) -> None:
     """A module's outputs compiled in one graph are those of the module as it is."""
     torch.compiler.reset()
     plain = module().to(device)
     compiled = torch.compile(plain, fullgraph=True, backend=BACKEND)
-    inputs = {key: value.to(device) for key, value in file.example(module).items()}
+    inputs = {key: value.to(device) for key, value in file.example(example or module).items()}
     with torch.no_grad():
         want, ours = plain(**inputs), compiled(**inputs)
     for a, b in zip(
@@ -216,3 +216,52 @@ def test_another_dtype_is_refused(tmp_path: Path, spec: str, dtype: torch.dtype)
     file = load(tmp_path / "codec.py")
     with pytest.raises(ValueError, match="must be torch.float32, got torch"):
         file.Pack()(torch.rand(2, 3, 16, 16).to(dtype))
+
+
+def assert_casts_change_nothing(file) -> None:
+    casts = [
+        lambda m: m.half(),
+        lambda m: m.bfloat16().float(),
+        lambda m: m.double(),
+        lambda m: m.to(torch.float16),
+        lambda m: m.to("meta").to_empty(device="cpu"),
+        lambda m: m.to_empty(device="cpu"),
+    ]
+    for module in file.MODULES.values():
+        inputs = file.example(module)
+        with torch.no_grad():
+            want = module()(**inputs)
+            for cast in casts:
+                model = cast(torch.nn.Sequential(module()))
+                assert_all_equal(want, model[0](**inputs))
+            with torch.device("meta"):
+                made = module()
+            assert_all_equal(want, made.to_empty(device="cpu")(**inputs))
+            for dtype in (torch.float64, torch.float16):
+                torch.set_default_dtype(dtype)
+                try:
+                    ours = module()(**inputs)
+                finally:
+                    torch.set_default_dtype(torch.float32)
+                assert_all_equal(want, ours)
+
+
+@pytest.mark.parametrize("spec", [*SPECS, "dct_chop(keep=4, coef=f16)", "block_quant(bits=8)"])
+def test_casts_of_the_model_leave_constants_as_they_are(spec: str, tmp_path: Path) -> None:
+    export(spec, SHAPE, "torch", tmp_path / "casts.py")
+    assert_casts_change_nothing(load(tmp_path / "casts.py"))
+
+
+@pytest.mark.parametrize("target", ["poptorch", "groq", "samba", "cerebras"])
+def test_constants_of_files_for_sdks_too(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stubs"))
+    export("dct_chop(keep=4)", SHAPE, target, tmp_path / "casts.py")
+    assert_casts_change_nothing(load(tmp_path / "casts.py"))
+
+
+def test_a_module_that_was_cast_compiles_without_a_break(tmp_path: Path) -> None:
+    export("dct_chop(keep=4)", SHAPE, "torch", tmp_path / "cast.py")
+    file = load(tmp_path / "cast.py")
+    round_trip(file, lambda: file.Pack().half(), "cpu", file.Pack)

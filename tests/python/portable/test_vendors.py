@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -153,3 +154,17 @@ def test_operators_of_a_file_are_those_that_were_checked(tmp_path: Path) -> None
             listed = set(said[name.lower()]["operators"])
             # torch.fx expands an index that is constant while it traces.
             assert used <= listed and listed - used <= {"expand"}, (spec, used, listed)
+
+
+@pytest.mark.parametrize(
+    ("target", "sdk"),
+    [("poptorch", "PopTorch"), ("samba", "SambaFlow"), ("cerebras", "cerebras_pytorch"), ("groq", "GroqFlow")],
+)  # fmt: skip
+def test_a_file_without_its_sdk_names_it(target: str, sdk: str, tmp_path: Path) -> None:
+    export("dct_chop(keep=4)", SHAPE, target, tmp_path / "codec.py")
+    done = subprocess.run([sys.executable, "-I", str(tmp_path / "codec.py")], capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: this file needs ") and sdk in last, last
+    assert "--target torch" in last
