@@ -246,7 +246,7 @@ def real_cpu_tables() -> str:
     by_codec = {
         spec: sum(row["codec"] == spec for row in missed) for spec in {r["codec"] for r in missed}
     }
-    order = sorted(by_codec, key=lambda spec: -by_codec[spec])
+    order = sorted(by_codec, key=lambda spec: (-by_codec[spec], spec))
     text += (
         "Those that miss, by codec: " + ", ".join(f"`{s}` {by_codec[s]}" for s in order) + ".\n\n"
     )
