@@ -77,7 +77,7 @@ void check_arrays(std::vector<ArrayInfo>& arrays) {
   for (const ArrayInfo& array : arrays) {
     if (array.name.empty()) invalid("[write] an array needs a name, got an empty one");
     if (find_bad_utf8(array.name) != std::string::npos) {
-      invalid("[write] the name of an array must be UTF-8, got {}; give another",
+      invalid("[write] the name of an array must be UTF-8, got {}; give another (--rename)",
               tuckfold::quoted(array.name));
     }
     if (!names.insert(array.name).second) {
