@@ -159,12 +159,12 @@ inline void gather_tile(const FlatReader& in, const Blocks& b, std::int64_t firs
   const std::int64_t elems = b.first_row(first + count) * b.cols - begin;
   const auto* from =
       static_cast<const float*>(in.dtype() == DType::F32 ? in.dense(begin, elems) : nullptr);
-  const float* end = from + elems;
-  if (from == nullptr) {
+  const bool direct = from != nullptr;
+  if (!direct) {
     in.gather(begin, elems, flat);
     from = flat;
-    end = flat + elems + kCopySlack;
   }
+  const float* end = from + elems + (direct ? 0 : kCopySlack);
   for (std::int64_t k = 0; k < count; ++k, tile += cols) {
     const std::int64_t valid = b.first_row(first + k + 1) - b.first_row(first + k);
     for (std::int64_t r = 0; r < b.block; ++r) {
