@@ -282,10 +282,10 @@ def test_noise_that_was_probed_is_kept_by_measurement() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.patches = nn.Conv2d(3, 32, 4, 4)
-            layer = nn.TransformerEncoderLayer(32, 4, 64, 0.0, "gelu", batch_first=True, norm_first=True)  # fmt: skip
-            self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-            self.head = nn.Linear(32, 10)
+            self.patches = nn.Conv2d(3, 64, 4, 4)
+            layer = nn.TransformerEncoderLayer(64, 4, 256, 0.0, "gelu", batch_first=True, norm_first=True)  # fmt: skip
+            self.layers = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+            self.head = nn.Linear(64, 10)
 
         def forward(self, x: Tensor) -> Tensor:
             return self.head(self.layers(self.patches(x).flatten(2).mT).mean(1))
@@ -293,7 +293,7 @@ def test_noise_that_was_probed_is_kept_by_measurement() -> None:
     model, cross_entropy = Net(), nn.functional.cross_entropy
     batches = [(torch.randn(16, 3, 32, 32), torch.randint(10, (16,))) for _ in range(4)]
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    for step in range(20):
+    for step in range(40):
         x, y = batches[step % 4]
         optimizer.zero_grad()
         cross_entropy(model(x), y).backward()
