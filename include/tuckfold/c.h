@@ -174,6 +174,25 @@ TUCKFOLD_C_API tuckfold_status tuckfold_unpack_then(const tuckfold_plan* plan, c
                                                     const tuckfold_then* then,
                                                     const tuckfold_options* options);
 
+/* Fills out with weight[c] * (x - mean[c]) * invstd[c] + bias[c], rounded to the dtype; with add, which
+   may be NULL, that plus add, rounded again; and with relu max(y, 0). The last product and sum are
+   rounded together, as by batch_norm_elemt of PyTorch on a GPU. Tensors of f32, f16 or bf16, of one
+   shape, contiguous; out may be one of the others. Channels as in tuckfold_then. */
+typedef struct tuckfold_normalization {
+  const float* mean; /* channels of them each, on the device of the tensors */
+  const float* invstd;
+  const float* weight;
+  const float* bias;
+  int64_t channels;
+  int64_t inner;
+  int32_t relu;
+} tuckfold_normalization;
+TUCKFOLD_C_API tuckfold_status tuckfold_normalize(const tuckfold_tensor* x,
+                                                  const tuckfold_tensor* add,
+                                                  const tuckfold_tensor* out,
+                                                  const tuckfold_normalization* how,
+                                                  const tuckfold_options* options);
+
 /* Packs and unpacks count tensors with a plan each, all of one spec: in[i] to the front of out[i] with
    seed + i. They share a workspace of the largest tensor's size; device_result points to a
    number for each. On a CUDA device dct_chop packs small tensors in one launch. */
@@ -272,11 +291,12 @@ TUCKFOLD_C_API tuckfold_status tuckfold_reader_open(const char* path, int32_t st
                                                     tuckfold_reader** reader);
 TUCKFOLD_C_API void tuckfold_reader_close(tuckfold_reader* reader); /* NULL is allowed */
 
-/* As long as reader lives: {"samples": 50000, "bytes": 38281216, "arrays": [{"name": "image",
-   "dtype": "u8", "shape": [3, 32, 32], "codec": "dct_quant(rate=4)", "samples_per_chunk": 64,
-   "fill": [], "chunks": 782, "packed_bytes": 38206064}, …], "metadata": {…}, "warnings": []}.
-   "fill" has numbers as texts, since JSON has no NaN; each of "warnings" is a sentence that says
-   which samples may be missing. */
+/* As long as reader lives: {"samples": 50000, "bytes": 38281216, "checksum": "d586a735",
+   "arrays": [{"name": "image", "dtype": "u8", "shape": [3, 32, 32], "codec": "dct_quant(rate=4)",
+   "samples_per_chunk": 64, "fill": [], "chunks": 782, "packed_bytes": 38206064}, …],
+   "metadata": {…}, "warnings": []}. "checksum" depends on every sample; "fill" has numbers as
+   texts, since JSON has no NaN; each of "warnings" is a sentence that says which samples may be
+   missing. */
 TUCKFOLD_C_API const char* tuckfold_reader_json(const tuckfold_reader* reader);
 
 /* Samples first … first + count of an array, by its place in the JSON, to `out`: of its dtype and

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "base/parallel.h"
 #include "capi/handles.h"
 #include "capi/json.h"
+#include "codec/then/normalize.h"
 #include "tuckfold/c.h"
 #include "tuckfold/codec.h"
 #include "tuckfold/portable.h"
@@ -255,6 +257,28 @@ tuckfold_status tuckfold_unpack_then(const tuckfold_plan* plan, const void* pack
                  .inner = t.inner,
                  .relu = t.relu != 0},
                 run_options(run));
+  });
+}
+
+tuckfold_status tuckfold_normalize(const tuckfold_tensor* x, const tuckfold_tensor* add,
+                                   const tuckfold_tensor* out, const tuckfold_normalization* how,
+                                   const tuckfold_options* options) {
+  return guarded([&] {
+    const tuckfold_options run = options_of("normalize", options);
+    const UseExecutor on({run.executor, run.executor_data});
+    const tuckfold_normalization& n = given("normalize", "the numbers of channels", how);
+    const ConstTensorView in = view_of("normalize", x);
+    const std::optional<ConstTensorView> other =
+        add == nullptr ? std::nullopt : std::optional<ConstTensorView>(view_of("normalize", add));
+    normalize(in, other ? &*other : nullptr, view_of("normalize", out),
+              {.mean = n.mean,
+               .invstd = n.invstd,
+               .weight = n.weight,
+               .bias = n.bias,
+               .channels = n.channels,
+               .inner = n.inner,
+               .relu = n.relu != 0},
+              run_options(run));
   });
 }
 

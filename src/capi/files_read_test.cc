@@ -31,6 +31,11 @@ TEST(CFiles, TheJsonOfAReaderSaysWhatIsInIt) {
   EXPECT_EQ(plane.find("codec")->string, "dct_chop(keep=2)");
   EXPECT_EQ(plane.find("chunks")->whole(), 4);
   EXPECT_STREQ(tuckfold_reader_json(nullptr), "{}");
+  write_all(folder / "b.tuck", options, 1, 8);  // other samples, of the same sizes
+  const ReaderPtr other = open_reader(folder / "b.tuck");
+  const Json changed = Json::parse(tuckfold_reader_json(other.get()));
+  EXPECT_EQ(changed.find("bytes")->whole(), json.find("bytes")->whole());
+  EXPECT_NE(changed.find("checksum")->string, json.find("checksum")->string);
 }
 
 // ---- samples in any order -----------------------------------------------------------------------

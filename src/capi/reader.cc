@@ -45,9 +45,10 @@ std::string reader_json(const FileReader& reader) {
     warnings.push_back(json_string(to_string(trailing)));
   }
   return fmt::format(
-      R"({{"samples": {}, "bytes": {}, "arrays": [{}], "metadata": {}, "warnings": [{}]}})",
-      reader.samples(), reader.file_bytes(), fmt::join(arrays, ", "), reader.metadata(),
-      fmt::join(warnings, ", "));
+      R"({{"samples": {}, "bytes": {}, "checksum": "{:08x}", "arrays": [{}], "metadata": {}, )"
+      R"("warnings": [{}]}})",
+      reader.samples(), reader.file_bytes(), reader.checksum(), fmt::join(arrays, ", "),
+      reader.metadata(), fmt::join(warnings, ", "));
 }
 
 }  // namespace

@@ -282,6 +282,47 @@ Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shap
   return out;
 }
 
+// weight * (x - mean) * invstd + bias by channels, which change every `inner` values, plus the
+// tensors of `add`, one or none, and ReLU if `act` says so. All are contiguous; see tuckfold_normalize.
+void normalize_into(const Tensor& x, const std::vector<Tensor>& add,
+                    const std::vector<Tensor>& factors, std::int64_t inner, std::string_view act,
+                    const Tensor& out) {
+  if (act != "none" && act != "relu") {
+    refuse("normalize", "act must be none or relu, got " + std::string(act));
+  }
+  if (add.size() > 1 || factors.size() != 4) {
+    refuse("normalize",
+           "add must be one tensor at most, and factors mean, invstd, weight and bias");
+  }
+  for (const Tensor& each : factors) {
+    if (each.scalar_type() != ScalarType::Float || each.dim() != 1 || !each.is_contiguous() ||
+        each.numel() != factors[0].numel()) {
+      refuse("normalize", "factors must be contiguous, of float32, with a number for each channel");
+    }
+  }
+  const Place place(out);
+  check_all_on("normalize", place, factors);
+  check_all_on("normalize", place, add);
+  check_all_on("normalize", place, std::span(&x, 1));
+  const auto view = [&](const Tensor& tensor) {
+    return view_of("normalize", place, tensor, const_cast<void*>(tensor.const_data_ptr()));
+  };
+  const tuckfold_tensor from = view(x), to = view(out);
+  const tuckfold_tensor other = view(add.empty() ? x : add[0]);
+  const auto numbers = [&](std::size_t i) {
+    return static_cast<const float*>(factors[i].const_data_ptr());
+  };
+  const tuckfold_normalization how{.mean = numbers(0),
+                                   .invstd = numbers(1),
+                                   .weight = numbers(2),
+                                   .bias = numbers(3),
+                                   .channels = factors[0].numel(),
+                                   .inner = inner,
+                                   .relu = act == "relu" ? 1 : 0};
+  const Run run = run_of(place, 0, 0);
+  check(tuckfold_normalize(&from, add.empty() ? nullptr : &other, &to, &how, &run.options));
+}
+
 // ---- many at once
 
 std::vector<const tuckfold_plan*> handles(const std::vector<Plan>& plans) {
@@ -433,6 +474,16 @@ void boxed_unpack_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
   unpack_into(packed, spec.view(), out);
 }
 
+void boxed_normalize_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  tuckfold_clear_error();
+  const auto x = to<Tensor>(stack[0]);
+  const auto add = to<std::vector<Tensor>>(stack[1]), factors = to<std::vector<Tensor>>(stack[2]);
+  const auto inner = to<std::int64_t>(stack[3]);
+  const Text act(stack[4]);
+  const auto out = to<Tensor>(stack[5]);
+  normalize_into(x, add, factors, inner, act.view(), out);
+}
+
 void boxed_pack_many(StableIValue* stack, std::uint64_t, std::uint64_t) {
   tuckfold_clear_error();
   const auto xs = to<std::vector<Tensor>>(stack[0]);
@@ -474,6 +525,9 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
       "unpack_then(Tensor packed, str spec, SymInt[] shape, ScalarType dtype, Tensor scale, "
       "Tensor shift, SymInt inner, str act) -> Tensor");
   library.def("unpack_into(Tensor packed, str spec, Tensor(a!) out) -> ()");
+  library.def(
+      "normalize_into(Tensor x, Tensor[] add, Tensor[] factors, SymInt inner, str act, "
+      "Tensor(a!) out) -> ()");
   library.def("pack_many(Tensor[] xs, str spec, SymInt seed=0) -> Tensor[]");
   library.def("unpack_many_into(Tensor[] packed, str spec, Tensor(a!)[] outs) -> ()");
   library.def("compress(Tensor x, str spec) -> Tensor");
@@ -489,6 +543,7 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
     library.impl("unpack", boxed_unpack);                     \
     library.impl("unpack_then", boxed_unpack_then);           \
     library.impl("unpack_into", boxed_unpack_into);           \
+    library.impl("normalize_into", boxed_normalize_into);     \
     library.impl("pack_many", boxed_pack_many);               \
     library.impl("unpack_many_into", boxed_unpack_many_into); \
     library.impl("compress", boxed_compress);                 \

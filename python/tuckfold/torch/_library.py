@@ -157,6 +157,13 @@ def _(packed: Tensor, spec: str, out: Tensor) -> None:
     _check_fits("unpack", spec, out.dtype, out.shape)
 
 
+@torch.library.register_fake("tuckfold::normalize_into")
+def _(
+    x: Tensor, add: list[Tensor], factors: list[Tensor], inner: int, act: str, out: Tensor
+) -> None:
+    pass
+
+
 @torch.library.register_fake("tuckfold::pack_many")
 def _(xs: list[Tensor], spec: str, seed: int = 0) -> list[Tensor]:
     return [torch.ops.tuckfold.pack(x, spec, seed + i) for i, x in enumerate(xs)]

@@ -239,6 +239,18 @@ struct Recomputed : Form {
 
 }  // namespace
 
+void normalize_into(const at::Tensor& x, const std::vector<at::Tensor>& add,
+                    const std::vector<at::Tensor>& factors, std::int64_t inner, bool relu,
+                    const at::Tensor& out) {
+  static const c10::OperatorHandle operation =
+      c10::Dispatcher::singleton().findSchemaOrThrow("tuckfold::normalize_into", "");
+  std::vector<at::Tensor> rows;
+  for (const at::Tensor& each : add) rows.push_back(flat(each));
+  torch::jit::Stack stack{flat(x),  rows, factors, inner, std::string(relu ? "relu" : "none"),
+                          flat(out)};
+  operation.callBoxed(stack);
+}
+
 std::shared_ptr<const Form> form_of(const FormSpec& spec, const Handle& handle) {
   const at::Tensor& x = handle.tensor;
   switch (spec.kind) {

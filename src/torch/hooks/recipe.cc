@@ -108,7 +108,73 @@ Result argument(const Instance& instance, const Argument& arg, std::size_t& leaf
   return {kept.tensor, false};
 }
 
+// A normalization, and the sum and the ReLU that follow it, which one kernel does together: Chain of
+// _recompute.py.
+struct Chain {
+  const Operator* normalize = nullptr;
+  const Argument* other = nullptr;  // what is added
+  bool relu = false;
+};
+
+Chain chain_of(const Recipe& recipe, std::size_t number) {
+  const Operator* op = &recipe.operators[number];
+  Chain chain;
+  const auto first = [&]() -> const Operator* {
+    const Argument& of = op->arguments[0];
+    return of.place == Argument::kChild ? &recipe.operators[static_cast<std::size_t>(of.child)]
+                                        : nullptr;
+  };
+  if (op->code == Code::kRelu) {
+    chain.relu = true;
+    op = first();
+  }
+  if (op != nullptr && op->code == Code::kAdd) {
+    chain.other = &op->arguments[1];
+    op = first();
+  }
+  const bool is_ours = op != nullptr && op->code == Code::kNormalize && op->constants[1] != 0;
+  if (is_ours) chain.normalize = op;
+  return chain;
+}
+
+bool is_channels_last(const at::Tensor& x) {
+  return (x.dim() == 4 && x.is_contiguous(at::MemoryFormat::ChannelsLast)) ||
+         (x.dim() == 5 && x.is_contiguous(at::MemoryFormat::ChannelsLast3d));
+}
+
+// `fused` of _recompute.py: v is x, weight, bias, mean and invstd.
+at::Tensor fused(const Values& v, const Values& others, bool relu) {
+  const at::Tensor& x = v[0];
+  const bool in_order = x.is_contiguous();
+  bool takes = in_order || is_channels_last(x);
+  for (const at::Tensor& other : others) {
+    takes = takes && other.scalar_type() == x.scalar_type() && other.sizes() == x.sizes() &&
+            other.strides() == x.strides();
+  }
+  for (std::size_t i = 1; i < v.size(); ++i) {
+    takes = takes && v[i].scalar_type() == at::kFloat && v[i].is_contiguous();
+  }
+  if (!takes) {
+    at::Tensor out = at::batch_norm_elemt(x, v[1], v[2], v[3], v[4], 0);
+    if (!others.empty()) out = at::add(out, others[0]);
+    return relu ? at::relu_(out) : out;
+  }
+  std::int64_t inner = 1;
+  for (std::int64_t i = 2; in_order && i < x.dim(); ++i) inner *= x.size(i);
+  const at::Tensor out = at::empty_like(x);
+  normalize_into(x, others, {v[3], v[4], v[1], v[2]}, inner, relu, out);
+  return out;
+}
+
 Result evaluate(const Instance& instance, std::size_t number, std::size_t& leaf) {
+  if (const Chain chain = chain_of(*instance.recipe, number); chain.normalize != nullptr) {
+    Values values, others;
+    for (const Argument& each : chain.normalize->arguments) {
+      values.push_back(argument(instance, each, leaf).value);
+    }
+    if (chain.other != nullptr) others.push_back(argument(instance, *chain.other, leaf).value);
+    return {fused(values, others, chain.relu), true};
+  }
   const Operator& op = instance.recipe->operators[number];
   Values values;
   std::vector<char> fresh;

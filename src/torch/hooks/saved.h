@@ -93,6 +93,10 @@ std::shared_ptr<const Form> form_of(const FormSpec& spec, const Handle& handle);
 std::shared_ptr<const Form> lossy_form(const FormSpec& spec, const at::Tensor& x, std::int64_t seed,
                                        std::shared_ptr<const Form> mask);
 std::shared_ptr<const Form> recomputed(std::shared_ptr<const Instance> instance);
+// Our operator of that name, on what dense tensors have in their storage.
+void normalize_into(const at::Tensor& x, const std::vector<at::Tensor>& add,
+                    const std::vector<at::Tensor>& factors, std::int64_t inner, bool relu,
+                    const at::Tensor& out);
 // The instance of a form that is recomputed, else null.
 std::shared_ptr<const Instance> instance_of(const Form* form);
 bool is_lossy(const Form* form);

@@ -281,6 +281,28 @@ def test_what_is_stored_is_freed_while_the_pass_runs(native) -> None:
     hook.remove()
 
 
+@pytest.mark.parametrize("codec", [None, FOUR])
+def test_no_pass_before_holds_memory_until_garbage_is_collected(codec: str | None, native) -> None:
+    """The pass that was recorded for C++ had everything that it stored."""
+    model, x = made(resnet_like), images()
+    tt.wrap(model, least=0, codec=codec)
+    gc.collect()
+    gc.disable()
+    try:
+        before = {id(each) for each in gc.get_objects() if type(each) is Tensor}
+        for _ in range(WARM + 2):
+            model(x).sum().backward()
+            model.zero_grad()
+        held = [
+            each for each in gc.get_objects()
+            if type(each) is Tensor and id(each) not in before and each.nbytes >= 4096
+        ]  # fmt: skip
+    finally:
+        gc.enable()
+    assert native
+    assert not held, [each.shape for each in held]
+
+
 def test_threads_have_their_own_passes(native) -> None:
     model = made(resnet_like)
     expected = gradients(copy.deepcopy(model), images())

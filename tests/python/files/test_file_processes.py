@@ -43,6 +43,20 @@ def test_a_pickled_file_is_opened_again(path: Path, monkeypatch: pytest.MonkeyPa
         pickle.dumps(f)
 
 
+@pytest.mark.parametrize("shards", [0, 3])
+def test_a_pickled_file_is_not_another_one_of_the_same_size(tmp_path: Path, shards: int) -> None:
+    path = tmp_path / "a.tuck"
+    tuckfold.save(path, x=X, codec="raw", shards=shards)
+    text = pickle.dumps(tuckfold.open(path))
+    other = X.copy()
+    other[-1] += 1
+    tuckfold.save(path, x=other, codec="raw", force=True, shards=shards)
+    with pytest.raises(ValueError, match="has changed since it was pickled"):
+        pickle.loads(text)
+    tuckfold.save(path, x=X, codec="raw", force=True, shards=shards)
+    assert np.array_equal(pickle.loads(text)["x"][:], X)
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_child_processes_read(path: Path, method: str) -> None:
     with tuckfold.open(path) as f:

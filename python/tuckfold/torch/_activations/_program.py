@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tuckfold.torch._activations._graph import Prober, kind
 from tuckfold.torch._activations._lossy import Lossy
-from tuckfold.torch._activations._recompute import Recipe, Recomputed
+from tuckfold.torch._activations._recompute import Recipe, Recomputed, Way
 from tuckfold.torch._activations._rules import RULES
 from tuckfold.torch._activations._saved import Form, Handle, Record
 
@@ -65,7 +65,7 @@ class Recomputation:
     """How the recipe of a group was built: by which node, and what `Builder._input` found."""
 
     node: int
-    fast: bool
+    fast: Way
     # The saver's key and role, whether it is the saver's output, and whether its recipe was taken; None:
     # the recipe went on from there.
     found: list[tuple[int, str, bool, bool] | None]
@@ -117,7 +117,7 @@ class _Stored:
     freed: int
     at: int  # ends of modules before it
     node: int  # that is run again
-    fast: bool
+    fast: Way
     found: list[tuple[Handle, bool] | None]
     signature: tuple[object, ...] | None
     template: Recipe | None

@@ -7,6 +7,8 @@ assumed: `_proof.py` compares them on the device before a recipe is used.
 
 from __future__ import annotations
 
+import enum
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,17 +19,27 @@ from tuckfold.torch._activations import _attention as attention
 from tuckfold.torch._activations._graph import VIEWS, Prober, kind
 from tuckfold.torch._activations._lossy import Lossy
 from tuckfold.torch._activations._saved import Copied, Handle, Kept
+from tuckfold.torch._memory import flat
 
 aten = torch.ops.aten
+_normalize_into = torch.ops.tuckfold.normalize_into.default
 Node = Any
 MOST_OPERATORS = 4  # of one recipe, unless the user says otherwise
 MOST_COPIED = {True: 1 << 20, False: 1 << 16}  # bytes of a parameter, and of a buffer or an input
 
 
+class Way(enum.IntEnum):
+    """How a batch normalization is made again, the fastest first."""
+
+    FUSED = 2  # with the stored statistics, by our kernel
+    STORED = 1  # with the stored statistics, by torch's
+    SAME = 0  # by the operator of forward
+
+
 class Recipe:
     """An operator with its arguments: stored values, other recipes, constants."""
 
-    __slots__ = ("arguments", "count", "make", "node", "op", "owns", "place", "rehearse", "text")
+    __slots__ = ("arguments", "chain", "count", "make", "node", "op", "owns", "place", "rehearse", "text")
 
     def __init__(
         self,
@@ -44,6 +56,7 @@ class Recipe:
         # Where another operator than forward's is called: both on hostile values like the arguments.
         self.rehearse: Callable[[list[Tensor]], tuple[Tensor, Tensor]] | None = None
         self.count = 1 + sum(a.count for a in arguments if isinstance(a, Recipe))
+        self.chain = _chain_of(self)
 
     def leaves(self) -> list[Handle | Kept]:
         """What it is made of, in the order of `template`."""
@@ -55,8 +68,8 @@ class Recipe:
     def template(self) -> Recipe:
         """The same operators and constants, without values; see `Replayed`."""
         arguments = [a.template() if isinstance(a, Recipe) else None for a in self.arguments]
-        other = Recipe(self.text, self.make, [])
-        other.arguments, other.count, other.owns = arguments, self.count, self.owns  # type: ignore[assignment]
+        other = Recipe(self.text, self.make, arguments, self.op)  # type: ignore[arg-type]
+        other.count, other.owns = self.count, self.owns
         return other
 
     def filled(self, leaves: Iterator[Handle | Kept]) -> Recipe:
@@ -64,7 +77,7 @@ class Recipe:
         arguments = [
             a.filled(leaves) if isinstance(a, Recipe) else next(leaves) for a in self.arguments
         ]
-        other = Recipe(self.text, self.make, arguments)
+        other = Recipe(self.text, self.make, arguments, self.op)
         other.count, other.owns = self.count, self.owns
         return other
 
@@ -73,8 +86,11 @@ class Recipe:
 
         rehearsed: gets the pairs that must be equal for the recipe to hold for any values.
         """
+        value = lambda a: a.run(rehearsed) if isinstance(a, Recipe) else read(a)  # noqa: E731
+        if self.chain is not None:
+            return self.chain.run(value, rehearsed)
         fresh = [isinstance(argument, Recipe) and argument.owns for argument in self.arguments]
-        values = [a.run(rehearsed) if isinstance(a, Recipe) else read(a) for a in self.arguments]
+        values = [value(a) for a in self.arguments]
         if rehearsed is not None and self.rehearse is not None:
             rehearsed.append(self.rehearse(values))
         return self.make(values, fresh)
@@ -82,10 +98,11 @@ class Recipe:
     def again(self, leaves: Iterator[Handle | Kept]) -> Tensor:
         """Run with the leaves of a template."""
         arguments = self.arguments
+        value = lambda a: a.again(leaves) if isinstance(a, Recipe) else read(next(leaves))  # noqa: E731
+        if self.chain is not None:
+            return self.chain.run(value)
         fresh = [isinstance(argument, Recipe) and argument.owns for argument in arguments]
-        values = [
-            a.again(leaves) if isinstance(a, Recipe) else read(next(leaves)) for a in arguments
-        ]
+        values = [value(a) for a in arguments]
         return self.make(values, fresh)
 
     def sources(self) -> list[Handle]:
@@ -105,6 +122,66 @@ class Recipe:
             return (a.tensor.dtype, a.tensor.shape, a.tensor.stride(), a.tensor.device)
 
         return (self.text, *map(of, self.arguments))
+
+
+class Chain:
+    """A normalization, and the sum and the ReLU that follow it, which one kernel does together."""
+
+    __slots__ = ("normalize", "other", "relu")
+
+    def __init__(self, normalize: Recipe, other: tuple[Any, ...], relu: bool) -> None:
+        self.normalize, self.relu = normalize, relu
+        self.other = other  # what is added, or nothing
+
+    def run(
+        self,
+        value: Callable[[Any], Tensor],
+        rehearsed: list[tuple[Tensor, Tensor]] | None = None,
+    ) -> Tensor:
+        """value: makes an argument; in the order of leaves."""
+        values = [value(a) for a in self.normalize.arguments]
+        if rehearsed is not None and self.normalize.rehearse is not None:
+            rehearsed.append(self.normalize.rehearse(values))
+        others = [value(a) for a in self.other]
+        return fused(values, others, self.relu)
+
+
+def _chain_of(recipe: Recipe) -> Chain | None:
+    """By the operators' names; only the first argument of a sum is looked into."""
+    name = recipe.op[0] if recipe.op else ""
+    if name == "normalize" and recipe.op[2]:
+        return Chain(recipe, (), False)
+    before = recipe.arguments[0].chain if recipe.arguments and isinstance(recipe.arguments[0], Recipe) else None  # fmt: skip
+    if before is None or before.relu:
+        return None
+    if name == "add" and not before.other:
+        return Chain(before.normalize, (recipe.arguments[1],), False)
+    return Chain(before.normalize, before.other, True) if name == "relu" else None
+
+
+def fused(v: list[Tensor], others: list[Tensor], relu: bool) -> Tensor:
+    """Normalized, with the sum and ReLU: by our kernel where it takes the tensors. Whether it does
+    depends on what `signature` has, so that a comparison holds for all passes."""
+    x, weight, bias, mean, invstd = v
+    inner = 1
+    if x.is_contiguous():
+        inner = math.prod(x.shape[2:])
+    is_dense = x.is_contiguous() or _is_channels_last(x)
+    numbers = [mean, invstd, weight, bias]
+    alike = all((a.dtype, a.shape, a.stride()) == (x.dtype, x.shape, x.stride()) for a in others)
+    if not (is_dense and alike and all(a.dtype == torch.float32 and a.is_contiguous() for a in numbers)):  # fmt: skip
+        out = torch.batch_norm_elemt(x, weight, bias, mean, invstd, 0.0)
+        out = torch.add(out, others[0]) if others else out
+        return torch.relu_(out) if relu else out
+    out = torch.empty_like(x)
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        _normalize_into(flat(x), list(map(flat, others)), numbers, inner, "relu" if relu else "none", flat(out))  # fmt: skip
+    return out
+
+
+def _is_channels_last(x: Tensor) -> bool:
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return x.dim() in formats and x.is_contiguous(memory_format=formats[x.dim()])
 
 
 def read(leaf: Handle | Kept) -> Tensor:
@@ -206,16 +283,13 @@ class Builder:
     ) -> None:
         self.probe, self.made, self.modules, self.ours = probe, made, modules, ours
         self.most, self.is_lossy = most, is_lossy
-        self.fast = False
+        self.fast = Way.SAME
         self.waits = False  # whether an answer to a comparison was missing
         # What `_input` found for the recipe that was built last; True: it took the handle's recipe.
         self.found: list[tuple[Handle, bool] | None] = []
 
-    def recipe(self, node: Node, fast: bool) -> Recipe | None:
-        """How the node's first output is made again, or None.
-
-        fast: normalize with the stored statistics, where there is an operator for that.
-        """
+    def recipe(self, node: Node, fast: Way) -> Recipe | None:
+        """How the node's first output is made again, or None."""
         self.fast, self.found = fast, []
         recipe = self._build(node, self.most)
         if recipe is None or recipe.count > self.most:
@@ -478,15 +552,18 @@ def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
     if means[0] is None or means[1] is None or not count:
         return None
 
+    is_ours = self.fast is Way.FUSED
+    make = lambda v, _: fused(v, [], False) if is_ours else _normalized(v, eps)  # noqa: E731
+
     def rehearse(v: list[Tensor]) -> tuple[Tensor, Tensor]:
         """A new layer has weight 1 and bias 0, where roundings hardly differ."""
         values = [_hostile(v[0], 1, 5.0), _hostile(v[1], 2), _hostile(v[2], 3)]
         out, mean, deviation = again(values)[:3]
-        return out, _normalized([*values, mean, deviation], eps)
+        return out, make([*values, mean, deviation], [])
 
-    make = lambda v, _: _normalized(v, eps)  # noqa: E731
     given = [x, *affine, *means]
-    recipe = Recipe(f"batch_norm_elemt[{eps}]", make, given, ("normalize", eps))
+    name = "normalize" if is_ours else "batch_norm_elemt"
+    recipe = Recipe(f"{name}[{eps}]", make, given, ("normalize", eps, is_ours))
     recipe.rehearse = rehearse
     return recipe
 

@@ -104,6 +104,7 @@ class Steady:
             self._take_all(self.program.last, output, final=True)
         if self.recorder is not None and not self.differs:
             self._compile()
+        self.recorder = None
         self.nodes.clear()
         if "builder" in self.__dict__:
             self.builder.forget()

@@ -9,7 +9,7 @@ from tuckfold.torch._activations import _forms as forms
 from tuckfold.torch._activations._graph import kind
 from tuckfold.torch._activations._lossy import Lossy, best_grade, for_scores
 from tuckfold.torch._activations._proof import is_proven
-from tuckfold.torch._activations._recompute import BUILDERS, Builder, Recipe, Recomputed
+from tuckfold.torch._activations._recompute import BUILDERS, Builder, Recipe, Recomputed, Way
 from tuckfold.torch._activations._saved import Form, Handle, Record
 from tuckfold.torch._memory import is_dense
 
@@ -106,7 +106,7 @@ def recomputed(
         return None
     if any(h.dtype != original.dtype or h.tensor is None for h in handles):
         return None
-    for fast in (True, False) if original.device.type == "cuda" else (False,):
+    for fast in Way if original.device.type == "cuda" else (Way.SAME,):
         recipe = builder.recipe(node, fast)
         if recipe is None:
             continue
