@@ -193,6 +193,20 @@ TUCKFOLD_C_API tuckfold_status tuckfold_normalize(const tuckfold_tensor* x,
                                                   const tuckfold_normalization* how,
                                                   const tuckfold_options* options);
 
+/* Fills out with weight[c] * (invstd[r] * (x - mean[r])) + bias[c] for value c of row r, as a layer
+   normalization with known statistics does. out may be of another dtype of the three. */
+typedef struct tuckfold_row_normalization {
+  const float* mean; /* one for each row, on the device of the tensors */
+  const float* invstd;
+  const float* weight; /* one for each value of a row */
+  const float* bias;
+  int64_t length; /* of a row */
+} tuckfold_row_normalization;
+TUCKFOLD_C_API tuckfold_status tuckfold_normalize_rows(const tuckfold_tensor* x,
+                                                       const tuckfold_tensor* out,
+                                                       const tuckfold_row_normalization* how,
+                                                       const tuckfold_options* options);
+
 /* Packs and unpacks count tensors with a plan each, all of one spec: in[i] to the front of out[i] with
    seed + i. They share a workspace of the largest tensor's size; device_result points to a
    number for each. On a CUDA device dct_chop packs small tensors in one launch. */

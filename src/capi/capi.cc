@@ -282,6 +282,23 @@ tuckfold_status tuckfold_normalize(const tuckfold_tensor* x, const tuckfold_tens
   });
 }
 
+tuckfold_status tuckfold_normalize_rows(const tuckfold_tensor* x, const tuckfold_tensor* out,
+                                        const tuckfold_row_normalization* how,
+                                        const tuckfold_options* options) {
+  return guarded([&] {
+    const tuckfold_options run = options_of("normalize", options);
+    const UseExecutor on({run.executor, run.executor_data});
+    const tuckfold_row_normalization& n = given("normalize", "the numbers of rows", how);
+    normalize_rows(ConstTensorView(view_of("normalize", x)), view_of("normalize", out),
+                   {.mean = n.mean,
+                    .invstd = n.invstd,
+                    .weight = n.weight,
+                    .bias = n.bias,
+                    .length = n.length},
+                   run_options(run));
+  });
+}
+
 tuckfold_status tuckfold_pack_many(const tuckfold_plan* const* plans, size_t count,
                                    const tuckfold_tensor* in, void* const* out,
                                    const size_t* out_bytes, const tuckfold_options* options,

@@ -323,6 +323,39 @@ void normalize_into(const Tensor& x, const std::vector<Tensor>& add,
   check(tuckfold_normalize(&from, add.empty() ? nullptr : &other, &to, &how, &run.options));
 }
 
+// Rows of a layer normalization, whose factors are mean, invstd, weight and bias.
+void normalize_rows_into(const Tensor& x, const std::vector<Tensor>& factors, const Tensor& out) {
+  if (factors.size() != 4) refuse("normalize", "factors must be mean, invstd, weight and bias");
+  for (const Tensor& each : factors) {
+    if (each.scalar_type() != ScalarType::Float || each.dim() != 1 || !each.is_contiguous()) {
+      refuse("normalize", "factors must be contiguous, of float32, with one axis");
+    }
+  }
+  const std::int64_t length = factors[2].numel();
+  if (factors[3].numel() != length || factors[0].numel() != factors[1].numel() ||
+      factors[0].numel() * length != x.numel()) {
+    refuse("normalize",
+           "there must be a mean and an invstd for each row, and a weight and a bias "
+           "for each of its values");
+  }
+  const Place place(out);
+  check_all_on("normalize", place, factors);
+  check_all_on("normalize", place, std::span(&x, 1));
+  const auto numbers = [&](std::size_t i) {
+    return static_cast<const float*>(factors[i].const_data_ptr());
+  };
+  const tuckfold_tensor from =
+      view_of("normalize", place, x, const_cast<void*>(x.const_data_ptr()));
+  const tuckfold_tensor to = view_of("normalize", place, out, out.mutable_data_ptr());
+  const tuckfold_row_normalization how{.mean = numbers(0),
+                                       .invstd = numbers(1),
+                                       .weight = numbers(2),
+                                       .bias = numbers(3),
+                                       .length = std::max<std::int64_t>(length, 1)};
+  const Run run = run_of(place, 0, 0);
+  check(tuckfold_normalize_rows(&from, &to, &how, &run.options));
+}
+
 // ---- many at once
 
 std::vector<const tuckfold_plan*> handles(const std::vector<Plan>& plans) {
@@ -484,6 +517,14 @@ void boxed_normalize_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
   normalize_into(x, add, factors, inner, act.view(), out);
 }
 
+void boxed_normalize_rows_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  tuckfold_clear_error();
+  const auto x = to<Tensor>(stack[0]);
+  const auto factors = to<std::vector<Tensor>>(stack[1]);
+  const auto out = to<Tensor>(stack[2]);
+  normalize_rows_into(x, factors, out);
+}
+
 void boxed_pack_many(StableIValue* stack, std::uint64_t, std::uint64_t) {
   tuckfold_clear_error();
   const auto xs = to<std::vector<Tensor>>(stack[0]);
@@ -528,6 +569,7 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
   library.def(
       "normalize_into(Tensor x, Tensor[] add, Tensor[] factors, SymInt inner, str act, "
       "Tensor(a!) out) -> ()");
+  library.def("normalize_rows_into(Tensor x, Tensor[] factors, Tensor(a!) out) -> ()");
   library.def("pack_many(Tensor[] xs, str spec, SymInt seed=0) -> Tensor[]");
   library.def("unpack_many_into(Tensor[] packed, str spec, Tensor(a!)[] outs) -> ()");
   library.def("compress(Tensor x, str spec) -> Tensor");
@@ -535,19 +577,20 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
 }
 
 // The same for both: an operator asks its tensors for their device.
-#define TUCKFOLD_REGISTER(device)                             \
-  STABLE_TORCH_LIBRARY_IMPL(tuckfold, device, library) {      \
-    library.impl("pack", boxed_pack);                         \
-    library.impl("pack_seeded", boxed_pack_seeded);           \
-    library.impl("pack_checked", boxed_pack_checked);         \
-    library.impl("unpack", boxed_unpack);                     \
-    library.impl("unpack_then", boxed_unpack_then);           \
-    library.impl("unpack_into", boxed_unpack_into);           \
-    library.impl("normalize_into", boxed_normalize_into);     \
-    library.impl("pack_many", boxed_pack_many);               \
-    library.impl("unpack_many_into", boxed_unpack_many_into); \
-    library.impl("compress", boxed_compress);                 \
-    library.impl("decompress", boxed_decompress);             \
+#define TUCKFOLD_REGISTER(device)                                   \
+  STABLE_TORCH_LIBRARY_IMPL(tuckfold, device, library) {            \
+    library.impl("pack", boxed_pack);                               \
+    library.impl("pack_seeded", boxed_pack_seeded);                 \
+    library.impl("pack_checked", boxed_pack_checked);               \
+    library.impl("unpack", boxed_unpack);                           \
+    library.impl("unpack_then", boxed_unpack_then);                 \
+    library.impl("unpack_into", boxed_unpack_into);                 \
+    library.impl("normalize_into", boxed_normalize_into);           \
+    library.impl("normalize_rows_into", boxed_normalize_rows_into); \
+    library.impl("pack_many", boxed_pack_many);                     \
+    library.impl("unpack_many_into", boxed_unpack_many_into);       \
+    library.impl("compress", boxed_compress);                       \
+    library.impl("decompress", boxed_decompress);                   \
   }
 TUCKFOLD_REGISTER(CPU)
 TUCKFOLD_REGISTER(CUDA)

@@ -164,6 +164,11 @@ def _(
     pass
 
 
+@torch.library.register_fake("tuckfold::normalize_rows_into")
+def _(x: Tensor, factors: list[Tensor], out: Tensor) -> None:
+    pass
+
+
 @torch.library.register_fake("tuckfold::pack_many")
 def _(xs: list[Tensor], spec: str, seed: int = 0) -> list[Tensor]:
     return [torch.ops.tuckfold.pack(x, spec, seed + i) for i, x in enumerate(xs)]

@@ -94,24 +94,85 @@ void run_on_cpu(const ConstTensorView& x, const ConstTensorView* add, const Tens
   });
 }
 
+void check_rows(const ConstTensorView& x, const TensorView& out, const RowNormalization& how) {
+  const auto is_float = [](DType dtype) {
+    return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
+  };
+  if (!is_float(x.dtype) || !is_float(out.dtype)) {
+    invalid("[normalize] x and out must be f32, f16 or bf16, got {} and {}", to_string(x.dtype),
+            to_string(out.dtype));
+  }
+  check_tensor("x", x, x);
+  ConstTensorView as_x{out};
+  as_x.dtype = x.dtype;
+  check_tensor("out", as_x, x);
+  const std::int64_t elems = x.shape.elems();
+  if (elems == 0) return;
+  if (how.length < 1 || elems % how.length != 0) {
+    invalid("[normalize] {} values are not whole rows of {}", elems, how.length);
+  }
+  for (const float* each : {how.mean, how.invstd, how.weight, how.bias}) {
+    if (each == nullptr) invalid("[normalize] mean, invstd, weight and bias must be given");
+  }
+}
+
+template <class T, class U>
+void rows_on_cpu(const ConstTensorView& x, const TensorView& out, const RowNormalization& how,
+                 int threads) {
+  const T* from = static_cast<const T*>(x.data);
+  U* to = static_cast<U*>(out.data);
+  parallel_for(x.shape.elems() / how.length, threads, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      for (std::int64_t i = 0; i < how.length; ++i) {
+        const float y = then::normalized_in_row(loaded(from[row * how.length + i]), how.mean[row],
+                                                how.invstd[row], how.weight[i], how.bias[i]);
+        to[row * how.length + i] = stored<U>(rounded<T>(y));
+      }
+    }
+  });
+}
+
+// Calls body with a value of the type.
+void for_type(DType dtype, const auto& body) {
+  switch (dtype) {
+    case DType::F16: return body(F16{});
+    case DType::BF16: return body(BF16{});
+    default: return body(float{});
+  }
+}
+
+void check_cuda() {
+  if (&then::kCudaNormalize == nullptr) {
+    fail(Errc::Unsupported, "[normalize] this build has no CUDA kernels");
+  }
+}
+
 }  // namespace
+
+void normalize_rows(const ConstTensorView& x, const TensorView& out, const RowNormalization& how,
+                    const RunOptions& options) {
+  check_rows(x, out, how);
+  if (x.shape.elems() == 0) return;
+  if (x.device == Device::Cuda) {
+    check_cuda();
+    return then::kCudaNormalize.run_rows(x, out, how, options.cuda.stream);
+  }
+  const int threads = thread_count(options.threads);
+  for_type(x.dtype, [&]<class T>(T) {
+    for_type(out.dtype, [&]<class U>(U) { rows_on_cpu<T, U>(x, out, how, threads); });
+  });
+}
 
 void normalize(const ConstTensorView& x, const ConstTensorView* add, const TensorView& out,
                const Normalization& how, const RunOptions& options) {
   check(x, add, out, how);
   if (x.shape.elems() == 0) return;
   if (x.device == Device::Cuda) {
-    if (&then::kCudaNormalize == nullptr) {
-      fail(Errc::Unsupported, "[normalize] this build has no CUDA kernels");
-    }
+    check_cuda();
     return then::kCudaNormalize.run(x, add, out, how, options.cuda.stream);
   }
   const int threads = thread_count(options.threads);
-  switch (x.dtype) {
-    case DType::F16: return run_on_cpu<F16>(x, add, out, how, threads);
-    case DType::BF16: return run_on_cpu<BF16>(x, add, out, how, threads);
-    default: return run_on_cpu<float>(x, add, out, how, threads);
-  }
+  for_type(x.dtype, [&]<class T>(T) { run_on_cpu<T>(x, add, out, how, threads); });
 }
 
 }  // namespace tuckfold

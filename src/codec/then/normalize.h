@@ -1,5 +1,5 @@
-// A batch normalization with known statistics, and the sum and ReLU that often follow it, in one pass
-// over dense tensors: what backward computes again where forward stored only the input.
+// Normalizations with known statistics, and what often follows them, in one pass over dense tensors:
+// what backward computes again where forward stored only the input.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,25 @@ struct Normalization {
 void normalize(const ConstTensorView& x, const ConstTensorView* add, const TensorView& out,
                const Normalization& how, const RunOptions& options = {});
 
+// Rows of a layer normalization: y = weight[c] * (invstd[r] * (x - mean[r])) + bias[c], the last product
+// and sum rounded together, then to the dtype of `out`, which may differ from that of x.
+struct RowNormalization {
+  const float* mean = nullptr;  // one for each row
+  const float* invstd = nullptr;
+  const float* weight = nullptr;  // one for each value of a row
+  const float* bias = nullptr;
+  std::int64_t length = 1;  // of a row
+};
+void normalize_rows(const ConstTensorView& x, const TensorView& out, const RowNormalization& how,
+                    const RunOptions& options = {});
+
 namespace then {
 
 struct CudaNormalize {
   void (*run)(const ConstTensorView& x, const ConstTensorView* add, const TensorView& out,
               const Normalization& how, void* stream);
+  void (*run_rows)(const ConstTensorView& x, const TensorView& out, const RowNormalization& how,
+                   void* stream);
 };
 TUCKFOLD_WEAK extern const CudaNormalize kCudaNormalize;  // null in builds without CUDA
 

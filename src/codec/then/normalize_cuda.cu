@@ -183,16 +183,102 @@ __global__ void any_kernel(const __grid_constant__ Args args) {
   if (index < args.elems) finish_one<T, kAdd>(args, index);
 }
 
+// ---- rows of a layer normalization
+
+struct RowArgs {
+  const void* x;
+  void* out;
+  const float *mean, *invstd, *weight, *bias;
+  std::int64_t rows, length;
+  int lanes, tiles;
+};
+
+constexpr int kEight = 8;  // values of a thread in a row
+
+template <class T>
+__device__ TUCKFOLD_INLINE void load_eight(const T* from, float* x) {
+  const auto* vectors = reinterpret_cast<const uint4*>(from);
+#pragma unroll
+  for (int i = 0; i < kEight / cuda::kVector<T>; ++i) {
+    cuda::floats_of<T>(vectors[i], x + i * cuda::kVector<T>);
+  }
+}
+
+template <class T, class U>
+__global__ void rows_kernel(const __grid_constant__ RowArgs args) {
+  const int lane = static_cast<int>(threadIdx.x) % args.lanes;
+  const int rows_beside = kThreads / args.lanes;
+  const int row_in_block = static_cast<int>(threadIdx.x) / args.lanes;
+  const std::int64_t place =
+      (static_cast<std::int64_t>(blockIdx.x) % args.tiles * args.lanes + lane) * kEight;
+  if (row_in_block >= rows_beside || place >= args.length) return;
+  float weight[kEight], bias[kEight];
+#pragma unroll
+  for (int i = 0; i < kEight; ++i) {
+    weight[i] = __ldg(args.weight + place + i);
+    bias[i] = __ldg(args.bias + place + i);
+  }
+  const std::int64_t rows_of_block = static_cast<std::int64_t>(rows_beside) * kRowsOfThread;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) / args.tiles * rows_of_block;
+  const std::int64_t end = min(args.rows, first + rows_of_block);
+#pragma unroll 4
+  for (std::int64_t row = first + row_in_block; row < end; row += rows_beside) {
+    float y[kEight];
+    load_eight(static_cast<const T*>(args.x) + row * args.length + place, y);
+    const float mean = __ldg(args.mean + row), invstd = __ldg(args.invstd + row);
+#pragma unroll
+    for (int i = 0; i < kEight; ++i) {
+      y[i] = normalized_in_row(y[i], mean, invstd, weight[i], bias[i]);
+    }
+    if constexpr (sizeof(T) == 2 && !std::is_same_v<T, U>) {
+#pragma unroll
+      for (int i = 0; i < kEight; ++i) y[i] = cuda::as_float(as_stored<T>(y[i]));
+    }
+    auto* to = reinterpret_cast<uint4*>(static_cast<U*>(args.out) + row * args.length + place);
+#pragma unroll
+    for (int i = 0; i < kEight / cuda::kVector<U>; ++i) {
+      to[i] = finished<U, false>(y + i * cuda::kVector<U>, uint4{}, false);
+    }
+  }
+}
+
+template <class T, class U>
+__global__ void any_rows_kernel(const __grid_constant__ RowArgs args) {
+  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (index >= args.rows * args.length) return;
+  const std::int64_t row = index / args.length, place = index % args.length;
+  const float y = normalized_in_row(cuda::as_float(static_cast<const T*>(args.x)[index]),
+                                    __ldg(args.mean + row), __ldg(args.invstd + row),
+                                    __ldg(args.weight + place), __ldg(args.bias + place));
+  static_cast<U*>(args.out)[index] = as_stored<U>(cuda::as_float(as_stored<T>(y)));
+}
+
+bool is_aligned(const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; }
+
+template <class T, class U>
+void run_rows_as(RowArgs args, void* stream) {
+  if (args.length % kEight != 0 || !is_aligned(args.x) || !is_aligned(args.out)) {
+    const std::int64_t blocks = cuda::blocks_for(args.rows * args.length, kThreads);
+    return cuda::launch(any_rows_kernel<T, U>, {.blocks = blocks, .threads = kThreads}, stream,
+                        args);
+  }
+  const std::int64_t threads_of_row = args.length / kEight;
+  args.lanes = static_cast<int>(std::min<std::int64_t>(threads_of_row, kThreads));
+  args.tiles = static_cast<int>(cuda::blocks_for(threads_of_row, args.lanes));
+  const std::int64_t parts = cuda::blocks_for(args.rows, kThreads / args.lanes * kRowsOfThread);
+  cuda::launch(rows_kernel<T, U>, {.blocks = parts * args.tiles, .threads = kThreads}, stream,
+               args);
+}
+
+// ---- channels
+
 template <class T, bool kAdd>
 void run_as(Args args, void* stream) {
   constexpr int kV = cuda::kVector<T>;
-  const auto aligned = [](const void* at) {
-    return reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
-  };
   const auto grid = [](std::int64_t threads) {
     return cuda::Grid{.blocks = cuda::blocks_for(threads, kThreads), .threads = kThreads};
   };
-  if (!aligned(args.x) || !aligned(args.add) || !aligned(args.out)) {
+  if (!is_aligned(args.x) || !is_aligned(args.add) || !is_aligned(args.out)) {
     cuda::launch(any_kernel<T, kAdd>, grid(args.elems), stream, args);
   } else if (args.place.inner == 1 && args.place.channels % kV == 0) {
     const std::int64_t vectors_of_row = args.place.channels / kV;
@@ -238,8 +324,34 @@ void run(const ConstTensorView& x, const ConstTensorView* add, const TensorView&
   }
 }
 
+// Calls body with a value of the type.
+void for_type(DType dtype, const auto& body) {
+  switch (dtype) {
+    case DType::F16: return body(F16{});
+    case DType::BF16: return body(BF16{});
+    default: return body(float{});
+  }
+}
+
+void run_rows(const ConstTensorView& x, const TensorView& out, const RowNormalization& how,
+              void* stream) {
+  const RowArgs args{.x = x.data,
+                     .out = out.data,
+                     .mean = how.mean,
+                     .invstd = how.invstd,
+                     .weight = how.weight,
+                     .bias = how.bias,
+                     .rows = x.shape.elems() / how.length,
+                     .length = how.length,
+                     .lanes = 1,
+                     .tiles = 1};
+  for_type(x.dtype, [&]<class T>(T) {
+    for_type(out.dtype, [&]<class U>(U) { run_rows_as<T, U>(args, stream); });
+  });
+}
+
 }  // namespace
 
-const CudaNormalize kCudaNormalize = {.run = run};
+const CudaNormalize kCudaNormalize = {.run = run, .run_rows = run_rows};
 
 }  // namespace tuckfold::then

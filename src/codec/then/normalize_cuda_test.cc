@@ -88,5 +88,55 @@ TEST(NormalizeCuda, HasTheCpusValues) {
   }
 }
 
+void compare_rows(DType dtype, DType to, std::int64_t rows, std::int64_t length) {
+  SCOPED_TRACE(
+      fmt::format("{} to {}, {} rows of {}", to_string(dtype), to_string(to), rows, length));
+  Tensor x(dtype, {rows, length}), expected(to, {rows, length});
+  x.fill(ref::pattern(ref::Pattern::Random, dtype, rows * length));
+  const ChannelNumbers of_rows(rows), of_places(length);
+  RowNormalization how{.mean = of_rows.mean.data(),
+                       .invstd = of_rows.invstd.data(),
+                       .weight = of_places.weight.data(),
+                       .bias = of_places.bias.data(),
+                       .length = length};
+  normalize_rows(ConstTensorView{x.view()}, expected.view(), how);
+  const auto upload = [](const std::vector<float>& from) {
+    return DeviceBytes(std::as_bytes(std::span(from)));
+  };
+  const DeviceBytes mean = upload(of_rows.mean), invstd = upload(of_rows.invstd),
+                    weight = upload(of_places.weight), bias = upload(of_places.bias);
+  const auto at = [](const DeviceBytes& bytes) {
+    return reinterpret_cast<const float*>(bytes.data());
+  };
+  how.mean = at(mean), how.invstd = at(invstd), how.weight = at(weight), how.bias = at(bias);
+  const auto bytes = x.bytes();
+  const DeviceBytes in(std::vector<std::byte>(bytes.begin(), bytes.end()));
+  const DeviceBytes out(static_cast<std::size_t>(rows * length) * size_bytes(to));
+  const auto view = [&](const DeviceBytes& of, DType as) {
+    return TensorView(const_cast<std::byte*>(of.data()), as, {rows, length}, Device::Cuda);
+  };
+  normalize_rows(ConstTensorView{view(in, dtype)}, view(out, to), how);
+  const std::vector<std::byte> got = out.fetch();
+  const auto want = expected.bytes();
+  for (std::int64_t i = 0; i < rows * length; ++i) {
+    const double a = ref::get(to, got.data(), i), b = ref::get(to, want.data(), i);
+    ASSERT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << i << ": " << a << ", not " << b;
+  }
+  EXPECT_TRUE(out.guards_untouched());
+}
+
+TEST(NormalizeCuda, RowsHaveTheCpusValues) {
+  if (cuda_devices() == 0) GTEST_SKIP() << "there is no CUDA device";
+  constexpr DType kAll[] = {DType::F32, DType::F16, DType::BF16};
+  for (const DType dtype : kAll) {
+    for (const DType to : kAll) {
+      compare_rows(dtype, to, 70, 768);
+      compare_rows(dtype, to, 3, 4096);  // more than a block has threads for
+      compare_rows(dtype, to, 300, 8);
+      compare_rows(dtype, to, 5, 21);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tuckfold

@@ -72,6 +72,36 @@ TEST(Normalize, GivesWhatItsDefinitionSays) {
   }
 }
 
+TEST(Normalize, RowsHaveStatisticsOfTheirOwn) {
+  constexpr std::int64_t kRows = 5, kLength = 24;
+  const ChannelNumbers of_rows(kRows), of_places(kLength);
+  for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
+    for (const DType to : {DType::F32, DType::F16, DType::BF16}) {
+      Tensor x(dtype, {kRows, kLength}), out(to, {kRows, kLength});
+      x.fill(ref::pattern(ref::Pattern::Random, dtype, x.elems()));
+      normalize_rows(ConstTensorView{x.view()}, out.view(),
+                     {.mean = of_rows.mean.data(),
+                      .invstd = of_rows.invstd.data(),
+                      .weight = of_places.weight.data(),
+                      .bias = of_places.bias.data(),
+                      .length = kLength});
+      const std::vector<double> from = x.values(), got = out.values();
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        const std::size_t r = i / kLength, c = i % kLength;
+        const auto centered =
+            static_cast<float>(static_cast<long double>(from[i]) - of_rows.mean[r]);
+        const auto scaled =
+            static_cast<float>(static_cast<long double>(of_rows.invstd[r]) * centered);
+        const auto sum = static_cast<float>(static_cast<long double>(scaled) * of_places.weight[c] +
+                                            of_places.bias[c]);
+        const double expected = rounded(to, static_cast<float>(rounded(dtype, sum)));
+        ASSERT_TRUE(std::isnan(expected) ? std::isnan(got[i]) : got[i] == expected)
+            << to_string(dtype) << " at " << i << ": " << got[i] << ", not " << expected;
+      }
+    }
+  }
+}
+
 TEST(Normalize, RefusesWhatDoesNotFit) {
   std::vector<float> values(24), numbers(6);
   const TensorView view(values.data(), DType::F32, {4, 6});

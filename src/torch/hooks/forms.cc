@@ -251,6 +251,14 @@ void normalize_into(const at::Tensor& x, const std::vector<at::Tensor>& add,
   operation.callBoxed(stack);
 }
 
+void normalize_rows_into(const at::Tensor& x, const std::vector<at::Tensor>& factors,
+                         const at::Tensor& out) {
+  static const c10::OperatorHandle operation =
+      c10::Dispatcher::singleton().findSchemaOrThrow("tuckfold::normalize_rows_into", "");
+  torch::jit::Stack stack{x, factors, out};
+  operation.callBoxed(stack);
+}
+
 std::shared_ptr<const Form> form_of(const FormSpec& spec, const Handle& handle) {
   const at::Tensor& x = handle.tensor;
   switch (spec.kind) {

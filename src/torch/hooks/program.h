@@ -93,6 +93,7 @@ enum class Code {
   kNativeBatchNorm,
   kCudnnBatchNorm,
   kNormalize,
+  kNormalizeRows,
 };
 
 // An argument of an operator that is run again.

@@ -78,6 +78,7 @@ at::Tensor made(const Operator& op, Values& v, const std::vector<char>& fresh) {
                           return std::get<0>(at::cudnn_batch_norm(x, weight.value(), bias, mean,
                                                                   variance, training, 0.0, eps));
                         });
+    case Code::kNormalizeRows: break;
     case Code::kNormalize: return at::batch_norm_elemt(v[0], v[1], v[2], v[3], v[4], c[0]);
   }
   TORCH_CHECK(false, "[hooks] unknown operator");
@@ -166,7 +167,37 @@ at::Tensor fused(const Values& v, const Values& others, bool relu) {
   return out;
 }
 
+// What follows a layer normalization of ours: its dtype.
+struct Cast {
+  const Operator* normalize = nullptr;
+  at::ScalarType dtype = at::kFloat;
+};
+
+Cast cast_of(const Recipe& recipe, std::size_t number) {
+  const Operator& op = recipe.operators[number];
+  if (op.code == Code::kNormalizeRows) return {&op, op.out_dtype};
+  if (op.code != Code::kTo || op.arguments[0].place != Argument::kChild) return {};
+  const Operator& first = recipe.operators[static_cast<std::size_t>(op.arguments[0].child)];
+  return first.code == Code::kNormalizeRows ? Cast{&first, op.out_dtype} : Cast{};
+}
+
+// `fused_rows` of _recompute.py.
+at::Tensor fused_rows(const Values& v, at::ScalarType dtype) {
+  TORCH_CHECK(v[0].is_contiguous(), "[hooks] rows that are not contiguous");
+  const at::Tensor out = at::empty_like(v[0], v[0].options().dtype(dtype));
+  normalize_rows_into(
+      v[0], {v[3].reshape(-1), v[4].reshape(-1), v[1].reshape(-1), v[2].reshape(-1)}, out);
+  return out;
+}
+
 Result evaluate(const Instance& instance, std::size_t number, std::size_t& leaf) {
+  if (const Cast cast = cast_of(*instance.recipe, number); cast.normalize != nullptr) {
+    Values values;
+    for (const Argument& each : cast.normalize->arguments) {
+      values.push_back(argument(instance, each, leaf).value);
+    }
+    return {fused_rows(values, cast.dtype), true};
+  }
   if (const Chain chain = chain_of(*instance.recipe, number); chain.normalize != nullptr) {
     Values values, others;
     for (const Argument& each : chain.normalize->arguments) {

@@ -97,6 +97,8 @@ std::shared_ptr<const Form> recomputed(std::shared_ptr<const Instance> instance)
 void normalize_into(const at::Tensor& x, const std::vector<at::Tensor>& add,
                     const std::vector<at::Tensor>& factors, std::int64_t inner, bool relu,
                     const at::Tensor& out);
+void normalize_rows_into(const at::Tensor& x, const std::vector<at::Tensor>& factors,
+                         const at::Tensor& out);
 // The instance of a form that is recomputed, else null.
 std::shared_ptr<const Instance> instance_of(const Form* form);
 bool is_lossy(const Form* form);

@@ -16,11 +16,11 @@ from torch import Tensor, nn  # noqa: E402
 
 import tuckfold.torch as tt  # noqa: E402
 from nets import NETWORKS, Sequence, gradients, images, made, resnet_like, same, tokens  # noqa: E402
-from tuckfold.torch._activations import _record  # noqa: E402
+from tuckfold.torch._activations import _recompute, _record, _store  # noqa: E402
 from tuckfold.torch._activations._graph import VIEWS, kind  # noqa: E402
 from tuckfold.torch._activations._lossy import SCORES, VALUES  # noqa: E402
 from tuckfold.torch._activations._native import Native, library  # noqa: E402
-from tuckfold.torch._activations._recompute import BUILDERS  # noqa: E402
+from tuckfold.torch._activations._recompute import BUILDERS, Way  # noqa: E402
 from tuckfold.torch._activations._rules import RULES  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -78,6 +78,38 @@ def test_both_ways_give_the_same_bits(name: str, options: str, native, monkeypat
     for a, b in zip(found["python"], found["cpp"], strict=True):
         assert all(map(same, a, b))
     assert found["python", "stored"] == found["cpp", "stored"] > 0
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("name", ["resnet", "resnet, not in place", "gpt"])
+def test_kernels_that_do_several_operators(
+    name: str, layout: torch.memory_format, bf16: bool, native, monkeypatch
+) -> None:
+    """They are used on a GPU, where they have the bits of torch's. Here both ways use them."""
+    if name == "gpt" and layout == torch.channels_last:
+        pytest.skip("it has no images")
+    monkeypatch.setattr(_store, "ways", lambda device: [Way.FUSED])
+    monkeypatch.setattr(_store, "is_proven", lambda *_: True)
+    make, batch = NETWORKS[name]
+    x = batch() if name == "gpt" else batch().contiguous(memory_format=layout)
+    found, used = {}, []
+    for function in ("fused", "fused_rows"):
+        call = getattr(_recompute, function)
+        monkeypatch.setattr(_recompute, function, lambda *a, call=call: used.append(a) or call(*a))
+    for way in ("plain", "python", "cpp"):
+        model = made(make).to(memory_format=layout)
+        if way != "plain":
+            act = wrapped(model, way, monkeypatch)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            found[way] = [gradients(model, x, seed=seed) for seed in range(WARM + 2)]
+        if way != "plain":
+            assert act.problems == []
+    assert len(native) == 2 and used
+    for plain, python, cpp in zip(*found.values(), strict=True):
+        assert all(map(same, python, cpp))
+        for a, b in zip(plain, python, strict=True):
+            assert torch.nn.functional.cosine_similarity(a.flatten().float(), b.flatten().float(), dim=0) > 0.99  # fmt: skip
 
 
 def warmed(model: nn.Module, *x: Tensor, **options: object) -> object:
@@ -282,8 +314,13 @@ def test_what_is_stored_is_freed_while_the_pass_runs(native) -> None:
 
 
 @pytest.mark.parametrize("codec", [None, FOUR])
-def test_no_pass_before_holds_memory_until_garbage_is_collected(codec: str | None, native) -> None:
+@pytest.mark.parametrize("all_ways", [False, True])
+def test_no_pass_before_holds_memory_until_garbage_is_collected(
+    codec: str | None, all_ways: bool, native, monkeypatch
+) -> None:
     """The pass that was recorded for C++ had everything that it stored."""
+    if all_ways:  # as on a GPU
+        monkeypatch.setattr(_store, "ways", lambda device: Way)
     model, x = made(resnet_like), images()
     tt.wrap(model, least=0, codec=codec)
     gc.collect()

@@ -23,6 +23,7 @@ from tuckfold.torch._memory import flat
 
 aten = torch.ops.aten
 _normalize_into = torch.ops.tuckfold.normalize_into.default
+_normalize_rows_into = torch.ops.tuckfold.normalize_rows_into.default
 Node = Any
 MOST_OPERATORS = 4  # of one recipe, unless the user says otherwise
 MOST_COPIED = {True: 1 << 20, False: 1 << 16}  # bytes of a parameter, and of a buffer or an input
@@ -39,7 +40,18 @@ class Way(enum.IntEnum):
 class Recipe:
     """An operator with its arguments: stored values, other recipes, constants."""
 
-    __slots__ = ("arguments", "chain", "count", "make", "node", "op", "owns", "place", "rehearse", "text")
+    __slots__ = (
+        "arguments",
+        "chain",
+        "count",
+        "make",
+        "node",
+        "op",
+        "owns",
+        "place",
+        "rehearse",
+        "text",
+    )
 
     def __init__(
         self,
@@ -146,17 +158,40 @@ class Chain:
         return fused(values, others, self.relu)
 
 
-def _chain_of(recipe: Recipe) -> Chain | None:
+class Cast:
+    """A layer normalization, and the change of dtype that autocast puts after it."""
+
+    __slots__ = ("dtype", "normalize")
+
+    def __init__(self, normalize: Recipe, dtype: torch.dtype) -> None:
+        self.normalize, self.dtype = normalize, dtype
+
+    def run(
+        self,
+        value: Callable[[Any], Tensor],
+        rehearsed: list[tuple[Tensor, Tensor]] | None = None,
+    ) -> Tensor:
+        values = [value(a) for a in self.normalize.arguments]
+        if rehearsed is not None and self.normalize.rehearse is not None:
+            rehearsed.append(self.normalize.rehearse(values))
+        return fused_rows(values, self.dtype)
+
+
+def _chain_of(recipe: Recipe) -> Chain | Cast | None:
     """By the operators' names; only the first argument of a sum is looked into."""
     name = recipe.op[0] if recipe.op else ""
-    if name == "normalize" and recipe.op[2]:
-        return Chain(recipe, (), False)
-    before = recipe.arguments[0].chain if recipe.arguments and isinstance(recipe.arguments[0], Recipe) else None  # fmt: skip
-    if before is None or before.relu:
+    first = recipe.arguments[0] if recipe.arguments else None
+    if name not in ("add", "relu", "to") or not isinstance(first, Recipe):
+        return None
+    if name == "to":
+        return Cast(first, recipe.op[1]) if first.op and first.op[0] == "normalize_rows" else None
+    is_ours = bool(first.op) and first.op[0] == "normalize" and first.op[2]
+    before = Chain(first, (), False) if is_ours else first.chain
+    if not isinstance(before, Chain) or before.relu:
         return None
     if name == "add" and not before.other:
         return Chain(before.normalize, (recipe.arguments[1],), False)
-    return Chain(before.normalize, before.other, True) if name == "relu" else None
+    return None if name == "add" else Chain(before.normalize, before.other, True)
 
 
 def fused(v: list[Tensor], others: list[Tensor], relu: bool) -> Tensor:
@@ -177,6 +212,33 @@ def fused(v: list[Tensor], others: list[Tensor], relu: bool) -> Tensor:
     with torch._C._AutoDispatchBelowADInplaceOrView():
         _normalize_into(flat(x), list(map(flat, others)), numbers, inner, "relu" if relu else "none", flat(out))  # fmt: skip
     return out
+
+
+def fused_rows(v: list[Tensor], dtype: torch.dtype) -> Tensor:
+    """A layer normalization with known statistics, in the dtype."""
+    x, weight, bias, mean, invstd = v
+    out = torch.empty_like(x, dtype=dtype)
+    factors = [mean.reshape(-1), invstd.reshape(-1), weight.reshape(-1), bias.reshape(-1)]
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        _normalize_rows_into(x, factors, out)
+    return out
+
+
+def _takes_rows(x: Handle | Kept, *factors: Handle | Kept) -> bool:
+    """Whether `fused_rows` takes such tensors; in later passes they are of the same kind."""
+
+    def meta(leaf: Any) -> Any:
+        leaf = getattr(leaf, "leaf", leaf)  # of a place
+        return leaf if isinstance(leaf, Handle) else leaf.tensor
+
+    of = meta(x)
+    strides = of.strides if isinstance(of, Handle) else of.stride()
+    is_contiguous = tuple(strides) == torch.empty(of.shape, device="meta").stride()
+    return (
+        of.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        and is_contiguous
+        and all(meta(each).dtype == torch.float32 for each in factors)
+    )
 
 
 def _is_channels_last(x: Tensor) -> bool:
@@ -450,7 +512,7 @@ def _to_copy(self: Builder, node: Node, left: int) -> Recipe | None:
         return None
     dtype = node._input_metadata[0].dtype
     make = lambda v, _: aten._to_copy(v[0], dtype=dtype)  # noqa: E731
-    return Recipe(f"to[{dtype}]", make, [x], ("to",))
+    return Recipe(f"to[{dtype}]", make, [x], ("to", dtype))
 
 
 def _view(self: Builder, node: Node, left: int) -> Recipe | None:
@@ -484,11 +546,36 @@ def _layer_norm(self: Builder, node: Node, left: int) -> Recipe | None:
     shape, eps = module.normalized_shape, module.eps
     if (w is None) != (module.weight is None) or (b is None) != (module.bias is None):
         return None
-    make = lambda v, _: aten.native_layer_norm(  # noqa: E731
-        v[0], shape, v[1] if len(v) > 1 else None, v[2] if len(v) > 2 else None, eps
-    )[0]
+
+    def again(v: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        weight, bias = v[1] if len(v) > 1 else None, v[2] if len(v) > 2 else None
+        return aten.native_layer_norm(v[0], shape, weight, bias, eps)
+
     given = [a for a in (x, w, b) if a is not None]
+    if self.fast is Way.FUSED and len(given) == 3:
+        means = [self._saved(node, "_saved_result1"), self._saved(node, "_saved_result2")]
+        if means[0] is not None and means[1] is not None and _takes_rows(*given, *means):
+            return _normalized_rows([*given, *means], again)  # type: ignore[list-item]
+    make = lambda v, _: again(v)[0]  # noqa: E731
     return Recipe(f"layer_norm[{eps}]", make, given, ("layer_norm", eps, *shape))
+
+
+def _normalized_rows(
+    given: list[Handle | Kept], again: Callable[[list[Tensor]], tuple[Tensor, Tensor, Tensor]]
+) -> Recipe:
+    """A layer normalization by our kernel, with the statistics that are stored."""
+
+    def make(v: list[Tensor], _: object = None) -> Tensor:
+        return fused_rows(v, v[0].dtype)
+
+    def rehearse(v: list[Tensor]) -> tuple[Tensor, Tensor]:
+        values = [_hostile(v[0], 1, 5.0), _hostile(v[1], 2), _hostile(v[2], 3)]
+        out, mean, invstd = again(values)
+        return out, make([*values, mean, invstd])
+
+    recipe = Recipe("normalize_rows", make, given, ("normalize_rows",))
+    recipe.rehearse = rehearse
+    return recipe
 
 
 def _rms_norm(self: Builder, node: Node, left: int) -> Recipe | None:

@@ -32,7 +32,7 @@ _FORMS = ("nothing", "bits", "above", "regions", "narrow", "codec", "lossy", "re
 _CODES = (
     "relu", "gelu", "silu", "hardswish", "mish", "hardtanh", "leaky_relu", "add", "mul", "dropout",
     "to", "view", "layer_norm", "rms_norm", "group_norm", "native_batch_norm", "cudnn_batch_norm",
-    "normalize",
+    "normalize", "normalize_rows",
 )  # fmt: skip
 _PLACES = ("child", "saved", "input", "nested", "parameter")
 # In the order of src/torch/hooks/kinds.cc.
@@ -266,7 +266,8 @@ class _Compiler:
         if recipe.op[0] in ("layer_norm", "rms_norm") and not weights:
             raise Unknown("a normalization without a weight")  # whose epsilon may have changed
         out = recipe.node._input_metadata[0]
-        constants = [n for value in recipe.op[1:] for n in numbers_of(value)]
+        values = [v for v in recipe.op[1:] if not isinstance(v, torch.dtype)]
+        constants = [n for value in values for n in numbers_of(value)]
         if not self.native.add_operator(
             number, target, _CODES.index(recipe.op[0]), constants, kind(recipe.node),
             signature_of(recipe.node), list(out.shape), _like(out.dtype, torch.device("cpu")),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -97,6 +99,11 @@ def _looked_at(h: Handle) -> Form | None:
     return form
 
 
+def ways(device: torch.device) -> Iterable[Way]:
+    """Of making a normalization again, in the order in which they are tried."""
+    return Way if device.type == "cuda" else (Way.SAME,)
+
+
 def recomputed(
     record: Record, handles: list[Handle], node: object, builder: Builder
 ) -> Recomputed | None:
@@ -106,7 +113,7 @@ def recomputed(
         return None
     if any(h.dtype != original.dtype or h.tensor is None for h in handles):
         return None
-    for fast in Way if original.device.type == "cuda" else (Way.SAME,):
+    for fast in ways(original.device):
         recipe = builder.recipe(node, fast)
         if recipe is None:
             continue
