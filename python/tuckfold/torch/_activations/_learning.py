@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tuckfold.torch._activations._graph import VIEWS, kind
-from tuckfold.torch._activations._native import Native, is_tried_on
+from tuckfold.torch._activations._native import Native
 from tuckfold.torch._activations._program import Program, Survey
 from tuckfold.torch._activations._record import Recorder
 from tuckfold.torch._activations._run import Run
@@ -209,8 +209,7 @@ def _repeating(owner: Activations, state: _State) -> Steady | Native:
     if program.native is not None and program.native.fits():
         return Native(owner, program.native)
     recorder = None
-    device = next((p.device for p in owner.model.parameters()), torch.device("cpu"))
-    is_possible = owner.library is not None and bool(program.groups) and is_tried_on(device)
+    is_possible = owner.library is not None and bool(program.groups)
     if is_possible and state.refusals < _REFUSALS and program.tries < MOST_TRIES:
         program.native, program.tries = None, program.tries + 1
         recorder = Recorder()

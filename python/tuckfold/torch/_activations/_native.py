@@ -1,8 +1,7 @@
 """Passes that repeat an earlier one with hooks in C++: what `_steady.py` does, without Python.
 
 The library is for one version of torch, which is in its name. `TUCKFOLD_HOOKS=python` leaves it
-alone, `TUCKFOLD_HOOKS=cpp` asks for it; else it is taken where it fits the torch that runs, for models
-on the CPU: on a GPU it has not been tried.
+alone, `TUCKFOLD_HOOKS=cpp` asks for it; else it is taken where it fits the torch that runs.
 """
 
 from __future__ import annotations
@@ -42,11 +41,6 @@ def library() -> ctypes.CDLL | None:
                 f"cannot be loaded: {error}; build tuckfold with this torch, or use python"
             ) from None
         return None
-
-
-def is_tried_on(device: torch.device) -> bool:
-    """Whether the hooks in C++ are taken there without being asked for."""
-    return device.type == "cpu" or os.environ.get("TUCKFOLD_HOOKS") == "cpp"
 
 
 @functools.cache
