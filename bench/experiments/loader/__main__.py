@@ -1,6 +1,7 @@
 """Batches of CIFAR-10 in random order, beside a reader of a plain array in a mapped file, and JPEG.
 
 python -m bench.experiments.loader [--quick] [--out bench/results]
+python -m bench.experiments.loader --device cuda [--quick] [--data FILE] [--part small] [--out bench/results]
 """
 
 from __future__ import annotations
@@ -18,10 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 import tuckfold
-from bench.images import cifar10_part, data_folder
 from bench.record import ROOT, Figure, Record, figure_table
 
 METHOD = (
@@ -36,6 +35,7 @@ METHOD = (
     "without chroma subsampling, over ours. Every batch of a first round is compared with the images"
 )
 BATCH, RATE = 256, 500e6
+PARTS = ("small", "large", "training")  # on a GPU
 
 
 class Bucket:
@@ -52,6 +52,8 @@ class Bucket:
 
 
 def images_of(quick: bool) -> tuple[np.ndarray, np.ndarray]:
+    from bench.images import cifar10_part, data_folder
+
     data = data_folder()
     if data is None:
         sys.exit("loader: no CIFAR-10; let TUCKFOLD_DATA name the folder that holds cifar10/")
@@ -94,6 +96,8 @@ def check(read: Callable[[Any], Any], images: np.ndarray, labels: np.ndarray) ->
 
 def jpeg_time(images: np.ndarray, psnr: float) -> dict[str, float]:
     """Processor time a sample of decoding JPEGs that have the PSNR."""
+    from PIL import Image
+
     pixels = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
     for quality in range(50, 101):
         files = []
@@ -204,19 +208,35 @@ def measure(record: Record, folder: Path, quick: bool) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="a tenth of the images, few rounds")
-    parser.add_argument("--out", type=Path, help="the folder for loader_cpu.json")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--data", type=Path, help="cuda: images of 3 x 32 x 32, a .npy file or a batch of CIFAR-10's binary version; else synthetic ones")  # fmt: skip
+    parser.add_argument("--part", action="append", choices=PARTS, help="cuda: this part; again for several; else all")  # fmt: skip
+    parser.add_argument("--out", type=Path, help="the folder for loader_cpu.json, or loader_cuda.json")  # fmt: skip
     options = parser.parse_args()
+    library = Path(os.environ.get("TUCKFOLD_LIBRARIES", "."))
+    build = (ROOT / library).parent
+    command = "PYTHONPATH=python:. TUCKFOLD_LIBRARIES=build/release/python python -m bench.experiments.loader "  # fmt: skip
+    if options.device == "cuda":
+        from bench.experiments.loader import cuda
+
+        record = Record("loader_cuda", options.quick, build, cuda.METHOD)
+        record.commands.append(command + "--device cuda --out bench/results")
+        cuda.measure(record, options.data, options.quick, options.part or list(PARTS))
+        return written(record, options.out)
     tuckfold.set_num_threads(1)
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    library = Path(os.environ.get("TUCKFOLD_LIBRARIES", "."))
-    record = Record("loader_cpu", options.quick, (ROOT / library).parent, METHOD)
-    record.commands.append("PYTHONPATH=python:. TUCKFOLD_LIBRARIES=build/release/python python -m bench.experiments.loader --out bench/results")  # fmt: skip
+    record = Record("loader_cpu", options.quick, build, METHOD)
+    record.commands.append(command + "--out bench/results")
     with tempfile.TemporaryDirectory(prefix="tuckfold-") as folder:
         measure(record, Path(folder), options.quick)
     record.extra["load_average_after"] = os.getloadavg()[0]
+    return written(record, options.out)
+
+
+def written(record: Record, out: Path | None) -> int:
     print(figure_table(record.figures))
-    if options.out:
-        print(record.write(options.out, f"tuckfold {tuckfold.version()}"))
+    if out:
+        print(record.write(out, f"tuckfold {tuckfold.version()}"))
     return 0
 
 
