@@ -209,6 +209,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="a tenth of the images, few rounds")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--dry-run", action="store_true", help="cuda: on the CPU, to see that it runs")  # fmt: skip
     parser.add_argument("--data", type=Path, help="cuda: images of 3 x 32 x 32, a .npy file or a batch of CIFAR-10's binary version; else synthetic ones")  # fmt: skip
     parser.add_argument("--part", action="append", choices=PARTS, help="cuda: this part; again for several; else all")  # fmt: skip
     parser.add_argument("--out", type=Path, help="the folder for loader_cpu.json, or loader_cuda.json")  # fmt: skip
@@ -221,7 +222,9 @@ def main() -> int:
 
         record = Record("loader_cuda", options.quick, build, cuda.METHOD)
         record.commands.append(command + "--device cuda --out bench/results")
-        cuda.measure(record, options.data, options.quick, options.part or list(PARTS))
+        cuda.measure(
+            record, options.data, options.quick, options.part or list(PARTS), options.dry_run
+        )
         return written(record, options.out)
     tuckfold.set_num_threads(1)
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})

@@ -3,11 +3,12 @@ images are normalized there, and a training loop beside one whose images are in 
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import tuckfold
 import tuckfold.torch as tt
 from bench.record import Figure, Record
 from tuckfold._dataset import Batches
+from tuckfold.torch._device import Mover, _Staged
 
 METHOD = (
     "Epochs of all readers turn by turn in one process, with new orders in each round; a figure is the median over "
@@ -33,6 +35,47 @@ METHOD = (
     "compared with the CPU's, in every bit"
 )
 SCALE, ADD = 1 / 64.0, -2.0
+
+
+# ---- the device, or in a dry run the CPU in its place
+
+
+class Place:
+    """Where batches are made. A dry run shows that all of it runs, and measures nothing."""
+
+    def __init__(self, dry_run: bool) -> None:
+        self.device = torch.device("cpu") if dry_run else torch.device("cuda", 0)
+        self.dry_run = dry_run
+
+    def loader(self, path: Path, **options: Any) -> tt.DataLoader:
+        if not self.dry_run:
+            return tt.DataLoader(path, device=self.device, **options)
+        made = tt.DataLoader(path, **options)
+        made._mover = Mover(self.device, made.dataset._data.arrays, made._readers, kernels=True)
+        return made
+
+    def synchronize(self) -> None:
+        if not self.dry_run:
+            torch.cuda.synchronize()
+
+    def stream(self) -> Any:
+        return None if self.dry_run else torch.cuda.Stream(self.device)
+
+    def using(self, stream: Any) -> Any:
+        return contextlib.nullcontext() if stream is None else torch.cuda.stream(stream)
+
+    def link_gb_s(self) -> float:
+        """Of pinned copies to the GPU."""
+        pinned = torch.empty((1 if self.dry_run else 256) << 20, dtype=torch.uint8, pin_memory=not self.dry_run)  # fmt: skip
+        there = torch.empty_like(pinned, device=self.device)
+        times = []
+        for _ in range(6):
+            self.synchronize()
+            start = time.perf_counter()
+            there.copy_(pinned, non_blocking=True)
+            self.synchronize()
+            times.append(time.perf_counter() - start)
+        return pinned.nbytes / min(times) / 1e9
 
 
 # ---- images
@@ -72,131 +115,108 @@ def small_images(data: Path | None, count: int) -> np.ndarray:
 class Memmap:
     """What one writes without a library: a mapped array, pinned memory, a stream, torch's operators."""
 
-    def __init__(self, path: Path, labels: np.ndarray, device: torch.device) -> None:
+    def __init__(self, path: Path, labels: np.ndarray, place: Place) -> None:
         self._images = np.load(path, mmap_mode="r")
-        self._labels, self._device = torch.from_numpy(labels), device
-        self._stream = torch.cuda.Stream(device)
+        self._labels, self._place = torch.from_numpy(labels), place
+        self._stream = place.stream()
 
     def read(self, samples: np.ndarray) -> Any:
-        shape = (len(samples), *self._images.shape[1:])
+        shape, place = (len(samples), *self._images.shape[1:]), self._place
         dtype = torch.uint8 if self._images.dtype == np.uint8 else torch.float32
-        with torch.cuda.stream(self._stream):
-            pinned = torch.empty(shape, dtype=dtype, pin_memory=True)
+        with place.using(self._stream):
+            pinned = torch.empty(shape, dtype=dtype, pin_memory=not place.dry_run)
             np.take(self._images, samples, axis=0, out=pinned.numpy(), mode="clip")
-            labels = self._labels[torch.from_numpy(samples)].pin_memory()
-            images = pinned.to(self._device, non_blocking=True).to(torch.float32)
+            labels = self._labels[torch.from_numpy(samples)]
+            labels = labels if place.dry_run else labels.pin_memory()
+            images = pinned.to(place.device, non_blocking=True).to(torch.float32)
             images.mul_(SCALE).add_(ADD)
-            return (images, labels.to(self._device, non_blocking=True)), self._stream.record_event()
+            batch = images, labels.to(place.device, non_blocking=True)
+            return batch, None if self._stream is None else self._stream.record_event()
 
 
 class MemmapBatches(Batches):
     def _give(self, made: Any) -> Any:
         batch, event = made
-        current = torch.cuda.current_stream()
-        current.wait_event(event)
-        for tensor in batch:
-            tensor.record_stream(current)
+        if event is not None:
+            current = torch.cuda.current_stream()
+            current.wait_event(event)
+            for tensor in batch:
+                tensor.record_stream(current)
         return batch
 
 
-def timed(loader: Any) -> float:
+def timed(loader: Any, place: Place) -> float:
     """Seconds of an epoch, until all batches are there."""
-    torch.cuda.synchronize()
+    place.synchronize()
     start = time.perf_counter()
     for _ in loader:
         pass
-    torch.cuda.synchronize()
+    place.synchronize()
     return time.perf_counter() - start
 
 
-def check(path: Path, **options: Any) -> None:
-    """Batches of the GPU are those of the CPU."""
-    there, here = (tt.DataLoader(path, device=d, **options) for d in ("cuda", None))
-    for (a, b, _), (c, d) in zip(_some(there, 3), here, strict=False):
-        if not torch.equal(a.cpu(), c) or not torch.equal(b.cpu(), d):
-            sys.exit(f"loader: a batch of {path} differs from the CPU's")
+def check(path: Path, place: Place, **options: Any) -> None:
+    """Batches of the device are those of the CPU."""
+    there, here = place.loader(path, **options), tt.DataLoader(path, **options)
+    for number, (got, wanted) in enumerate(zip(there, here, strict=True)):
+        if not all(torch.equal(a.cpu(), b) for a, b in zip(got, wanted, strict=True)):
+            sys.exit(f"loader: batch {number} of {path} differs from the CPU's")
+        if number == 2:
+            return
 
 
-def _some(loader: Any, count: int) -> Iterator[Any]:
-    for number, (a, b) in zip(range(count), loader, strict=False):
-        yield a, b, number
-
-
-def stages(path: Path, batch: int, images: tt.Images) -> dict[str, float]:
+def stages(path: Path, place: Place, batch: int, images: tt.Images) -> dict[str, float]:
     """Microseconds of a batch's parts: reading packed bytes, all of the host's work, and the GPU's."""
-    from tuckfold.torch._device import _Staged
-
-    loader = tt.DataLoader(path, batch, arrays=("image", "label"), device="cuda", images={"image": images})  # fmt: skip
+    loader = place.loader(path, batch_size=batch, arrays=("image", "label"), images={"image": images})  # fmt: skip
     mover, array = loader._mover, loader.dataset._data.arrays[0]
     rng = np.random.default_rng(1)
     read, make, work = [], [], []
-    for _ in range(30):
+    for _ in range(2 if place.dry_run else 30):
         samples = rng.permutation(len(loader.dataset))[:batch].astype(np.int64)
         start = time.perf_counter()
-        _Staged(array, samples, mover._packed[0], True)
+        _Staged(array, samples, mover._packed[0], not place.dry_run)
         read.append(time.perf_counter() - start)
-        torch.cuda.synchronize()
-        first = torch.cuda.Event(enable_timing=True)
-        last = torch.cuda.Event(enable_timing=True)
+        place.synchronize()
         start = time.perf_counter()
-        with torch.cuda.stream(mover._stream):
-            first.record()
         mover.make(samples, None, lambda tensors: tensors)
-        with torch.cuda.stream(mover._stream):
-            last.record()
         make.append(time.perf_counter() - start)
-        torch.cuda.synchronize()
-        work.append(first.elapsed_time(last) * 1e-3)
+        place.synchronize()
+        work.append(time.perf_counter() - start)
     return {
         "read_us": 1e6 * statistics.median(read),
         "host_us": 1e6 * statistics.median(make),
-        "stream_us": 1e6 * statistics.median(work),  # the host's delays between launches included
+        "done_us": 1e6 * statistics.median(work),  # alone, with nothing beside it
     }
-
-
-def pcie_gb_s() -> float:
-    """Of pinned copies to the GPU."""
-    pinned = torch.empty(256 << 20, dtype=torch.uint8, pin_memory=True)
-    there = torch.empty_like(pinned, device="cuda")
-    times = []
-    for _ in range(6):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        there.copy_(pinned, non_blocking=True)
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return pinned.nbytes / min(times) / 1e9
 
 
 # ---- the parts
 
 
-def small(record: Record, folder: Path, data: Path | None, quick: bool) -> None:
-    images = small_images(data, 5_000 if quick else 50_000)
+def small(record: Record, folder: Path, place: Place, data: Path | None, quick: bool) -> None:
+    images = small_images(data, 1_500 if place.dry_run else 5_000 if quick else 50_000)
     labels = np.arange(len(images)) % 10
     floats = images.astype(np.float32) / np.float32(255)
-    device = torch.device("cuda", torch.cuda.current_device())
     plain = {}
     for kind, values in (("u8", images), ("f32", floats)):
         np.save(folder / f"{kind}.npy", values)
-        plain[kind] = Memmap(folder / f"{kind}.npy", labels, device)
+        plain[kind] = Memmap(folder / f"{kind}.npy", labels, place)
     specs = {"raw": "u8", "bytes_of": "f32", "dct_quant(rate=4)": "u8"}
     how = tt.Images(mean=128.0, std=64.0)
-    loaders: dict[str, Callable[[int], Any]] = {}
+    loaders: dict[str, Any] = {}  # each loop is the next epoch
     for kind, reader in plain.items():
-        loaders[kind] = lambda seed, r=reader: MemmapBatches(r.read, len(images), 512, shuffle=True, seed=seed)  # fmt: skip
+        loaders[kind] = MemmapBatches(reader.read, len(images), 512, shuffle=True)
     for number, (spec, kind) in enumerate(specs.items()):
         path = folder / f"small-{number}.tuck"
         tuckfold.save(path, image=images if kind == "u8" else floats, label=labels, codec={"image": spec}, sync=False)  # fmt: skip
         options = {"batch_size": 512, "arrays": ("image", "label"), "images": {"image": how}}
-        check(path, shuffle=True, **options)
-        loaders[spec] = lambda seed, p=path, o=options: tt.DataLoader(p, shuffle=True, seed=seed, device="cuda", **o)  # fmt: skip
-        record.rows.append({"part": "small", "reader": spec, **stages(path, 512, how)})
+        check(path, place, shuffle=True, **options)
+        loaders[spec] = place.loader(path, shuffle=True, **options)
+        record.rows.append({"part": "small", "reader": spec, **stages(path, place, 512, how)})
     times: dict[str, list[float]] = {name: [] for name in loaders}
     for turn in range(-1, 3 if quick else 7):
-        for name, make in loaders.items():
-            took = timed(make(turn + 1))
-            if turn >= 0:  # a first round fills caches
+        for name, loader in loaders.items():
+            took = timed(loader, place)
+            if turn >= 0:  # in a first round chunks are checked, and caches filled
                 times[name].append(took)
     for name, took in times.items():
         rate = len(images) / statistics.median(took)
@@ -206,20 +226,19 @@ def small(record: Record, folder: Path, data: Path | None, quick: bool) -> None:
         record.figures.append(Figure({"part": "small", "codec": spec}, "of_memmap", ratio, 0.95))
 
 
-def large(record: Record, folder: Path, quick: bool) -> None:
-    images = smooth_images(256, 224)
-    count = 512 if quick else 4096
+def large(record: Record, folder: Path, place: Place, quick: bool) -> None:
+    images = smooth_images(16 if place.dry_run else 256, 224)
+    count = 16 if place.dry_run else 512 if quick else 4096
     images = np.resize(images, (count, *images.shape[1:]))
     labels = np.arange(count) % 10
     np.save(folder / "large.npy", images)
-    device = torch.device("cuda", torch.cuda.current_device())
-    reader = Memmap(folder / "large.npy", labels, device)
+    reader = Memmap(folder / "large.npy", labels, place)
     how = tt.Images(mean=128.0, std=64.0)
-    link = pcie_gb_s()
+    link = place.link_gb_s()
     record.extra["pinned_copy_gb_s"] = link
-    loaders: dict[str, Callable[[int], Any]] = {
-        "memmap of u8": lambda seed: MemmapBatches(
-            reader.read, count, 256, shuffle=True, seed=seed, prefetch=4
+    loaders: dict[str, Any] = {
+        "memmap of u8": MemmapBatches(
+            reader.read, count, 256, shuffle=True, prefetch=4
         )  # fmt: skip
     }
     packed = {}
@@ -229,14 +248,13 @@ def large(record: Record, folder: Path, quick: bool) -> None:
         with tuckfold.open(path) as f:
             packed[spec] = f["image"].packed_bytes / count
         options = {"batch_size": 256, "arrays": ("image", "label"), "images": {"image": how}}
-        check(path, shuffle=True, **options)
-        loaders[spec] = lambda seed, p=path, o=options: tt.DataLoader(p, shuffle=True, seed=seed, device="cuda", prefetch=4, **o)  # fmt: skip
-        record.rows.append({"part": "large", "reader": spec, **stages(path, 256, how)})
+        check(path, place, shuffle=True, **options)
+        loaders[spec] = place.loader(path, shuffle=True, prefetch=4, **options)
+        record.rows.append({"part": "large", "reader": spec, **stages(path, place, 256, how)})
     times: dict[str, list[float]] = {name: [] for name in loaders}
-    made = {name: make(0) for name, make in loaders.items()}  # chunks are checked once a loader
     for turn in range(-1, 3 if quick else 5):
-        for name, loader in made.items():
-            took = timed(loader)
+        for name, loader in loaders.items():
+            took = timed(loader, place)
             if turn >= 0:
                 times[name].append(took)
     pixels = images[0].size
@@ -280,22 +298,22 @@ def resnet18() -> nn.Sequential:
 class InMemory:
     """Batches of images that are in the GPU's memory: drawn there, made by the loader's kernel."""
 
-    def __init__(self, images: np.ndarray, labels: np.ndarray, batch: int) -> None:
-        self._images = torch.from_numpy(images).cuda()
-        self._labels = torch.from_numpy(labels).cuda()
-        self._batch = batch
-        self._scale, self._add = (torch.full((3,), v, device="cuda") for v in (SCALE, ADD))
-        self._none = torch.empty(0, dtype=torch.int32, device="cuda")
+    def __init__(self, images: np.ndarray, labels: np.ndarray, batch: int, device: Any) -> None:
+        self._images = torch.from_numpy(images).to(device)
+        self._labels = torch.from_numpy(labels).to(device)
+        self._batch, self._device = batch, device
+        self._scale, self._add = (torch.full((3,), v, device=device) for v in (SCALE, ADD))
+        self._none = torch.empty(0, dtype=torch.int32, device=device)
 
     def __iter__(self) -> Iterator[Any]:
         count = len(self._images)
-        order = torch.randperm(count, device="cuda")
-        windows = torch.randint(-4, 5, (count, 3), device="cuda", dtype=torch.int32)
-        windows[:, 2] = torch.randint(0, 2, (count,), device="cuda", dtype=torch.int32)
+        order = torch.randperm(count, device=self._device)
+        windows = torch.randint(-4, 5, (count, 3), device=self._device, dtype=torch.int32)
+        windows[:, 2] = torch.randint(0, 2, (count,), device=self._device, dtype=torch.int32)
         for first in range(0, count - self._batch + 1, self._batch):
             chosen = order[first : first + self._batch]
             samples = self._images[chosen]
-            out = torch.empty(samples.shape, dtype=torch.bfloat16, device="cuda", memory_format=torch.channels_last)  # fmt: skip
+            out = torch.empty(samples.shape, dtype=torch.bfloat16, device=self._device, memory_format=torch.channels_last)  # fmt: skip
             torch.ops.tuckfold.unpack_images(
                 samples.view(-1), "raw", list(samples.shape), torch.uint8, windows[first : first + self._batch],
                 self._none, self._scale, self._add, False, out
@@ -303,41 +321,42 @@ class InMemory:
             yield out, self._labels[chosen]
 
 
-def training(record: Record, folder: Path, data: Path | None, quick: bool) -> None:
-    images = small_images(data, 5_000 if quick else 50_000)
+def training(record: Record, folder: Path, place: Place, data: Path | None, quick: bool) -> None:
+    batch = 8 if place.dry_run else 512
+    images = small_images(data, 20 if place.dry_run else 5_000 if quick else 50_000)
     labels = np.arange(len(images)) % 10
     torch.backends.cudnn.benchmark = True
     torch.manual_seed(0)
-    model = resnet18().cuda().to(torch.bfloat16).to(memory_format=torch.channels_last)
+    model = resnet18().to(place.device).to(torch.bfloat16).to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, nesterov=True, fused=True)
     loss_of = nn.CrossEntropyLoss()
 
     def epoch(batches: Any) -> float:
-        torch.cuda.synchronize()
+        place.synchronize()
         start = time.perf_counter()
         for x, y in batches:
             loss = loss_of(model(x).float(), y)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-        torch.cuda.synchronize()
+        place.synchronize()
         return time.perf_counter() - start
 
     how = tt.Images(mean=128.0, std=64.0, crop=32, pad=4, flip=True, dtype=torch.bfloat16, channels_last=True)  # fmt: skip
-    loaders: dict[str, Any] = {"tensor": InMemory(images, labels, 512)}
+    loaders: dict[str, Any] = {"tensor": InMemory(images, labels, batch, place.device)}
     for number, spec in enumerate(("raw", "dct_quant(rate=4)")):
         path = folder / f"train-{number}.tuck"
         tuckfold.save(path, image=images, label=labels, codec={"image": spec}, sync=False)
-        options = {"batch_size": 512, "arrays": ("image", "label"), "images": {"image": how}, "drop_last": True}  # fmt: skip
-        check(path, shuffle=True, **options)
-        loaders[spec] = tt.DataLoader(path, shuffle=True, device="cuda", **options)
+        options = {"batch_size": batch, "arrays": ("image", "label"), "images": {"image": how}, "drop_last": True}  # fmt: skip
+        check(path, place, shuffle=True, **options)
+        loaders[spec] = place.loader(path, shuffle=True, **options)
     times: dict[str, list[float]] = {name: [] for name in loaders}
     for turn in range(-1, 2 if quick else 7):
         for name, batches in loaders.items():
             took = epoch(batches)
             if turn >= 0:
                 times[name].append(took)
-    steps = len(images) // 512
+    steps = len(images) // batch
     for name, took in times.items():
         record.rows.append({"part": "training", "reader": name, "ms_a_step": 1e3 * statistics.median(took) / steps, "epochs_s": took})  # fmt: skip
     for name in loaders:
@@ -347,19 +366,23 @@ def training(record: Record, folder: Path, data: Path | None, quick: bool) -> No
         record.figures.append(Figure({"part": "training", "codec": name}, "slower", ratio, ceiling=1.02))  # fmt: skip
 
 
-def measure(record: Record, data: Path | None, quick: bool, parts: list[str]) -> None:
-    if not torch.cuda.is_available() or not tuckfold.has_cuda():
-        sys.exit("loader: --device cuda needs a GPU, and a build with CUDA kernels")
-    about = torch.cuda.get_device_properties(0)
-    record.extra |= {"device": about.name, "torch": torch.__version__, "cuda": torch.version.cuda}
+def measure(
+    record: Record, data: Path | None, quick: bool, parts: list[str], dry_run: bool
+) -> None:
+    if not dry_run and (not torch.cuda.is_available() or not tuckfold.has_cuda()):
+        sys.exit("loader: --device cuda needs a GPU, and a build with CUDA kernels; or --dry-run")
+    place = Place(dry_run)
+    record.extra |= {"torch": torch.__version__, "cuda": torch.version.cuda, "dry_run": dry_run}
+    if not dry_run:
+        record.extra["device"] = torch.cuda.get_device_name(0)
     record.extra["images"] = "synthetic" if data is None else data.name
     for name in parts:
         with tempfile.TemporaryDirectory(prefix="tuckfold-", dir="/dev/shm") as folder:
             start = time.perf_counter()
             if name == "small":
-                small(record, Path(folder), data, quick)
+                small(record, Path(folder), place, data, quick)
             elif name == "large":
-                large(record, Path(folder), quick)
+                large(record, Path(folder), place, quick)
             else:
-                training(record, Path(folder), data, quick)
+                training(record, Path(folder), place, data, quick)
             record.extra[f"{name}_seconds"] = time.perf_counter() - start
