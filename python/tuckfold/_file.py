@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import json
 import math
@@ -245,6 +246,17 @@ class FileArray:
         )  # fmt: skip
         if status != 0:
             self._file._fail()
+
+    @functools.cached_property
+    def _packed_sample_bytes(self) -> int:
+        """Of a sample that its codec suits; others are stored as they are."""
+        from tuckfold._codec import layout
+
+        try:
+            shape = (2, *self._about["shape"])
+            return layout(self._about["codec"], self.stored, shape).max_bytes // 2
+        except ValueError:
+            return self._sample_bytes
 
     def _read_packed(
         self, numbers: np.ndarray, room: int, room_bytes: int, places: int, most: int

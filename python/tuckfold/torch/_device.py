@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 _ALIGN = 256  # bytes; kernels read packed bytes 16 at a time
+_LEAST_BYTES = (
+    1024  # of a sample; smaller ones, such as labels, are unpacked by the CPU in less time
+)
 _MOST_PARTS = 4  # codecs of a batch that are expected at first
 _KERNELS = ("f32", "f16", "bf16", "f64", "u8", "i32", "i64")  # dtypes that codecs take on a GPU
 
@@ -71,7 +74,7 @@ class _Staged:
             array._read_to(numbers, self._address)
             self.parts = [("raw", 0, count, self._head, self._head + self._bytes)]
             return
-        room, most = _bytes_a_sample(array) * count, _MOST_PARTS
+        room, most = array._packed_sample_bytes * count, _MOST_PARTS
         while True:
             self._make(room, pin_memory)
             places = self._memory.data_ptr() + self._places_at
@@ -114,19 +117,6 @@ class _Staged:
         """Windows and places."""
         head = moved[: 16 * self._count].view(torch.int32)
         return head[: 3 * self._count].view(-1, 3), head[3 * self._count :]
-
-
-def _bytes_a_sample(array: FileArray) -> int:
-    """Packed, where the codec suits them; else they are stored as they are."""
-    known = array.__dict__.get("_packed_sample_bytes")
-    if known is None:
-        try:
-            shape = (2, *array._about["shape"])
-            known = tuckfold.layout(str(array.codec), array.stored, shape).max_bytes // 2
-        except ValueError:
-            known = array._sample_bytes
-        array.__dict__["_packed_sample_bytes"] = known
-    return known
 
 
 def _has_kernels(array: FileArray) -> bool:
@@ -198,7 +188,8 @@ class Mover:
         array, reader = self._arrays[number], self._readers[number]
         if reader is not None and self._kernels:
             return self._images(number, numbers, bits)
-        if reader is None and self._packed[number] and str(array.codec) != "raw":
+        large = array._sample_bytes >= _LEAST_BYTES and str(array.codec) != "raw"
+        if reader is None and large and self._packed[number]:
             return self._values(number, numbers)
         if reader is not None:
             tensor = reader.read(numbers, bits, self._cuda)
