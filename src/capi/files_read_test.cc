@@ -40,7 +40,7 @@ TEST(CFiles, TheJsonOfAReaderSaysHowSamplesArePacked) {
   const Json json = Json::parse(tuckfold_reader_json(reader.get()));
   const auto& arrays = json.find("arrays")->items;
   EXPECT_EQ(arrays.at(0).find("packed_alone")->text, "true");
-  EXPECT_EQ(arrays.at(0).find("codecs")->text, R"(["dct_chop(keep=2)"])");
+  EXPECT_EQ(arrays.at(0).find("codecs")->text, R"-(["dct_chop(keep=2)"])-");
   EXPECT_EQ(arrays.at(1).find("packed_alone")->text, "false");
 }
 
