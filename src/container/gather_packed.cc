@@ -14,8 +14,9 @@
 namespace tuckfold {
 namespace {
 
-constexpr std::int64_t kFoundTogether = 64;     // samples
-constexpr std::size_t kCopiedBytes = 64 << 10;  // by a thread at a time
+constexpr std::size_t kFoundAlone = 4096;        // samples that one thread finds
+constexpr std::int64_t kFoundTogether = 8;       // samples that a thread finds at a time
+constexpr std::size_t kCopiedBytes = 128 << 10;  // by a thread at a time
 
 class PackedGather {
  public:
@@ -23,11 +24,25 @@ class PackedGather {
       : impl_(impl), array_(array), samples_(samples), rows_(samples.size()) {}
 
   void find(int threads) {
-    const std::int64_t count = std::ssize(samples_);
+    // Rows of chunks that were checked are found in less time than threads need to begin.
+    std::vector<std::size_t> rest;
+    RowFinder own(impl_, array_);
+    for (std::size_t i = 0; i < samples_.size(); ++i) {
+      if (i < kFoundAlone && is_checked(samples_[i])) {
+        find(own, i);
+      } else {
+        rest.push_back(i);
+      }
+    }
+    held_ = own.held();
+    const std::int64_t count = std::ssize(rest);
     parallel_for((count + kFoundTogether - 1) / kFoundTogether, threads,
                  [&](std::int64_t begin, std::int64_t end) {
                    RowFinder finder(impl_, array_);
-                   find(finder, begin * kFoundTogether, std::min(count, end * kFoundTogether));
+                   const std::int64_t last = std::min(count, end * kFoundTogether);
+                   for (std::int64_t i = begin * kFoundTogether; i < last; ++i) {
+                     find(finder, rest[static_cast<std::size_t>(i)]);
+                   }
                    const std::lock_guard lock(mutex_);
                    held_.insert(held_.end(), finder.held().begin(), finder.held().end());
                  });
@@ -90,15 +105,17 @@ class PackedGather {
   // Shards have objects of their own for equal codecs.
   static bool same(const CodecSpec* a, const CodecSpec* b) { return a == b || *a == *b; }
 
-  void find(RowFinder& finder, std::int64_t begin, std::int64_t end) noexcept {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      try {
-        const std::byte* data = finder.find(samples_[at]);
-        rows_[at] = {.data = data, .spec = finder.spec(), .bytes = finder.row_bytes()};
-      } catch (...) {
-        error_.note(samples_[at]);
-      }
+  bool is_checked(std::int64_t sample) const {
+    const Column& column = impl_.columns[array_];
+    return column.seen[column.chunk_of(sample)].load(std::memory_order_relaxed) != 0;
+  }
+
+  void find(RowFinder& finder, std::size_t at) noexcept {
+    try {
+      const std::byte* data = finder.find(samples_[at]);
+      rows_[at] = {.data = data, .spec = finder.spec(), .bytes = finder.row_bytes()};
+    } catch (...) {
+      error_.note(samples_[at]);
     }
   }
 

@@ -19,6 +19,8 @@ from tuckfold.torch._library import DTYPES, call
 if TYPE_CHECKING:
     import numpy as np
 
+_unpack_images = torch.ops.tuckfold.unpack_images.default
+_unpack = torch.ops.tuckfold.unpack.default
 _ALIGN = 256  # bytes; kernels read packed bytes 16 at a time
 _LEAST_BYTES = (
     1024  # of a sample; smaller ones, such as labels, are unpacked by the CPU in less time
@@ -113,10 +115,11 @@ class _Staged:
         """All of it there, once the current stream has come so far."""
         return self._memory[: self._head + self._bytes].to(device, non_blocking=True)
 
-    def head_of(self, moved: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Windows and places."""
-        head = moved[: 16 * self._count].view(torch.int32)
-        return head[: 3 * self._count].view(-1, 3), head[3 * self._count :]
+    def windows_of(self, moved: torch.Tensor) -> torch.Tensor:
+        return moved[: 12 * self._count].view(torch.int32).view(-1, 3)
+
+    def places_of(self, moved: torch.Tensor) -> torch.Tensor:
+        return moved[12 * self._count : 16 * self._count].view(torch.int32)
 
 
 def _has_kernels(array: FileArray) -> bool:
@@ -201,17 +204,18 @@ class Mover:
         array, reader = self._arrays[number], self._readers[number]
         count, dtype = len(numbers), DTYPES[array.stored]
         staged = _Staged(array, numbers, self._packed[number], self._cuda)
-        staged.put_windows(reader.windows(count, bits))
+        if not reader.whole:
+            staged.put_windows(reader.windows(count, bits))
         moved = staged.move(self._device)
-        windows, places = staged.head_of(moved)
+        windows = self._nothing if reader.whole else staged.windows_of(moved)
+        places = staged.places_of(moved) if staged.many else self._nothing
         scale, add = self._factors[number]
         out = reader.empty(count, device=self._device)
         for codec, first, end, begin, past in staged.parts:
             shape = [end - first, *array._about["shape"]]
-            of_part = places[first:end] if staged.many else self._nothing
             call(
-                torch.ops.tuckfold.unpack_images.default, moved[begin:past], codec, shape, dtype,
-                windows[first:end], of_part, scale, add, reader.hwc, out
+                _unpack_images, moved[begin:past], codec, shape, dtype, windows[first:end],
+                places[first:end], scale, add, reader.hwc, out
             )  # fmt: skip
         return out
 
@@ -224,11 +228,11 @@ class Mover:
         def unpacked(part: tuple[str, int, int, int, int]) -> torch.Tensor:
             codec, first, end, begin, past = part
             shape = [end - first, *array._about["shape"]]
-            return call(torch.ops.tuckfold.unpack.default, moved[begin:past], codec, shape, dtype)
+            return call(_unpack, moved[begin:past], codec, shape, dtype)
 
         if len(staged.parts) == 1:
             return unpacked(staged.parts[0])
-        _, places = staged.head_of(moved)
+        places = staged.places_of(moved)
         shape = (len(numbers), *array._about["shape"])
         out = torch.empty(shape, dtype=dtype, device=self._device)
         for part in staged.parts:

@@ -120,6 +120,11 @@ class Reader:
         images = self._images
         return images.flip or (images.random and max(self._spare) > 0)
 
+    @property
+    def whole(self) -> bool:
+        """Whether every window is all of its image."""
+        return not self._images.flip and self._spare == (0, 0) and self._images.pad == 0
+
     def windows(self, count: int, bits: np.ndarray | None) -> np.ndarray:
         """Top, left and mirrored for each sample; bits: 64 random ones each, or None."""
         import numpy as np
