@@ -20,7 +20,7 @@ LAYERS = [
 # The module that implements each public header.
 PUBLIC = {
     "base": "error export fill_value tensor version",
-    "codec": "codec portable unpack_then",
+    "codec": "codec portable unpack_images unpack_then",
     "structured": "structured",
     "container": "container",
     "compiler": "model program",

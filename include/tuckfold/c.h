@@ -207,6 +207,29 @@ TUCKFOLD_C_API tuckfold_status tuckfold_normalize_rows(const tuckfold_tensor* x,
                                                        const tuckfold_row_normalization* how,
                                                        const tuckfold_options* options);
 
+/* What a network takes of an image: this part, of the height and width of the output. It may reach
+   past the edges, where pixels are 0. */
+typedef struct tuckfold_window {
+  int32_t top, left;
+  int32_t mirrored; /* 1: left and right change places */
+} tuckfold_window;
+typedef struct tuckfold_image_options {
+  size_t struct_bytes;   /* sizeof(tuckfold_image_options) */
+  int32_t channels_last; /* 1: samples are H x W x C, else C x H x W; with two axes H x W */
+  size_t channels;       /* of scale and add */
+  const float* scale;    /* a pixel p of channel c becomes p * scale[c] + add[c]; NULL: p itself */
+  const float* add;
+} tuckfold_image_options;
+/* Fills images of `out`, N x C x H x W of f32, f16 or bf16 and any strides, from packed samples of u8,
+   u16 or floats: in one pass over their pixels, see tuckfold/unpack_images.h. windows has one for each
+   sample, or is NULL; places has the image that each becomes, or is NULL. They are on the device of the
+   tensor, as are scale and add. options->workspace has tuckfold_unpack_images_bytes. */
+TUCKFOLD_C_API tuckfold_status tuckfold_unpack_images(
+    const tuckfold_plan* plan, const void* packed, size_t packed_bytes,
+    const tuckfold_window* windows, const int32_t* places, const tuckfold_image_options* images,
+    const tuckfold_tensor* out, const tuckfold_options* options);
+TUCKFOLD_C_API size_t tuckfold_unpack_images_bytes(const tuckfold_plan* plan, int32_t device);
+
 /* Packs and unpacks count tensors with a plan each, all of one spec: in[i] to the front of out[i] with
    seed + i. They share a workspace of the largest tensor's size; device_result points to a
    number for each. On a CUDA device dct_chop packs small tensors in one launch. */
@@ -307,10 +330,11 @@ TUCKFOLD_C_API void tuckfold_reader_close(tuckfold_reader* reader); /* NULL is a
 
 /* As long as reader lives: {"samples": 50000, "bytes": 38281216, "checksum": "d586a735",
    "arrays": [{"name": "image", "dtype": "u8", "shape": [3, 32, 32], "codec": "dct_quant(rate=4)",
-   "samples_per_chunk": 64, "fill": [], "chunks": 782, "packed_bytes": 38206064}, …],
-   "metadata": {…}, "warnings": []}. "checksum" depends on every sample; "fill" has numbers as
-   texts, since JSON has no NaN; each of "warnings" is a sentence that says which samples may be
-   missing. */
+   "samples_per_chunk": 64, "fill": [], "chunks": 782, "packed_bytes": 38206064, "packed_alone": true,
+   "codecs": ["dct_quant(rate=4)"]}, …], "metadata": {…}, "warnings": []}. "checksum" depends on every
+   sample; "codecs" are those of all shards, and "packed_alone" says whether
+   tuckfold_reader_gather_packed takes the array; "fill" has numbers as texts, since JSON has no NaN;
+   each of "warnings" is a sentence that says which samples may be missing. */
 TUCKFOLD_C_API const char* tuckfold_reader_json(const tuckfold_reader* reader);
 
 /* Samples first … first + count of an array, by its place in the JSON, to `out`: of its dtype and
@@ -323,25 +347,28 @@ TUCKFOLD_C_API tuckfold_status tuckfold_reader_gather(const tuckfold_reader* rea
                                                       const int64_t* samples, size_t count,
                                                       const tuckfold_tensor* out, int32_t threads);
 
-/* What a network takes of an image: this part, of the height and width of the output. It may reach
-   past the edges, where pixels are 0. */
-typedef struct tuckfold_window {
-  int32_t top, left;
-  int32_t mirrored; /* 1: left and right change places */
-} tuckfold_window;
-typedef struct tuckfold_image_options {
-  size_t struct_bytes;   /* sizeof(tuckfold_image_options) */
-  int32_t channels_last; /* 1: samples are H x W x C, else C x H x W; with two axes H x W */
-  size_t channels;       /* of scale and add */
-  const float* scale;    /* a pixel p of channel c becomes p * scale[c] + add[c]; NULL: p itself */
-  const float* add;
-} tuckfold_image_options;
 /* Images of samples in any order, scaled, in one pass over their pixels: `out` is count x C x H x W,
    of f32, f16 or bf16 and any strides. windows has one for each sample, or is NULL. */
 TUCKFOLD_C_API tuckfold_status tuckfold_reader_gather_images(
     const tuckfold_reader* reader, size_t array, const int64_t* samples, size_t count,
     const tuckfold_window* windows, const tuckfold_image_options* options,
     const tuckfold_tensor* out, int32_t threads);
+
+/* Packed samples of one codec: what tuckfold_unpack takes for a tensor of so many of them. */
+typedef struct tuckfold_packed_part {
+  const char* codec; /* until the thread's next such call */
+  int64_t samples;
+  size_t offset; /* in the room, a multiple of 256 */
+  size_t bytes;
+} tuckfold_packed_part;
+/* Copies the packed bytes of samples to `room`, each codec's together; mostly there is one part. places
+   has for the samples of all parts, in order, which of those asked for they are, and has room for
+   count. *found is the number of parts and *needed the bytes of the room. If there is less room for either,
+   nothing else is filled: call again with more. */
+TUCKFOLD_C_API tuckfold_status tuckfold_reader_gather_packed(
+    const tuckfold_reader* reader, size_t array, const int64_t* samples, size_t count, void* room,
+    size_t room_bytes, int32_t* places, tuckfold_packed_part* parts, size_t most_parts,
+    size_t* found, size_t* needed, int32_t threads);
 
 /* Where a run of samples is stored, for programs that fetch a file part by part. */
 typedef struct tuckfold_chunk {

@@ -29,6 +29,7 @@
 #include "tuckfold/export.h"
 #include "tuckfold/fill_value.h"
 #include "tuckfold/tensor.h"
+#include "tuckfold/unpack_images.h"
 
 namespace tuckfold {
 
@@ -206,18 +207,26 @@ struct TrailingData {
   bool trailer_broken = false;  // a trailer is among them: the append was finished
 };
 
-// What a network takes of an image: this part, of the height and width of the output. It may reach
-// past the edges, where pixels are 0.
-struct Window {
-  std::int32_t top = 0, left = 0;
-  bool mirrored = false;  // left and right change places
-};
-
 // How gather_images() turns samples into images for a network.
 struct ImageOptions {
   bool channels_last = false;  // samples are H x W x C, else C x H x W; with two axes H x W
   // A pixel p of channel c becomes p * scale[c] + add[c]; empty: p itself.
   std::vector<float> scale{}, add{};
+};
+
+// Packed samples, brought together for a device that unpacks them. The samples of a part are what
+// unpack() takes for a tensor of so many of them; mostly there is one part, but chunks that the codec
+// did not suit are raw, and shards may have codecs of their own.
+struct PackedBatch {
+  static constexpr std::size_t kAlign = 256;  // of offsets
+  struct Part {
+    CodecSpec codec;
+    std::int64_t samples = 0;
+    std::size_t offset = 0, bytes = 0;  // in the room
+  };
+  std::vector<Part> parts;
+  std::vector<std::int32_t> places;  // of the samples of all parts, in order, among those asked for
+  std::size_t bytes = 0;             // of the room that they take
 };
 
 struct ReadOptions {
@@ -268,6 +277,13 @@ class TUCKFOLD_API FileReader {
   void gather_images(std::size_t array, std::span<const std::int64_t> samples,
                      std::span<const Window> windows, const ImageOptions& options,
                      const TensorView& out, int threads = 0) const;
+  // Whether each sample of an array has packed bytes of its own, as gather_packed() needs.
+  bool is_packed_alone(std::size_t array) const;
+  // Copies the packed bytes of samples to `room`, for unpack_images() or Plan::unpack on a device.
+  // If the room is smaller than PackedBatch::bytes, nothing is copied. Throws as gather() does;
+  // Unsupported if samples are not packed alone.
+  PackedBatch gather_packed(std::size_t array, std::span<const std::int64_t> samples,
+                            std::span<std::byte> room, int threads = 0) const;
   // One sample, to a tensor of the array's shape, on this thread alone.
   void read_one(std::size_t array, std::int64_t sample, const TensorView& out) const;
 

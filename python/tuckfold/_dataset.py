@@ -257,8 +257,13 @@ class Batches:
         return self._latest
 
     def _make(self, samples: np.ndarray, epoch: int) -> Any:
+        """A batch, on a thread that reads ahead."""
         batch = self._read(samples)
         return batch if self._transform is None else self._transform(batch)
+
+    def _give(self, made: Any) -> Any:
+        """What was made, on the thread that asked for it."""
+        return made
 
 
 class _Epoch(Iterator[Any]):
@@ -290,14 +295,15 @@ class _Epoch(Iterator[Any]):
             raise StopIteration
         try:
             if ahead == 0:
-                batch = batches._make(self._samples(self._given), self._epoch)
+                made = batches._make(self._samples(self._given), self._epoch)
             else:
                 self._threads = self._threads or ThreadPoolExecutor(ahead, "tuckfold-batches")
                 while self._asked < min(count, self._given + ahead + 1):
                     samples = self._samples(self._asked)
                     self._waiting.append(self._threads.submit(batches._make, samples, self._epoch))
                     self._asked += 1
-                batch = self._waiting.popleft().result()
+                made = self._waiting.popleft().result()
+            batch = batches._give(made)
         except BaseException:
             self._given = count  # what follows would be out of order
             self.close()

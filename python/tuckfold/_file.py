@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import json
 import math
@@ -245,6 +246,36 @@ class FileArray:
         )  # fmt: skip
         if status != 0:
             self._file._fail()
+
+    @functools.cached_property
+    def _packed_sample_bytes(self) -> int:
+        """Of a sample that its codec suits; others are stored as they are."""
+        from tuckfold._codec import layout
+
+        try:
+            shape = (2, *self._about["shape"])
+            return layout(self._about["codec"], self.stored, shape).max_bytes // 2
+        except ValueError:
+            return self._sample_bytes
+
+    def _read_packed(
+        self, numbers: np.ndarray, room: int, room_bytes: int, places: int, most: int
+    ) -> tuple[list[lib.PackedPart], int, int]:
+        """Packed samples to memory at `room`, and numbers of int32 to that at `places`: the parts, how many
+        there are and the bytes that they take. Nothing is written if either is more than there is room
+        for."""
+        handle = self._file._open_handle()
+        if self._file._remote is not None:
+            self._file._remote.fetch(handle.value, self._number, self.name, numbers)
+        parts = (lib.PackedPart * most)()
+        found, needed = ctypes.c_size_t(), ctypes.c_size_t()
+        status = lib.reader_gather_packed(
+            handle.value, self._number, numbers.__array_interface__["data"][0], len(numbers), room, room_bytes,
+            places, parts, most, found, needed, lib.get_num_threads()
+        )  # fmt: skip
+        if status != 0:
+            self._file._fail()
+        return list(parts[: found.value]), found.value, needed.value
 
     def __getitem__(self, key: Any) -> Any:
         from tuckfold._index import select

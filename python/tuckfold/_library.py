@@ -83,6 +83,15 @@ class ImageOptions(ctypes.Structure):
     ]
 
 
+class PackedPart(ctypes.Structure):
+    _fields_ = [
+        ("codec", c_char_p),
+        ("samples", c_int64),
+        ("offset", c_size_t),
+        ("bytes", c_size_t),
+    ]
+
+
 class FileArray(ctypes.Structure):
     _fields_ = [
         ("name", c_char_p),
@@ -168,6 +177,23 @@ _FUNCTIONS = {
             c_int32,
         ],
     ),
+    "reader_gather_packed": (
+        c_int32,
+        [
+            c_void_p,
+            c_size_t,
+            c_void_p,
+            c_size_t,
+            c_void_p,
+            c_size_t,
+            c_void_p,
+            POINTER(PackedPart),
+            c_size_t,
+            POINTER(c_size_t),
+            POINTER(c_size_t),
+            c_int32,
+        ],
+    ),
     "reader_chunks": (
         c_int32,
         [c_void_p, c_size_t, c_int32, c_void_p, c_size_t, POINTER(c_size_t)],
@@ -233,6 +259,7 @@ frame_bytes, clear_error = _c["frame_bytes"], _c["clear_error"]
 reader_json, reader_close = _c["reader_json"], _c["reader_close"]
 reader_read, reader_gather = _c["reader_read"], _c["reader_gather"]
 reader_gather_images = _c["reader_gather_images"]
+reader_gather_packed = _c["reader_gather_packed"]
 writer_json, writer_close = _c["writer_json"], _c["writer_close"]
 
 _dtypes = json.loads(_c["dtypes_json"]())

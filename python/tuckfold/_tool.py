@@ -12,6 +12,8 @@ def main() -> None:
     """Runs it in place of this process."""
     verbs = {"activations": activations, "factorize": factorize, "study": study}
     verb = verbs.get("".join(sys.argv[1:2]))
+    if sys.argv[1:2] == ["pack"] and any(word.split("=")[0] == "--dask" for word in sys.argv):
+        verb = pack_dask
     if verb is not None:
         del sys.argv[1]
         verb()
@@ -39,6 +41,13 @@ def study() -> None:
     from tuckfold._study.__main__ import main
 
     sys.exit(main())
+
+
+def pack_dask() -> None:
+    """The verb `pack` with `--dask`."""
+    from tuckfold._pack_dask import main
+
+    sys.exit(main(sys.argv[1:]))
 
 
 def _run(verb: str, module: str) -> None:

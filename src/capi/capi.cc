@@ -19,6 +19,7 @@
 #include "tuckfold/c.h"
 #include "tuckfold/codec.h"
 #include "tuckfold/portable.h"
+#include "tuckfold/unpack_images.h"
 #include "tuckfold/unpack_then.h"
 #include "tuckfold/version.h"
 
@@ -297,6 +298,46 @@ tuckfold_status tuckfold_normalize_rows(const tuckfold_tensor* x, const tuckfold
                     .length = n.length},
                    run_options(run));
   });
+}
+
+tuckfold_status tuckfold_unpack_images(const tuckfold_plan* plan, const void* packed,
+                                       size_t packed_bytes, const tuckfold_window* windows,
+                                       const int32_t* places, const tuckfold_image_options* images,
+                                       const tuckfold_tensor* out,
+                                       const tuckfold_options* options) {
+  static_assert(sizeof(tuckfold_window) == sizeof(Window) &&
+                offsetof(tuckfold_window, mirrored) == offsetof(Window, mirrored));
+  return guarded([&] {
+    const tuckfold_options run = options_of("unpack_images", options);
+    const UseExecutor on({run.executor, run.executor_data});
+    if (packed_bytes > 0) {
+      given("unpack_images", "the packed bytes", static_cast<const char*>(packed));
+    }
+    const Plan& made = given("unpack_images", "the plan", plan).plan;
+    const tuckfold_image_options& how = given("unpack_images", "the options of images", images);
+    if (how.struct_bytes != sizeof(tuckfold_image_options)) {
+      invalid("[unpack_images] struct_bytes must be {}, got {}", sizeof(tuckfold_image_options),
+              how.struct_bytes);
+    }
+    const TensorView view = view_of("unpack_images", out);
+    if ((how.scale != nullptr || how.add != nullptr) && view.shape.rank() == 4 &&
+        !std::cmp_equal(how.channels, view.shape[1])) {
+      invalid("[unpack_images] images have {} channels, got scale or add of {}", view.shape[1],
+              how.channels);
+    }
+    unpack_images(made, {static_cast<const std::byte*>(packed), packed_bytes},
+                  {.windows = reinterpret_cast<const Window*>(windows),
+                   .places = places,
+                   .scale = how.scale,
+                   .add = how.add,
+                   .channels_last = how.channels_last != 0},
+                  view, run_options(run));
+  });
+}
+
+size_t tuckfold_unpack_images_bytes(const tuckfold_plan* plan, int32_t device) {
+  if (plan == nullptr) return 0;
+  return unpack_images_workspace(plan->plan, device == TUCKFOLD_CUDA ? Device::Cuda : Device::Cpu);
 }
 
 tuckfold_status tuckfold_pack_many(const tuckfold_plan* const* plans, size_t count,

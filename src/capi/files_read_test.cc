@@ -38,6 +38,73 @@ TEST(CFiles, TheJsonOfAReaderSaysWhatIsInIt) {
   EXPECT_NE(changed.find("checksum")->string, json.find("checksum")->string);
 }
 
+TEST(CFiles, TheJsonOfAReaderSaysHowSamplesArePacked) {
+  const TempFolder folder;
+  write_all(folder / "a.tuck", quick(), 0, 7);
+  const ReaderPtr reader = open_reader(folder / "a.tuck");
+  const Json json = Json::parse(tuckfold_reader_json(reader.get()));
+  const auto& arrays = json.find("arrays")->items;
+  EXPECT_EQ(arrays.at(0).find("packed_alone")->text, "true");
+  EXPECT_EQ(arrays.at(0).find("codecs")->text, R"-(["dct_chop(keep=2)"])-");
+  EXPECT_EQ(arrays.at(1).find("packed_alone")->text, "false");
+}
+
+// ---- packed samples -----------------------------------------------------------------------------
+
+TEST(CFiles, PackedSamplesBecomeImages) {
+  const TempFolder folder;
+  write_all(folder / "a.tuck", quick(), 0, 7);
+  const ReaderPtr reader = open_reader(folder / "a.tuck");
+  const std::int64_t samples[] = {5, 0, 5};
+  std::int32_t places[3];
+  tuckfold_packed_part part{};
+  std::size_t found = 9, needed = 0;
+  const auto gather = [&](void* room, std::size_t bytes) {
+    return tuckfold_reader_gather_packed(reader.get(), 0, samples, 3, room, bytes, places, &part, 1,
+                                         &found, &needed, 1);
+  };
+  ASSERT_EQ(gather(nullptr, 0), TUCKFOLD_OK) << tuckfold_last_error();
+  EXPECT_EQ(found, 1u);
+  EXPECT_EQ(part.codec, nullptr);  // there was no room
+  std::vector<std::byte> room(needed);
+  ASSERT_EQ(gather(room.data(), room.size()), TUCKFOLD_OK) << tuckfold_last_error();
+  EXPECT_STREQ(part.codec, "dct_chop(keep=2)");
+  EXPECT_EQ(part.samples, 3);
+  EXPECT_EQ(part.bytes, needed);
+  EXPECT_EQ(places[2], 2);
+
+  const std::int64_t shape[] = {3, 8, 8}, images[] = {3, 1, 4, 8};
+  tuckfold_plan* plan = nullptr;
+  ASSERT_EQ(tuckfold_plan_get(part.codec, TUCKFOLD_F32, 3, shape, &plan), TUCKFOLD_OK);
+  EXPECT_GE(tuckfold_unpack_images_bytes(plan, TUCKFOLD_CPU), 3 * 64 * sizeof(float));
+  EXPECT_EQ(tuckfold_unpack_images_bytes(nullptr, TUCKFOLD_CPU), 0u);
+  std::vector<float> out(3 * 32);
+  const tuckfold_tensor view{.data = out.data(), .dtype = TUCKFOLD_F32, .rank = 4, .shape = images};
+  const tuckfold_window windows[] = {{4, 0, 0}, {0, 0, 1}, {0, 0, 0}};
+  const float scale = 2, add = 1;
+  tuckfold_image_options how{
+      .struct_bytes = sizeof how, .channels = 1, .scale = &scale, .add = &add};
+  const auto make = [&] {
+    return tuckfold_unpack_images(plan, room.data(), needed, windows, nullptr, &how, &view,
+                                  nullptr);
+  };
+  ASSERT_EQ(make(), TUCKFOLD_OK) << tuckfold_last_error();
+  const std::vector<float> five = plane_read(5), zero = plane_read(0);
+  for (std::size_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(out[i], five[32 + i] * 2 + 1);
+    EXPECT_EQ(out[32 + i], zero[i / 8 * 8 + 7 - i % 8] * 2 + 1);
+    EXPECT_EQ(out[64 + i], five[i] * 2 + 1);
+  }
+  how.channels = 3;
+  EXPECT_EQ(make(), TUCKFOLD_INVALID_ARGUMENT);
+  how.struct_bytes = 1;
+  EXPECT_EQ(make(), TUCKFOLD_INVALID_ARGUMENT);
+  tuckfold_plan_release(plan);
+  EXPECT_EQ(tuckfold_reader_gather_packed(reader.get(), 1, samples, 3, room.data(), room.size(),
+                                          places, &part, 1, &found, &needed, 1),
+            TUCKFOLD_UNSUPPORTED);
+}
+
 // ---- samples in any order -----------------------------------------------------------------------
 
 // f32 samples of 2 x 8 x 8 with NaN as fill value, in chunks of 4.

@@ -31,11 +31,21 @@ std::string array_json(const FileReader& reader, std::size_t number) {
   for (const FillValue& value : array.fill) {
     fill.push_back(json_string(to_string(array.dtype, value)));
   }
+  std::vector<std::string> codecs;
+  std::uint32_t file = UINT32_MAX;
+  for (std::size_t i = 0; i < reader.chunks(number).size(); ++i) {
+    if (reader.chunks(number)[i].file == file) continue;  // a file has one
+    file = reader.chunks(number)[i].file;
+    std::string codec = json_string(reader.chunk_codec(number, i).print());
+    if (std::ranges::find(codecs, codec) == codecs.end()) codecs.push_back(std::move(codec));
+  }
   return fmt::format(R"({{"name": {}, "dtype": "{}", "shape": [{}], "codec": {}, )"
-                     R"("samples_per_chunk": {}, "fill": [{}], "chunks": {}, "packed_bytes": {}}})",
+                     R"("samples_per_chunk": {}, "fill": [{}], "chunks": {}, "packed_bytes": {}, )"
+                     R"("packed_alone": {}, "codecs": [{}]}})",
                      json_string(array.name), to_string(array.dtype), fmt::join(array.shape, ", "),
                      json_string(array.codec.print()), array.samples_per_chunk,
-                     fmt::join(fill, ", "), reader.chunks(number).size(), bytes);
+                     fmt::join(fill, ", "), reader.chunks(number).size(), bytes,
+                     reader.is_packed_alone(number), fmt::join(codecs, ", "));
 }
 
 std::string reader_json(const FileReader& reader) {
@@ -151,9 +161,40 @@ tuckfold_status tuckfold_reader_gather_images(const tuckfold_reader* reader, siz
     std::vector<Window> parts;
     for (std::size_t i = 0; windows != nullptr && i < count; ++i) {
       parts.push_back(
-          {.top = windows[i].top, .left = windows[i].left, .mirrored = windows[i].mirrored != 0});
+          {.top = windows[i].top, .left = windows[i].left, .mirrored = windows[i].mirrored});
     }
     from.gather_images(array, {samples, count}, parts, image, view_of("read", out), threads);
+  });
+}
+
+tuckfold_status tuckfold_reader_gather_packed(const tuckfold_reader* reader, size_t array,
+                                              const int64_t* samples, size_t count, void* room,
+                                              size_t room_bytes, int32_t* places,
+                                              tuckfold_packed_part* parts, size_t most_parts,
+                                              size_t* found, size_t* needed, int32_t threads) {
+  thread_local std::vector<std::string> texts;
+  return guarded([&] {
+    const FileReader& from = given("read", "the reader", reader).get();
+    if (count > 0) given("read", "the samples", samples);
+    if (count > 0) given("read", "the room for places", places);
+    if (room_bytes > 0) given("read", "the room", static_cast<std::byte*>(room));
+    if (most_parts > 0) given("read", "the room for parts", parts);
+    std::size_t& part_count = given("read", "the place for the number of parts", found);
+    std::size_t& bytes = given("read", "the place for the number of bytes", needed);
+    const PackedBatch batch = from.gather_packed(
+        array, {samples, count}, {static_cast<std::byte*>(room), room_bytes}, threads);
+    part_count = batch.parts.size();
+    bytes = batch.bytes;
+    if (part_count > most_parts || bytes > room_bytes) return;
+    texts.clear();
+    for (const PackedBatch::Part& part : batch.parts) texts.push_back(part.codec.print());
+    for (std::size_t i = 0; i < part_count; ++i) {
+      parts[i] = {.codec = texts[i].c_str(),
+                  .samples = batch.parts[i].samples,
+                  .offset = batch.parts[i].offset,
+                  .bytes = batch.parts[i].bytes};
+    }
+    std::ranges::copy(batch.places, places);
   });
 }
 

@@ -35,6 +35,9 @@ In place of a file, - is standard input or output; ./- is a file of that name.
 Exit status: 1 the answer of diff or fits is no, 2 invalid argument, 3 corrupt data, 4 unsupported, 5 input or
 output, 6 a target is missed (--strict), 70 a bug, 130 stopped by Ctrl-C.)_";
 
+// Whether `pack` is left to Python, which Dask is made for.
+bool is_dask(std::string_view word) { return word == "--dask" || word.starts_with("--dask="); }
+
 int run(int argc, char** argv) {
   CLI::App parser("Tuckfold folds tensors small.", "tuckfold");
   Command app(parser);
@@ -72,6 +75,12 @@ int run(int argc, char** argv) {
   }
   const std::string verb = argc > 1 ? argv[1] : "";
   const bool known = std::find(names.begin(), names.end(), verb) != names.end();
+  if (verb == "pack" && std::any_of(argv + 2, argv + argc, is_dask)) {
+    run_external("pack-dask", argv + 1);
+    invalid(
+        "[pack] --dask comes with the Python package, and no tuckfold-pack-dask is found; 'pip "
+        "install .' in the sources installs it");
+  }
   if (!known && !verb.empty() && verb[0] != '-') {
     run_external(verb, argv + 1);
     if (verb == "activations" || verb == "factorize" || verb == "study") {

@@ -112,5 +112,30 @@ TEST(ContainerThreads, RewritingWithAnotherCodecGivesTheBytesOfAWriter) {
   }
 }
 
+TEST(ContainerThreads, PackedSamplesAreGatheredByManyAtOnce) {
+  const TempFolder folder;
+  write_small(folder / "a.tuck", 200, 50);
+  const FileReader reader(folder / "a.tuck");
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    threads.emplace_back([&, seed] {
+      std::mt19937 random(seed);
+      for (int turn = 0; turn < 10; ++turn) {
+        std::vector<std::int64_t> samples(150);
+        for (std::int64_t& sample : samples) sample = random() % 200;
+        std::vector<std::byte> room(reader.gather_packed(0, samples, {}, 3).bytes);
+        const PackedBatch batch = reader.gather_packed(0, samples, room, 3);
+        std::vector<float> got(150 * 64), wanted(150 * 64);
+        unpack(batch.parts.front().codec, room, TensorView(got.data(), DType::F32, {150, 8, 8}));
+        reader.gather(0, samples, TensorView(wanted.data(), DType::F32, {150, 8, 8}), 2);
+        wrong += batch.parts.size() == 1 && got == wanted ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
 }  // namespace
 }  // namespace tuckfold

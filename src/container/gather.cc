@@ -3,9 +3,7 @@
 // Others are read chunk by chunk.
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -13,31 +11,12 @@
 #include "base/parallel.h"
 #include "base/strided.h"
 #include "codec/registry.h"
-#include "container/reader_impl.h"
+#include "container/row_finder.h"
 
 namespace tuckfold {
 namespace {
 
 constexpr std::size_t kPieceBytes = 128 << 10;  // unpacked together: they stay in a core's cache
-
-// The error of the lowest sample, of all that threads meet.
-class LowestError {
- public:
-  void note(std::int64_t sample) noexcept {  // in a handler
-    const std::lock_guard lock(mutex_);
-    if (error_ && sample >= sample_) return;
-    error_ = std::current_exception();
-    sample_ = sample;
-  }
-  void rethrow() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::exception_ptr error_;
-  std::int64_t sample_ = 0;
-};
 
 // ---- samples that are unpacked alone ------------------------------------------------------------
 
@@ -63,7 +42,7 @@ class RowGather {
     const std::int64_t count = std::ssize(samples_);
     parallel_for((count + each - 1) / each, thread_count(threads),
                  [&](std::int64_t begin, std::int64_t end) {
-                   Piece piece;
+                   Piece piece{RowFinder(impl_, array_)};
                    for (std::int64_t i = begin; i < end; ++i) {
                      read(piece, i * each, std::min(each, count - i * each));
                    }
@@ -74,40 +53,15 @@ class RowGather {
  private:
   // What a thread has while it reads; reused from piece to piece.
   struct Piece {
-    std::vector<const std::byte*> rows;
-    std::vector<std::byte> packed;
-    std::uint32_t shard = 0;
-    std::shared_ptr<const MappedFile> file;  // of that shard
-    std::size_t chunk = SIZE_MAX;            // of which `found` and `row_bytes` are
-    std::size_t row_bytes = 0;
-    ChunkView found;
-    std::vector<std::shared_ptr<const MappedFile>> held;  // whose bytes are in `rows`
+    RowFinder finder;
+    std::vector<const std::byte*> rows{};
+    std::vector<std::byte> packed{};
   };
-
-  // The packed row of a sample, in a chunk that was checked.
-  const std::byte* find(Piece& piece, std::int64_t sample) const {
-    const std::size_t chunk = column_.chunk_of(sample);
-    if (chunk != piece.chunk) {
-      const std::uint32_t shard = column_.places[chunk].shard;
-      if (piece.file == nullptr || shard != piece.shard) {
-        piece.file = impl_.files.get(shard);
-        piece.shard = shard;
-        piece.held.push_back(piece.file);
-      }
-      piece.chunk = SIZE_MAX;  // if the next line throws
-      piece.found = impl_.view_chunk(array_, chunk, *piece.file);
-      piece.row_bytes = piece.found.packed.size() / static_cast<std::size_t>(piece.found.rows);
-      piece.chunk = chunk;
-    }
-    const std::int64_t row = sample - column_.chunks[chunk].first + column_.chunks[chunk].skip;
-    return piece.found.packed.data() + static_cast<std::size_t>(row) * piece.row_bytes;
-  }
 
   // Rows first … first + count of the output. Rows of one spec in a row are unpacked together:
   // chunks that the codec did not suit are raw.
   void read(Piece& piece, std::int64_t first, std::int64_t count) {
-    piece.held.clear();
-    if (piece.file != nullptr) piece.held.push_back(piece.file);
+    piece.finder.forget();
     piece.rows.clear();
     const CodecSpec* spec = nullptr;
     std::size_t bytes = 0;
@@ -119,11 +73,11 @@ class RowGather {
     std::int64_t at = first;
     try {
       for (; at < first + count; ++at) {
-        const std::byte* row = find(piece, samples_[static_cast<std::size_t>(at)]);
-        if (piece.found.spec != spec) {
+        const std::byte* row = piece.finder.find(samples_[static_cast<std::size_t>(at)]);
+        if (piece.finder.spec() != spec) {
           flush(at);
-          spec = piece.found.spec;
-          bytes = piece.row_bytes;
+          spec = piece.finder.spec();
+          bytes = piece.finder.row_bytes();
           begin = at;
         }
         piece.rows.push_back(row);
@@ -151,34 +105,20 @@ class RowGather {
   void unpack_rows(Piece& piece, const CodecSpec& spec, std::size_t bytes, std::int64_t begin,
                    std::int64_t end) {
     const std::size_t count = piece.rows.size();
-    piece.file->note_read(count * bytes / MappedFile::kAloneShare);
+    piece.finder.file().note_read(count * bytes / MappedFile::kAloneShare);
     if (to_dense_rows_ && &row_of(spec.stages().front()) == &kRaw && spec.stages().size() == 1) {
-      copy(piece.rows, bytes, static_cast<std::byte*>(out_.data) + begin * step_, step_);
+      copy_rows(piece.rows, bytes, static_cast<std::byte*>(out_.data) + begin * step_, step_);
       return;
     }
     std::span<const std::byte> packed{piece.rows.front(), count * bytes};
     for (std::size_t i = 1; i < count; ++i) {
       if (piece.rows[i] == packed.data() + i * bytes) continue;
       piece.packed.resize(count * bytes);
-      copy(piece.rows, bytes, piece.packed.data(), static_cast<std::int64_t>(bytes));
+      copy_rows(piece.rows, bytes, piece.packed.data(), static_cast<std::int64_t>(bytes));
       packed = piece.packed;
       break;
     }
     unpack(spec, packed, rows_of(out_, begin, end - begin), {.threads = 1});
-  }
-
-  // Rows are at random places, so that the next ones are fetched while one is copied.
-  static void copy(std::span<const std::byte* const> rows, std::size_t bytes, std::byte* to,
-                   std::int64_t step) {
-    constexpr std::size_t kAhead = 3, kLine = 64, kLines = 8;
-    for (std::size_t i = 0; i < rows.size(); ++i, to += step) {
-      if (i + kAhead < rows.size()) {
-        const std::byte* next = rows[i + kAhead];
-        const std::size_t some = std::min(bytes, kLines * kLine);
-        for (std::size_t at = 0; at < some; at += kLine) __builtin_prefetch(next + at);
-      }
-      std::memcpy(to, rows[i], bytes);
-    }
   }
 
   const ReaderState& impl_;
@@ -316,6 +256,19 @@ class ChunkGather {
 };
 
 }  // namespace
+
+void copy_rows(std::span<const std::byte* const> rows, std::size_t bytes, std::byte* to,
+               std::int64_t step) {
+  constexpr std::size_t kAhead = 3, kLine = 64, kLines = 8;
+  for (std::size_t i = 0; i < rows.size(); ++i, to += step) {
+    if (i + kAhead < rows.size()) {
+      const std::byte* next = rows[i + kAhead];
+      const std::size_t some = std::min(bytes, kLines * kLine);
+      for (std::size_t at = 0; at < some; at += kLine) __builtin_prefetch(next + at);
+    }
+    std::memcpy(to, rows[i], bytes);
+  }
+}
 
 void FileReader::gather(std::size_t array, std::span<const std::int64_t> samples,
                         const TensorView& out, int threads) const {

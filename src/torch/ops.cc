@@ -356,6 +356,47 @@ void normalize_rows_into(const Tensor& x, const std::vector<Tensor>& factors, co
   check(tuckfold_normalize_rows(&from, &to, &how, &run.options));
 }
 
+// Fills images of `out` from packed samples: windows of them, scaled, in one pass over the pixels.
+// windows has top, left and mirrored for each sample, places the image that each becomes; either may
+// be empty.
+void unpack_images(const Tensor& packed, std::string_view spec, const Axes& shape, ScalarType dtype,
+                   const Tensor& windows, const Tensor& places, const Tensor& scale,
+                   const Tensor& add, bool channels_last, const Tensor& out) {
+  constexpr const char* kWhat = "unpack_images";
+  check_bytes(packed);
+  const Plan plan(spec, dtype_of(kWhat, dtype), shape.all());
+  const Place place(out);
+  check_places(kWhat, place, packed, out);
+  check_all_on(kWhat, place, std::vector<Tensor>{windows, places, scale, add});
+  const std::int64_t samples = shape.rank > 0 ? shape.lengths[0] : 0;
+  const auto numbers = [&](const Tensor& some, std::int64_t each) -> const void* {
+    if (some.numel() == 0) return nullptr;
+    if (some.scalar_type() != ScalarType::Int || !some.is_contiguous() ||
+        some.numel() != each * samples) {
+      refuse(kWhat, "windows and places must be contiguous, of int32, three and one a sample");
+    }
+    return some.const_data_ptr();
+  };
+  const std::int64_t channels = out.dim() == 4 ? out.size(1) : 0;
+  for (const Tensor& each : {scale, add}) {
+    if (each.scalar_type() != ScalarType::Float || each.dim() != 1 || !each.is_contiguous() ||
+        each.numel() != channels) {
+      refuse(kWhat, "scale and add must be contiguous, of float32, with a number for each channel");
+    }
+  }
+  const tuckfold_tensor view = view_of(kWhat, place, out, out.mutable_data_ptr());
+  const Run run = run_of(place, tuckfold_unpack_images_bytes(plan.get(), place.device()), 0);
+  const tuckfold_image_options how{.struct_bytes = sizeof how,
+                                   .channels_last = channels_last ? 1 : 0,
+                                   .channels = static_cast<std::size_t>(channels),
+                                   .scale = static_cast<const float*>(scale.const_data_ptr()),
+                                   .add = static_cast<const float*>(add.const_data_ptr())};
+  check(tuckfold_unpack_images(
+      plan.get(), packed.const_data_ptr(), static_cast<std::size_t>(packed.numel()),
+      static_cast<const tuckfold_window*>(numbers(windows, 3)),
+      static_cast<const std::int32_t*>(numbers(places, 1)), &how, &view, &run.options));
+}
+
 // ---- many at once
 
 std::vector<const tuckfold_plan*> handles(const std::vector<Plan>& plans) {
@@ -499,6 +540,19 @@ void boxed_unpack_then(StableIValue* stack, std::uint64_t, std::uint64_t) {
   stack[0] = from(unpack_then(packed, spec.view(), shape, dtype, scale, shift, inner, act.view()));
 }
 
+void boxed_unpack_images(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  tuckfold_clear_error();
+  const auto packed = to<Tensor>(stack[0]);
+  const Text spec(stack[1]);
+  const Axes shape(stack[2]);
+  const auto dtype = to<ScalarType>(stack[3]);
+  const auto windows = to<Tensor>(stack[4]), places = to<Tensor>(stack[5]);
+  const auto scale = to<Tensor>(stack[6]), add = to<Tensor>(stack[7]);
+  const bool channels_last = to<bool>(stack[8]);
+  const auto out = to<Tensor>(stack[9]);
+  unpack_images(packed, spec.view(), shape, dtype, windows, places, scale, add, channels_last, out);
+}
+
 void boxed_unpack_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
   tuckfold_clear_error();
   const auto packed = to<Tensor>(stack[0]);
@@ -565,6 +619,9 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
   library.def(
       "unpack_then(Tensor packed, str spec, SymInt[] shape, ScalarType dtype, Tensor scale, "
       "Tensor shift, SymInt inner, str act) -> Tensor");
+  library.def(
+      "unpack_images(Tensor packed, str spec, SymInt[] shape, ScalarType dtype, Tensor windows, "
+      "Tensor places, Tensor scale, Tensor add, bool channels_last, Tensor(a!) out) -> ()");
   library.def("unpack_into(Tensor packed, str spec, Tensor(a!) out) -> ()");
   library.def(
       "normalize_into(Tensor x, Tensor[] add, Tensor[] factors, SymInt inner, str act, "
@@ -584,6 +641,7 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
     library.impl("pack_checked", boxed_pack_checked);               \
     library.impl("unpack", boxed_unpack);                           \
     library.impl("unpack_then", boxed_unpack_then);                 \
+    library.impl("unpack_images", boxed_unpack_images);             \
     library.impl("unpack_into", boxed_unpack_into);                 \
     library.impl("normalize_into", boxed_normalize_into);           \
     library.impl("normalize_rows_into", boxed_normalize_rows_into); \

@@ -68,7 +68,7 @@ def tests(build: Path, out: Path) -> None:
 
 
 def benchmarks(out: Path) -> None:
-    for folder in ("bench", "bench/gpu"):
+    for folder in ("bench", "bench/gpu", "bench/experiments", "bench/experiments/loader"):
         copy(sorted((ROOT / folder).glob("*.py")), out / folder)
 
 
@@ -101,6 +101,7 @@ def main() -> int:
     print(f"{out}: {size / (1 << 20):.1f} MiB. On a machine with a GPU, torch and numpy:")
     print(f"  python3 {out.name}/run.py --out results.json")
     print(f"  PYTHONPATH={out.name} python3 -m bench.gpu --out bench.json")
+    print(f"  PYTHONPATH={out.name} python3 -m bench.experiments.loader --device cuda --out .")
     return 0
 
 

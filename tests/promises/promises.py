@@ -242,6 +242,8 @@ PROMISES = [
      "src/capi/files_read_test.cc::CFiles.AForkedChildReadsAndLeavesItsParentsWriterAlone"),
     ("docs/tasks/c.md", "an existing file is replaced only with `force`",
      "src/capi/files_write_test.cc::CFileWriter.AFileIsReplacedOnlyByForce"),
+    ("docs/tasks/cuda.md", "are those of the CPU, in every bit but those of NaN",
+     "tests/python/files/test_file_device.py::test_images_are_those_of_the_cpu"),
     ("docs/tasks/dataset.md", "Without `codec` nothing is lost",
      "tests/python/files/test_file_write.py::test_nothing_is_lost_unless_asked_for"),
     ("docs/tasks/dataset.md", "are named by `fill=np.nan`, and come back exactly", PY_FILL),

@@ -74,6 +74,11 @@ def test_verbs_of_the_python_package_say_where_they_are(tool):
     for verb in ("activations", "factorize", "study"):
         done = tool.run(verb, exit=2, env={"PATH": "/nonexistent"})
         assert "Python package" in done.stderr and f"tuckfold-{verb}" in done.stderr
+    for words in (("--dask", "tcp://host:1"), ("--dask=scheduler.json",)):
+        done = tool.run(
+            "pack", "x.npy", *words, "-o", "x.tuck", exit=2, env={"PATH": "/nonexistent"}
+        )
+        assert "Python package" in done.stderr and "tuckfold-pack-dask" in done.stderr
 
 
 def test_complex_arrays_are_not_advised_to_lose_half(tool):

@@ -9,7 +9,7 @@
 >>> bool((back - x).abs().max() < 0.01)
 True
 
-The operators are ``torch.ops.tuckfold.pack``, ``pack_checked``, ``unpack``, ``unpack_into``, ``unpack_then``, ``pack_many``,
+The operators are ``torch.ops.tuckfold.pack``, ``pack_checked``, ``unpack``, ``unpack_into``, ``unpack_then``, ``unpack_images``, ``pack_many``,
 ``unpack_many_into``, ``compress`` and ``decompress``: C++ on torch's stable ABI, with fake kernels for ``torch.compile``. They walk strides
 in place, release the GIL, and run on torch's threads (``torch.set_num_threads``), or on a GPU in its
 current stream, where ``CodecInfo.cuda`` says so.

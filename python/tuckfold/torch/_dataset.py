@@ -9,26 +9,11 @@ import torch
 
 import tuckfold
 from tuckfold import _dataset
-from tuckfold._file import _AT_ONCE_BYTES, FileArray, numbers_of
+from tuckfold.torch._device import Mover, device_of, read_tensor
 from tuckfold.torch._images import Images, Reader
-from tuckfold.torch._library import DTYPES
 
 if TYPE_CHECKING:
     import numpy as np
-
-
-def read_tensor(array: FileArray, samples: Any, pin_memory: bool = False) -> torch.Tensor:
-    """Samples of an array, read straight into a tensor's memory."""
-    if not isinstance(samples, range):
-        samples = numbers_of(samples)
-    shape = (len(samples), *array._about["shape"])
-    tensor = torch.empty(shape, dtype=DTYPES[array.stored], pin_memory=pin_memory)
-    if tensor.nbytes <= _AT_ONCE_BYTES:
-        array._read_to(samples, tensor.data_ptr())
-        return tensor
-    bits = tensor.view(torch.uint16) if array.stored == "bf16" else tensor  # numpy has no bf16
-    array.read(samples, out=bits.numpy())
-    return tensor
 
 
 class Dataset(torch.utils.data.Dataset[Any]):
@@ -82,7 +67,8 @@ class DataLoader(_dataset.Batches):
     Each ``iter()`` is the next epoch, in an order that follows from seed and epoch alone. ``state_dict()``
     and ``load_state_dict()`` save and restore the position in the middle of an epoch. In a process group of
     ``torch.distributed`` each rank reads samples of its own: each sample is in one batch of one rank. Batches
-    are on the CPU; the library's threads unpack them.
+    are on the CPU, where the library's threads unpack them, unless a device is given. To a GPU packed bytes
+    are moved, and unpacked there: the values are those of the CPU.
 
     Args:
         data: a path, or a :class:`Dataset`.
@@ -95,8 +81,11 @@ class DataLoader(_dataset.Batches):
         world_size: how many processes share the samples; likewise.
         prefetch: batches to read ahead, each on a thread; 0: none.
         pin_memory: in memory from which copies to a GPU run asynchronously.
+        device: where batches are, such as ``"cuda"``; the CPU unless given. They are ready for work in
+            the stream that is current where they are asked for.
         images: for the names of arrays how to crop, mirror, scale and convert them: :class:`Images`.
-        transform: called with each batch, on these threads; what it returns is given out.
+        transform: called with each batch, on these threads; what it returns is given out. On a GPU it
+            runs in a stream of the loader's.
 
     >>> loader = tuckfold.torch.DataLoader("doc.tuck", 32, arrays=("image", "label"), shuffle=True)
     >>> for images, labels in loader:
@@ -120,6 +109,7 @@ class DataLoader(_dataset.Batches):
         world_size: int | None = None,
         prefetch: int = 2,
         pin_memory: bool = False,
+        device: torch.device | str | int | None = None,
         images: Mapping[str, Images] | None = None,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
@@ -135,6 +125,9 @@ class DataLoader(_dataset.Batches):
         self._pin_memory = pin_memory
         self._readers = self._readers_of(images or {})
         self._bits: tuple[int, Any] = (-1, None)  # of an epoch
+        self._mover = None
+        if device is not None and (place := device_of(device)).type != "cpu":
+            self._mover = Mover(place, self.dataset._data.arrays, self._readers)
         super().__init__(
             self.dataset.read,
             len(self.dataset),
@@ -158,19 +151,30 @@ class DataLoader(_dataset.Batches):
             Reader(array, images[array.name]) if array.name in images else None for array in arrays
         ]
 
-    def _make(self, samples: np.ndarray, epoch: int) -> Any:
-        bits = None
+    def _bits_of(self, samples: np.ndarray, epoch: int) -> np.ndarray | None:
+        """64 random bits for each sample, if windows need them."""
         if any(reader is not None and reader.draws for reader in self._readers):
             known, all_bits = self._bits
             if known != epoch:
                 all_bits = _dataset.bits_of(self._samples, self._identity["seed"], epoch, stream=1)
                 self._bits = (epoch, all_bits)
-            bits = all_bits[samples]
-        tensors = [
+            return all_bits[samples]
+        return None
+
+    def _make(self, samples: np.ndarray, epoch: int) -> Any:
+        bits = self._bits_of(samples, epoch)
+        if self._mover is not None:
+            return self._mover.make(samples, bits, self._finished)
+        return self._finished([
             read_tensor(array, samples, self._pin_memory)
             if reader is None
             else reader.read(samples, bits, self._pin_memory)
             for array, reader in zip(self.dataset._data.arrays, self._readers, strict=True)
-        ]
+        ])  # fmt: skip
+
+    def _finished(self, tensors: Sequence[torch.Tensor]) -> Any:
         batch = self.dataset._data._shaped(tensors)
         return batch if self._transform is None else self._transform(batch)
+
+    def _give(self, made: Any) -> Any:
+        return made if self._mover is None else self._mover.give(made)

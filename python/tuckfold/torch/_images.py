@@ -87,6 +87,8 @@ class Reader:
                 f"'{array.name}', got {sides}"
             )
         self._shape = (channels, *sides)
+        self.scale: list[float]
+        self.add: list[float]
         self._options = self._for_c(channels)
 
     def _for_c(self, channels: int) -> lib.ImageOptions:
@@ -101,8 +103,9 @@ class Reader:
         means, stds = factors
         if any(std == 0 for std in stds):
             raise ValueError("[images] std must not be 0")
-        scale = [1 / std for std in stds]
-        add = [-mean / std for mean, std in zip(means, stds, strict=True)]
+        # A pixel p becomes p * scale + add, each rounded to f32.
+        self.scale = scale = [1 / std for std in stds]
+        self.add = add = [-mean / std for mean, std in zip(means, stds, strict=True)]
         return lib.ImageOptions(
             struct_bytes=ctypes.sizeof(lib.ImageOptions),
             channels_last=int(self._images.layout == "HWC"),
@@ -116,6 +119,11 @@ class Reader:
         """Whether windows need random bits."""
         images = self._images
         return images.flip or (images.random and max(self._spare) > 0)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every window is all of its image."""
+        return not self._images.flip and self._spare == (0, 0) and self._images.pad == 0
 
     def windows(self, count: int, bits: np.ndarray | None) -> np.ndarray:
         """Top, left and mirrored for each sample; bits: 64 random ones each, or None."""
@@ -133,17 +141,26 @@ class Reader:
         windows[:, 2] = 0 if bits is None or not images.flip else bits >> np.uint64(63)
         return windows
 
+    @property
+    def hwc(self) -> bool:
+        """Whether the channels of a pixel are together in the file."""
+        return self._images.layout == "HWC"
+
+    def empty(self, count: int, **options: Any) -> torch.Tensor:
+        """A batch to fill; options as for ``torch.empty``."""
+        last = self._images.channels_last
+        return torch.empty(
+            (count, *self._shape),
+            dtype=self._images.dtype,
+            memory_format=torch.channels_last if last else torch.contiguous_format,
+            **options,
+        )
+
     def read(self, samples: Any, bits: np.ndarray | None, pin_memory: bool) -> torch.Tensor:
         numbers = numbers_of(samples)
         images = self._images
         windows = self.windows(len(numbers), bits)
-        memory = torch.channels_last if images.channels_last else torch.contiguous_format
-        out = torch.empty(
-            (len(numbers), *self._shape),
-            dtype=images.dtype,
-            pin_memory=pin_memory,
-            memory_format=memory,
-        )
+        out = self.empty(len(numbers), pin_memory=pin_memory)
         pointer = ctypes.POINTER(ctypes.c_int64)
         tensor = lib.Tensor(
             out.data_ptr(),

@@ -151,6 +151,23 @@ def _(
     return torch.ops.tuckfold.unpack(packed, spec, shape, dtype)
 
 
+@torch.library.register_fake("tuckfold::unpack_images")
+def _(
+    packed: Tensor,
+    spec: str,
+    shape: list[int],
+    dtype: torch.dtype,
+    windows: Tensor,
+    places: Tensor,
+    scale: Tensor,
+    add: Tensor,
+    channels_last: bool,
+    out: Tensor,
+) -> None:
+    _check_bytes(packed)
+    _check_fits("unpack_images", spec, dtype, shape)
+
+
 @torch.library.register_fake("tuckfold::unpack_into")
 def _(packed: Tensor, spec: str, out: Tensor) -> None:
     _check_bytes(packed)

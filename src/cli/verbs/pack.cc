@@ -73,6 +73,7 @@ struct Options {
   InputOptions inputs;
   CodecOption codec;
   std::string out, metadata;
+  std::string dask;  // main() has run another program where it is given
   TargetOption target;
   int threads = 0, shards = 0;
   std::int64_t samples_per_chunk = 0;
@@ -356,6 +357,10 @@ void add_pack(Command& app) {
                   "Write so many files, NAME-00000-of-0000N.tuck, and OUT.tuck that lists them")
       .type_name("N")
       .range(1, 99999);
+  verb.add_option("--dask", options->dask,
+                  "Pack on the workers of this Dask scheduler, with the Python package and some of "
+                  "these options; 'tuckfold pack --dask ADDRESS --help' lists them")
+      .type_name("ADDRESS");
   verb.add_option("--metadata", options->metadata, "A JSON object for the file, or @FILE with one")
       .type_name("JSON");
   verb.add_option("--seed", options->seed, "For stochastic rounding")

@@ -1,8 +1,11 @@
 """Dask arrays to .tuck files and back, also through Zarr, and with workers that are killed."""
 
 import doctest
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -107,6 +110,111 @@ def _kill_one(notes: Path, count: int) -> None:
             os.kill(int(begun[-1].name.split("-")[0]), signal.SIGKILL)
             return
         time.sleep(0.05)
+
+
+def run_tool(*words: object) -> subprocess.CompletedProcess:
+    """The tool as the package installs it."""
+    program = [sys.executable, "-c", "from tuckfold._tool import main; main()"]
+    return subprocess.run(
+        [*program, *map(str, words)], capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def test_pack_on_a_cluster_survives_a_killed_worker(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    images = np.cumsum(np.random.default_rng(5).random((400, 3, 64, 64), dtype=np.float32) - 0.5, axis=3)  # fmt: skip
+    np.save(tmp_path / "image.npy", images)
+    np.save(tmp_path / "label.npy", np.arange(400))
+    out = tmp_path / "out"
+    out.mkdir()
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        victim = next(iter(client.run(os.getpid).values()))
+        killed = []
+
+        def kill() -> None:
+            for _ in range(3000):
+                if len(list(out.glob("a-*.tuck"))) >= 10:
+                    os.kill(victim, signal.SIGKILL)
+                    killed.append(len(list(out.glob("a-*.tuck"))))
+                    return
+                time.sleep(0.01)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        done = run_tool(
+            "pack", tmp_path / "image.npy", tmp_path / "label.npy", "--side-by-side", "-o", out / "a.tuck",
+            "--dask", cluster.scheduler_address, "--codec", "dct_quant(rate=8)", "--shards", 100, "--json"
+        )  # fmt: skip
+        killer.join()
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert killed and killed[0] < 100  # in the middle
+        about = json.loads(done.stdout)
+        assert (about["samples"], about["shards"]) == (400, 100)
+        again = run_tool("pack", tmp_path / "image.npy", "-o", out / "a.tuck", "--dask", cluster.scheduler_address)  # fmt: skip
+        assert again.returncode == 5 and "force" in again.stderr
+    assert len(list(out.iterdir())) == 101  # nothing is left of the worker that was killed
+    with tuckfold.open(out / "a.tuck") as f:
+        assert np.array_equal(f["label"][:], np.arange(400))
+        assert np.abs(f["image"][:] - images).max() < 0.2
+    blocks = {name: da.from_array(x, chunks=(4, *x.shape[1:])) for name, x in (("image", images), ("label", np.arange(400)))}  # fmt: skip
+    tuckfold.dask.pack(tmp_path / "b.tuck", blocks, codec={"image": "dct_quant(rate=8)"}).close()
+    for i in range(100):
+        one, other = out / f"a-{i:05}-of-00100.tuck", tmp_path / f"b-{i:05}-of-00100.tuck"
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_pack_on_a_cluster_reads_several_formats(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    np.save(tmp_path / "x.npy", X)
+    tuckfold.save(tmp_path / "x.tuck", image=X, label=Y)
+    inputs = {"x.npy": ["data"], "x.tuck": ["image", "label"]}
+    try:
+        import h5py
+
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            file["group/image"], file["label"] = X, Y
+        inputs["x.h5"] = ["group/image", "label"]
+    except ImportError:
+        pass
+    try:
+        import zarr
+
+        zarr.create_array(tmp_path / "x.zarr", data=X)
+        inputs["x.zarr"] = ["data"]
+    except ImportError:
+        pass
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        at = cluster.scheduler_address
+        for name, arrays in inputs.items():
+            done = run_tool("pack", tmp_path / name, tmp_path / name, "-o", tmp_path / "out.tuck", f"--dask={at}", "--shards", 7, "-f", "--metadata", '{"of": 1}')  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            assert "in 7 shards" in done.stdout
+            with tuckfold.open(tmp_path / "out.tuck") as f:
+                assert list(f) == arrays and f.samples == 240 and f.metadata == {"of": 1}
+                assert np.array_equal(f[arrays[0]][:], np.concatenate([X, X]))
+        wrong = [
+            (["missing.npy"], 5, "no 'missing.npy'"),
+            (["x.npz"], 4, "not 'x.npz'"),
+            (["x.npy", "--codec", "other=zstd"], 2, "names 'other'"),
+            (["x.npy", "--codec", "nonsense(1)"], 2, "nonsense"),
+            (["x.npy", "x.tuck"], 2, "--side-by-side"),
+            (["x.npy", "--target-psnr", "40"], 2, "--target-psnr"),
+            (["x.npy", "--shards", "0"], 2, "--shards must be 1 or more"),
+            (["x.npy", "--metadata", "[1]"], 2, "a JSON object"),
+        ]
+        (tmp_path / "x.npz").touch()
+        for words, code, text in wrong:
+            words = [tmp_path / word if word.startswith(("x.", "missing")) else word for word in words]  # fmt: skip
+            done = run_tool("pack", *words, "-o", tmp_path / "none.tuck", "--dask", at)
+            assert done.returncode == code and text in done.stderr.replace(f"{tmp_path}/", ""), done.stderr  # fmt: skip
+    assert not (tmp_path / "none.tuck").exists()
 
 
 def test_dask_and_xarray_read_and_write_zarr(tmp_path: Path) -> None:

@@ -88,6 +88,11 @@ def test_the_benchmarks_of_the_bundle_run_beside_the_package(
     record = json.loads((tmp_path / "bench.json").read_text())
     assert (record["commit"], record["dirty"]) == ("0123abc", True)
     assert record["rows"]
+    done = run(sys.executable, "-m", "bench.experiments.loader", "--device", "cuda", "--dry-run", "--quick",
+               "--part", "small", "--out", ".", cwd=tmp_path, env=no_pytest | paths)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads((tmp_path / "loader_cuda.json").read_text())
+    assert record["dry_run"] and {f["codec"] for f in record["figures"]} >= {"raw", "bytes_of"}
 
 
 def test_the_bundle_stands_alone(no_pytest: dict[str, str], tmp_path: Path) -> None:

@@ -1,0 +1,254 @@
+"""The verb `pack --dask`: files are packed on the workers of a Dask cluster.
+
+tuckfold pack images.npy -o images.tuck --dask tcp://scheduler:8786 --codec "dct_quant(rate=4)"
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import tuckfold
+
+_SHARD_BYTES = 256 << 20  # of samples, unpacked, unless --shards is given
+_HDF5 = (".h5", ".hdf5", ".hdf", ".nc")
+_HELP = """pack samples of files on the workers of a Dask cluster
+
+Every task packs a shard; a task whose worker is killed is run again elsewhere. OUT.tuck, which lists the shards,
+appears when all are complete. Workers need tuckfold installed, and must see inputs and output under the same paths.
+Inputs are .npy files, HDF5 files, folders of Zarr and .tuck files; other inputs are packed without --dask."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"[pack] {message}; see 'tuckfold pack --dask ADDRESS --help'")
+
+
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = _Parser(
+        "tuckfold pack",
+        description=_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("input", nargs="+", help="files to read")
+    parser.add_argument("-o", "--out", required=True, metavar="OUT.tuck")
+    parser.add_argument("--dask", required=True, metavar="SCHEDULER", help="its address, such as tcp://host:8786, or its file, scheduler.json")  # fmt: skip
+    parser.add_argument("--codec", action="append", default=[], metavar="[NAME=]SPEC", help="for arrays whose samples have two axes or more, or for the one that is named")  # fmt: skip
+    parser.add_argument("--max-error", type=float, metavar="X", help="a bound for every value; chunks that exceed it are stored raw")  # fmt: skip
+    parser.add_argument("--select", action="append", metavar="NAME", help="an array to read; again for others; else all")  # fmt: skip
+    parser.add_argument("--side-by-side", action="store_true", help="each input is an array, named as the file up to its first dot")  # fmt: skip
+    parser.add_argument("--shards", type=int, metavar="N", help="files to write, each by a task; else one for each 256 MiB of values")  # fmt: skip
+    parser.add_argument("--samples-per-chunk", type=int, default=0, metavar="N")
+    parser.add_argument("--metadata", metavar="JSON", help="an object, or @FILE with one")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("-f", "--force", action="store_true", help="replace a dataset that exists")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    options = parser.parse_args(words)
+    if options.shards is not None and options.shards < 1:
+        parser.error(f"--shards must be 1 or more, got {options.shards}")
+    return options
+
+
+# ---- inputs: what is in them, and some samples, which a worker reads
+
+
+def _kind_of(path: Path) -> str:
+    if not path.exists():
+        raise FileNotFoundError(f"[pack] there is no '{path}'")
+    if path.suffix == ".npy":
+        return "npy"
+    if path.suffix in _HDF5:
+        return "hdf5"
+    if path.is_dir() and any((path / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):  # fmt: skip
+        return "zarr"
+    if path.suffix == ".tuck":
+        return "tuck"
+    raise NotImplementedError(
+        f"[pack] --dask reads .npy, HDF5, Zarr and .tuck, not '{path.name}'; pack it without --dask"
+    )
+
+
+def _open(kind: str, path: str) -> dict[str, Any]:
+    """Arrays by name, of which slices are read."""
+    if kind == "npy":
+        import numpy as np
+
+        return {"data": np.load(path, mmap_mode="r")}
+    if kind == "tuck":
+        return dict(tuckfold.open(path))
+    if kind == "zarr":
+        import zarr
+
+        found = zarr.open(path, mode="r")
+        return {"data": found} if isinstance(found, zarr.Array) else dict(found.arrays())
+    import h5py
+
+    arrays: dict[str, Any] = {}
+    file = h5py.File(path, "r")
+    file.visititems(lambda name, item: arrays.update({name: item}) if isinstance(item, h5py.Dataset) and item.ndim else None)  # fmt: skip
+    return arrays
+
+
+def read_block(kind: str, path: str, name: str, begin: int, end: int) -> Any:
+    """Samples of an array, on a worker."""
+    import numpy as np
+
+    return np.asarray(_open(kind, path)[name][begin:end])
+
+
+def _inputs(options: argparse.Namespace) -> dict[str, list[tuple[str, str, str, Any]]]:
+    """For each array the files that have its samples, one after the other."""
+    found: dict[str, list[tuple[str, str, str, Any]]] = {}
+    for number, text in enumerate(options.input):
+        path = Path(text).absolute()
+        kind = _kind_of(path)
+        arrays = _open(kind, str(path))
+        if options.select:
+            missing = [name for name in options.select if name not in arrays]
+            if missing and not options.side_by_side:
+                raise ValueError(f"[pack] '{path.name}' has no array '{missing[0]}', but {', '.join(arrays)}")  # fmt: skip
+            arrays = {name: arrays[name] for name in options.select if name in arrays}
+        if options.side_by_side:
+            if len(arrays) != 1:
+                raise ValueError(f"[pack] --side-by-side needs inputs of one array, and '{path.name}' has {len(arrays)}")  # fmt: skip
+            ((inside, array),) = arrays.items()
+            name = path.name.split(".")[0]
+            if name in found:
+                raise ValueError(f"[pack] two inputs are named '{name}'; rename one")
+            found[name] = [(kind, str(path), inside, array)]
+            continue
+        if number > 0 and list(arrays) != list(found):
+            raise ValueError(f"[pack] '{path.name}' has the arrays {', '.join(arrays)}, and those before it {', '.join(found)}; --side-by-side makes an array of each input")  # fmt: skip
+        for name, array in arrays.items():
+            found.setdefault(name, []).append((kind, str(path), name, array))
+    if not found:
+        raise ValueError("[pack] the inputs have no arrays")
+    return found
+
+
+def _dask_arrays(inputs: dict[str, list[tuple[str, str, str, Any]]], shards: int | None) -> dict[str, Any]:  # fmt: skip
+    """Arrays in blocks of samples that workers read."""
+    import dask
+    import dask.array as da
+    import numpy as np
+
+    read = dask.delayed(read_block, pure=True)
+    counts = {name: sum(part[3].shape[0] for part in parts) for name, parts in inputs.items()}
+    if len(set(counts.values())) > 1:
+        raise ValueError(f"[pack] arrays must have as many samples each, got {counts}; --select leaves some out")  # fmt: skip
+    samples = next(iter(counts.values()))
+    if samples == 0:
+        raise ValueError("[pack] the inputs have no samples")
+    total = sum(math.prod(part[3].shape) * np.dtype(part[3].dtype).itemsize for parts in inputs.values() for part in parts)  # fmt: skip
+    if shards is None:
+        shards = max(1, -(-total // _SHARD_BYTES))
+    each = -(-samples // min(shards, samples))
+    made = {}
+    for name, parts in inputs.items():
+        blocks = []
+        for kind, path, inside, array in parts:
+            for begin in range(0, array.shape[0], each):
+                end = min(begin + each, array.shape[0])
+                block = read(kind, path, inside, begin, end)
+                blocks.append(da.from_delayed(block, (end - begin, *array.shape[1:]), np.dtype(array.dtype)))  # fmt: skip
+        made[name] = da.concatenate(blocks).rechunk({0: each})
+    return made
+
+
+# ---- options
+
+
+def _codecs(given: list[str], arrays: dict[str, Any]) -> dict[str, str]:
+    """A codec for each array that gets one."""
+    codecs: dict[str, str] = {}
+    named: dict[str, str] = {}
+    for text in given:
+        name, equal, spec = text.partition("=")
+        if equal and "(" not in name:
+            if name not in arrays:
+                raise ValueError(f"[pack] --codec names '{name}', and the arrays are {', '.join(arrays)}")  # fmt: skip
+            named[name] = spec
+        else:
+            codecs |= {name: text for name, array in arrays.items() if array.ndim > 2}
+            if not codecs:
+                raise ValueError(f"[pack] no array has samples of two axes or more for {text}; name one: --codec NAME={text}")  # fmt: skip
+    return codecs | named
+
+
+def _metadata(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    made = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+    if not isinstance(made, dict):
+        raise ValueError("[pack] --metadata must be a JSON object")
+    return made
+
+
+def _client(scheduler: str) -> Any:
+    import distributed
+
+    if Path(scheduler).is_file():
+        return distributed.Client(scheduler_file=scheduler)
+    return distributed.Client(scheduler)
+
+
+def _pack(options: argparse.Namespace) -> None:
+    import tuckfold.dask
+
+    inputs = _inputs(options)
+    with _client(options.dask):
+        arrays = _dask_arrays(inputs, options.shards)
+        with tuckfold.dask.pack(
+            options.out,
+            arrays,
+            codec=_codecs(options.codec, arrays) or None,
+            max_error=options.max_error,
+            metadata=_metadata(options.metadata),
+            force=options.force,
+            samples_per_chunk=options.samples_per_chunk,
+            seed=options.seed,
+        ) as made:
+            shards = len(json.loads(Path(options.out).read_text())["shards"])
+            if options.json:
+                sizes = {name: {"codec": str(a.codec), "packed_bytes": a.packed_bytes, "ratio": a.ratio} for name, a in made.items()}  # fmt: skip
+                print(json.dumps({"path": options.out, "samples": made.samples, "shards": shards, "bytes": made.nbytes, "arrays": sizes}))  # fmt: skip
+            elif not options.quiet:
+                print(made)
+                print(f"in {shards} shards")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Returns the exit code of the command line tool for what went wrong."""
+    try:
+        _pack(_arguments(words))
+    except ModuleNotFoundError as error:
+        return _fail(4, f"[pack] --dask needs {error.name}; pip install dask distributed")
+    except tuckfold.CorruptDataError as error:
+        return _fail(3, error)
+    except NotImplementedError as error:
+        return _fail(4, error)
+    except ValueError as error:
+        return _fail(2, error)
+    except OSError as error:
+        return _fail(5, error)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:  # such as a task whose workers were killed again and again
+        return _fail(5, f"[pack] {type(error).__name__}: {error}")
+    return 0
+
+
+def _fail(code: int, error: object) -> int:
+    print(f"tuckfold: {error}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
