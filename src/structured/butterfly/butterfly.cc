@@ -183,6 +183,7 @@ std::unique_ptr<CudaKernel> on_cuda(const Sizes& s) {
                   .stack = static_cast<int>(s.stack),
                   .pairs = static_cast<int>(s.blocks * s.pairs()),
                   .tied = s.tied,
+                  .grows = s.blocks == 1 && s.stride == kIncreasing,
                   .group_count = static_cast<int>(groups),
                   .groups = {}};
   CudaGroup* group = c.groups;

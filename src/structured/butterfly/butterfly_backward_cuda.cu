@@ -1,7 +1,9 @@
 // Backward of a butterfly on a GPU. It computes the inputs of the groups of stages again. Blocks walk over
 // samples; each sums the gradients of twiddles into memory of its own, in order, and the last kernels add
 // what the blocks have: the same bits every time on the same kind of GPU.
-#include "structured/butterfly/butterfly_cuda.cuh"
+#include <cstdlib>
+
+#include "structured/butterfly/butterfly_cluster_cuda.cuh"
 
 namespace tuckfold::structured {
 namespace {
@@ -380,6 +382,9 @@ void backward(const CudaButterfly& s, std::int64_t samples, const void* x, const
 }  // namespace
 
 std::size_t butterfly_backward_bytes(const CudaButterfly& s, std::int64_t samples) {
+  if (fits_clusters(s) && std::getenv("TUCKFOLD_BUTTERFLY_BLOCKS") == nullptr) {
+    return cluster_backward_bytes(s, samples);
+  }
   const BackwardShape shape(s, samples);
   return shape.sum_bytes + shape.input_bytes + shape.bias_bytes;
 }
@@ -387,6 +392,10 @@ std::size_t butterfly_backward_bytes(const CudaButterfly& s, std::int64_t sample
 void butterfly_backward(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
                         const void* twiddle, const void* grad_y, void* grad_x, void* grad_twiddle,
                         void* grad_bias, void* workspace, void* stream) {
+  if (fits_clusters(s) && std::getenv("TUCKFOLD_BUTTERFLY_BLOCKS") == nullptr) {
+    return cluster_backward(s, dtype, samples, x, twiddle, grad_y, grad_x, grad_twiddle, grad_bias,
+                            workspace, stream);
+  }
   const auto run = [&](auto element) {
     using T = decltype(element);
     backward<T>(s, samples, x, twiddle, grad_y, grad_x, grad_twiddle, grad_bias, workspace, stream);
