@@ -48,7 +48,7 @@ struct Unit {
     return level < 9 ? level % 3 : level - 6 - log2_of(ranks);
   }
   // Where a block has feature i: threads that want eight of them at once find them in different banks.
-  __device__ TUCKFOLD_INLINE static int place(int i) { return i ^ ((i >> 3) & 7); }
+  [[maybe_unused]] __device__ TUCKFOLD_INLINE static int place(int i) { return i ^ ((i >> 3) & 7); }
 };
 
 // Shared memory of a block. Tiles have a float4 for each feature and four samples.
