@@ -306,14 +306,6 @@ struct ClusterGatherArgs {
   T *grad_twiddle, *grad_bias;  // may be null
 };
 
-template <class T>
-__device__ TUCKFOLD_INLINE void store_four(const float4& sum, T* to) {
-  narrow(sum.x, to[0]);
-  narrow(sum.y, to[1]);
-  narrow(sum.z, to[2]);
-  narrow(sum.w, to[3]);
-}
-
 // A thread for each matrix of a cluster, and for each output: over the clusters, in order. Sums of tied
 // matrices stay in the first cluster's place for the next kernel.
 template <class T>
@@ -336,10 +328,7 @@ __global__ void __launch_bounds__(128)
 #pragma unroll 8
   for (int c = 1; c < args.clusters; ++c) {
     const float4 more = args.sums[static_cast<std::int64_t>(c) * all + at];
-    sum.x += more.x;
-    sum.y += more.y;
-    sum.z += more.z;
-    sum.w += more.w;
+    add_to(sum, more);
   }
   if (s.tied) {
     args.sums[at] = sum;
@@ -348,7 +337,7 @@ __global__ void __launch_bounds__(128)
   const int place = at % of_block, level = place / (4 * kUnits);
   const Unit unit{args.ranks, at / of_block, place % kUnits};
   const int k = first_of(place / kUnits % 4, unit.bit_of(level));
-  store_four(sum, args.grad_twiddle + 4 * twiddle_of(s, unit.feature(k, level), level));
+  store_matrix(sum, args.grad_twiddle + 4 * twiddle_of(s, unit.feature(k, level), level));
 }
 
 // A warp for each tied matrix: over the pairs that share it.
@@ -381,18 +370,10 @@ __global__ void __launch_bounds__(128)
     const int bit = Unit{args.ranks, rank, u}.bit_of(level);
     const int p = ((k >> (bit + 1)) << bit) | (k & ((1 << bit) - 1));
     const float4 more = args.sums[((rank * args.stages + level) * 4 + p) * kUnits + u];
-    sum.x += more.x;
-    sum.y += more.y;
-    sum.z += more.z;
-    sum.w += more.w;
+    add_to(sum, more);
   }
-  for (int apart = cuda::kWarp / 2; apart > 0; apart /= 2) {
-    sum.x += __shfl_xor_sync(cuda::kAllLanes, sum.x, apart);
-    sum.y += __shfl_xor_sync(cuda::kAllLanes, sum.y, apart);
-    sum.z += __shfl_xor_sync(cuda::kAllLanes, sum.z, apart);
-    sum.w += __shfl_xor_sync(cuda::kAllLanes, sum.w, apart);
-  }
-  if (lane == 0) store_four(sum, args.grad_twiddle + 4 * number);
+  add_lanes(sum);
+  if (lane == 0) store_matrix(sum, args.grad_twiddle + 4 * number);
 }
 
 template <class T, int kRanks>
