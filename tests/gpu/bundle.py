@@ -2,9 +2,11 @@
 """Gathers in one folder what a machine with a GPU needs that can install nothing.
 
   tests/gpu/bundle.py [--build build/release] [--out build/gpu]
+  tests/gpu/bundle.py --studies [--data FOLDER] [--out build/gpu_studies]
 
 The Python package with its libraries, the tests, the benchmarks, and what is not on every machine
-beside what needs it. Copy the folder there, then `python3 gpu/run.py`.
+beside what needs it. Copy the folder there, then `python3 gpu/run.py`. With --studies: what
+`bench.experiments.on_gpu` runs instead of the tests, and the folders of --data as its TUCKFOLD_DATA.
 """
 
 from __future__ import annotations
@@ -72,6 +74,23 @@ def benchmarks(out: Path) -> None:
         copy(sorted((ROOT / folder).glob("*.py")), out / folder)
 
 
+# Studies that run on a GPU, and what they share.
+EXPERIMENTS = ("layers", "matmul", "memory", "pixelfly", "shl")
+
+
+def studies(build: Path, out: Path, data: Path | None) -> None:
+    copy(sorted((ROOT / "bench").glob("*.py")), out / "bench")
+    for folder in ("bench/experiments", *(f"bench/experiments/{name}" for name in EXPERIMENTS)):
+        copy(sorted((ROOT / folder).glob("*.py")), out / folder)
+    copy(sorted((ROOT / "devices").glob("*.json")), out / "devices")
+    target = ["cmake", "--build", str(build), "--target", "study_matmul_cuda"]
+    subprocess.run(target, check=True, stdout=subprocess.DEVNULL)
+    copy([build / "studies/libmatmul_cuda.so"], out / "build/release/studies")
+    if data is not None:
+        for folder in sorted(path for path in data.iterdir() if path.is_dir()):
+            copy(sorted(folder.iterdir()), out / "data" / folder.name)
+
+
 def commit() -> str:
     """HEAD, marked where the tree has changes on top of it."""
     git = ["git", "-C", str(ROOT)]
@@ -83,22 +102,32 @@ def commit() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")
-    parser.add_argument("--out", type=Path, default=ROOT / "build/gpu")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--studies", action="store_true")
+    parser.add_argument("--data", type=Path, help="with --studies: folders of data sets")
     arguments = parser.parse_args()
-    build, out = arguments.build, arguments.out
-    if not (build / "tuckfold_cuda_tests").exists():
+    build = arguments.build
+    out = arguments.out or ROOT / ("build/gpu_studies" if arguments.studies else "build/gpu")
+    if not arguments.studies and not (build / "tuckfold_cuda_tests").exists():
         sys.exit(f"gpu_bundle: {build} was built without CUDA; it needs nvcc")
     if not (build / "python/libtuckfold_torch.so").exists():
         sys.exit(f"gpu_bundle: {build} was built without torch; ./dev build torch installs it")
     shutil.rmtree(out, ignore_errors=True)
     package(build, out)
-    tests(build, out)
-    benchmarks(out)
+    if arguments.studies:
+        studies(build, out, arguments.data)
+    else:
+        tests(build, out)
+        benchmarks(out)
     (out / "COMMIT").write_text(commit() + "\n")
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     if size > LARGEST_BYTES:
         print(f"gpu_bundle: {out} has more than {LARGEST_BYTES >> 20} MiB", file=sys.stderr)
     print(f"{out}: {size / (1 << 20):.1f} MiB. On a machine with a GPU, torch and numpy:")
+    if arguments.studies:
+        data = f" TUCKFOLD_DATA={out.name}/data" if arguments.data else ""
+        print(f"  PYTHONPATH={out.name}{data} python3 -m bench.experiments.on_gpu --out results")
+        return 0
     print(f"  python3 {out.name}/run.py --out results.json")
     print(f"  PYTHONPATH={out.name} python3 -m bench.gpu --out bench.json")
     print(f"  PYTHONPATH={out.name} python3 -m bench.experiments.loader --device cuda --out .")

@@ -18,7 +18,7 @@ import torch
 
 import tuckfold
 from bench.chart import Chart, Line
-from bench.experiments.shl.data import Data, load
+from bench.experiments.shl.data import Data, about_device, load
 from bench.experiments.shl.networks import SHL
 from bench.experiments.shl.train import train
 from bench.images import ImagesError
@@ -27,7 +27,8 @@ from tuckfold._study._params import SWEEPS, Sweep
 
 METHOD = (
     "Grey CIFAR-10 and training as in the study shl, batches of 50, one epoch unless said: enough to rank options, not to reach "
-    "the paper's accuracies. Two biases, as table 5 counts. seconds: processor time of the thread for all epochs. "
+    "the paper's accuracies. Two biases, as table 5 counts. seconds: of all epochs; on a CPU processor time of the thread, "
+    "on a GPU wall clock, its steps replays of one CUDA graph. "
     "deviation: of a sample. first: what table 5 prints as mean, for numbers of parameters."
 )
 # Table 5, on a GC200: mean and deviation of seconds and of accuracy.
@@ -117,7 +118,8 @@ def main() -> None:
         build=ROOT / "build/release",
         method=METHOD,
         commands=["tuckfold study pixelfly " + " ".join(sys.argv[1:])],
-        extra={"torch": torch.__version__, "threads": arguments.threads},
+        extra={"torch": torch.__version__, "threads": arguments.threads}
+        | about_device(arguments.device),
     )
     for sweep in SWEEPS:
         rows = rows_of(sweep, data, arguments)

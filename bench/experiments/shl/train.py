@@ -50,25 +50,63 @@ class Curve:
         }
 
 
-def epoch(
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    x: Tensor,
-    labels: Tensor,
-    batch: int,
-    seed: int,
-) -> float:
-    """One pass over the samples in an order that follows from the seed; the mean loss."""
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(x), generator=generator).to(x.device)
-    total = torch.zeros((), device=x.device)
-    for some in order.split(batch):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x[some]), labels[some])
+class Steps:
+    """Training steps over samples that stay on their device.
+
+    On a GPU all but the first few are one CUDA graph that is replayed: of such small networks a step would
+    else take as long as its launches, whatever the layer.
+    """
+
+    FIRST = 3  # that run before the graph is made: momenta and workspaces are there then
+
+    def __init__(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, labels: Tensor
+    ) -> None:
+        self._model, self._optimizer, self._x, self._labels = model, optimizer, x, labels
+        self._total = torch.zeros((), device=x.device)
+        self._stream = torch.cuda.Stream() if x.is_cuda else None  # of the graph and all before it
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._some: Tensor | None = None  # the samples that the graph takes
+        self._done = 0
+
+    def _step(self, some: Tensor) -> None:
+        self._optimizer.zero_grad()
+        loss = F.cross_entropy(self._model(self._x[some]), self._labels[some])
         loss.backward()
-        optimizer.step()
-        total += loss.detach() * len(some)
-    return float(total) / len(x)
+        self._optimizer.step()
+        self._total += loss.detach() * len(some)
+
+    def _capture(self, some: Tensor) -> None:
+        self._some = some.clone()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self._stream):
+            self._step(self._some)
+        self._graph = graph
+
+    def epoch(self, batch: int, seed: int) -> float:
+        """One pass over the samples in an order that follows from the seed; the mean loss."""
+        if self._stream is None:
+            return self._epoch(batch, seed)
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            loss = self._epoch(batch, seed)
+        torch.cuda.current_stream().wait_stream(self._stream)
+        return loss
+
+    def _epoch(self, batch: int, seed: int) -> float:
+        generator = torch.Generator().manual_seed(seed)
+        order = torch.randperm(len(self._x), generator=generator).to(self._x.device)
+        self._total.zero_()
+        for some in order.split(batch):
+            if self._x.is_cuda and self._graph is None and self._done >= self.FIRST:
+                self._capture(some)
+            if self._graph is not None and len(some) == len(self._some):
+                self._some.copy_(some)
+                self._graph.replay()
+            else:
+                self._step(some)
+            self._done += 1
+        return float(self._total) / len(self._x)
 
 
 def kept(file: Path) -> Curve:
@@ -95,9 +133,10 @@ def train(
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         curve = Curve(**state["curve"])
+    steps = Steps(model, optimizer, *data.train)
     for number in range(len(curve.test), epochs):
         wall, cpu = time.perf_counter(), time.thread_time()
-        loss = epoch(model, optimizer, *data.train, batch, seed * 1000 + number)
+        loss = steps.epoch(batch, seed * 1000 + number)
         curve.loss.append(loss)  # a number of the host's: the device is done
         curve.seconds.append(time.perf_counter() - wall)
         curve.cpu_seconds.append(time.thread_time() - cpu)

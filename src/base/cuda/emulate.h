@@ -1,6 +1,7 @@
 // CUDA kernels on the CPU, for tests: the text of a kernel compiles as C++, and every thread of a
 // block is a fiber that runs until a barrier, a shuffle or a vote. Blocks run one after the other,
-// in order. This shows whether indices, arithmetic and barriers are right; not races, not speed.
+// in order; those of a cluster run together. This shows whether indices, arithmetic and barriers are
+// right; not races, not speed.
 //
 // A barrier that not all threads reach, or that half a warp reaches, ends the program with a
 // message.
@@ -89,26 +90,32 @@ struct Barrier {
   unsigned turn = 0;
 };
 
+// A block, or the blocks of a cluster.
 class Block {
  public:
   template <class Body>
-  void run(int threads, std::size_t shared_bytes, Body& body) {
+  void run(int threads, std::size_t shared_bytes, Body& body, int ranks = 1) {
     body_ = [](void* given) { (*static_cast<Body*>(given))(); };
     given_ = &body;
     if (threads % kWarp != 0) give_up("threads must be whole warps");
-    fibers_.resize(std::max(fibers_.size(), static_cast<std::size_t>(threads)));
+    const int all = threads * ranks;
+    fibers_.resize(std::max(fibers_.size(), static_cast<std::size_t>(all)));
     threads_ = threads;
-    all_ = {.wanted = threads};
-    warps_.assign(static_cast<std::size_t>(threads / kWarp), Warp{.barrier = {.wanted = kWarp}});
-    shared_.assign(shared_bytes / sizeof(Line) + 1, Line{});
-    for (int t = 0; t < threads; ++t) start(t);
-    for (int left = threads; left > 0;) {
+    cluster_ = {.wanted = all};
+    blocks_.assign(static_cast<std::size_t>(ranks), Barrier{.wanted = threads});
+    warps_.assign(static_cast<std::size_t>(all / kWarp), Warp{.barrier = {.wanted = kWarp}});
+    lines_ = shared_bytes / sizeof(Line) + 1;
+    shared_.assign(lines_ * static_cast<std::size_t>(ranks), Line{});
+    const unsigned first = blockIdx.x;
+    for (int t = 0; t < all; ++t) start(t);
+    for (int left = all; left > 0;) {
       moved_ = false;
-      for (int t = 0; t < threads; ++t) {
+      for (int t = 0; t < all; ++t) {
         Fiber& fiber = fibers_[static_cast<std::size_t>(t)];
         if (fiber.done) continue;
         current_ = t;
-        threadIdx.x = static_cast<unsigned>(t);
+        threadIdx.x = static_cast<unsigned>(t % threads);
+        blockIdx.x = first + static_cast<unsigned>(rank());
         enter(fiber);
         if (fiber.done) {
           --left;
@@ -119,7 +126,8 @@ class Block {
     }
   }
 
-  void wait_for_block() { wait(all_); }
+  void wait_for_block() { wait(blocks_[static_cast<std::size_t>(rank())]); }
+  void wait_for_cluster() { wait(cluster_); }
   void wait_for_warp() { wait(warp().barrier); }
   // Suspends one thread until another thread reports progress.
   template <class Met>
@@ -141,7 +149,9 @@ class Block {
     return values;
   }
   int lane() const { return current_ % kWarp; }
-  unsigned char* shared() { return shared_[0].bytes; }
+  int rank() const { return current_ / threads_; }
+  unsigned char* shared() { return shared(rank()); }
+  unsigned char* shared(int rank) { return shared_[lines_ * static_cast<std::size_t>(rank)].bytes; }
 
  private:
   struct Warp {
@@ -222,7 +232,9 @@ class Block {
   void* given_ = nullptr;
   int threads_ = 0, current_ = 0;
   bool moved_ = false;
-  Barrier all_;
+  Barrier cluster_;
+  std::vector<Barrier> blocks_;
+  std::size_t lines_ = 0;  // of a block's shared memory
   ucontext_t home_{};
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
@@ -236,14 +248,15 @@ inline Block& block() {
 inline unsigned char* shared_memory() { return block().shared(); }
 
 template <class Body>
-void run(std::int64_t blocks, int threads, std::size_t shared_bytes, Body&& body) {
+void run(std::int64_t blocks, int threads, std::size_t shared_bytes, Body&& body, int cluster = 1) {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   gridDim = {.x = static_cast<unsigned>(blocks)};
   blockDim = {.x = static_cast<unsigned>(threads)};
-  for (std::int64_t b = 0; b < blocks; ++b) {
+  if (blocks % cluster != 0) give_up("blocks must be whole clusters");
+  for (std::int64_t b = 0; b < blocks; b += cluster) {
     blockIdx = {.x = static_cast<unsigned>(b), .y = 0, .z = 0};
-    block().run(threads, shared_bytes, body);
+    block().run(threads, shared_bytes, body, cluster);
   }
 }
 

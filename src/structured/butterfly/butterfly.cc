@@ -79,23 +79,31 @@ class ButterflyKernel final : public Kernel<T> {
   void forward(const Weights<T>& w, const T* x, T* y, std::int64_t lanes,
                T* scratch) const override {
     for (std::int64_t k = 0; k < s_.stack; ++k) {
-      pad(x, s_.in, scratch, lanes);
+      const bool whole = outputs(k) == s_.n;
+      T* to = y + k * s_.n * lanes;
+      const T* from = padded(x, scratch, lanes);
       for (std::int64_t g = 0; g < s_.groups(); ++g) {
-        stages_kernels<T>().forward(stages(w, k, g, lanes), scratch, scratch);
+        T* next = whole && g + 1 == s_.groups() ? to : scratch;
+        stages_kernels<T>().forward(stages(w, k, g, lanes), from, next);
+        from = next;
       }
-      std::copy_n(scratch, outputs(k) * lanes, y + k * s_.n * lanes);
+      if (!whole) std::copy_n(scratch, outputs(k) * lanes, to);
     }
   }
 
   void backward(const Weights<T>& w, const Gradients<T>& gw, const T* x, const T* gy, T* gx,
                 std::int64_t lanes, T* scratch) const override {
     const std::int64_t tile = s_.n * lanes;
-    T *inputs = scratch, *g = scratch + s_.groups() * tile;  // a tile for each group
+    // A tile for the input of each group; that of the first may be x.
+    T *inputs = scratch, *own = scratch + s_.groups() * tile;
+    const T* first = padded(x, inputs, lanes);
+    // The gradient is changed in its place.
+    const bool direct = gx != nullptr && s_.stack == 1 && s_.in == s_.n;
+    T* g = direct ? gx : own;
     for (std::int64_t k = 0; k < s_.stack; ++k) {
-      pad(x, s_.in, inputs, lanes);
+      const auto input = [&](std::int64_t i) { return i == 0 ? first : inputs + i * tile; };
       for (std::int64_t i = 0; i + 1 < s_.groups(); ++i) {
-        T* from = inputs + i * tile;
-        stages_kernels<T>().forward(stages(w, k, i, lanes), from, from + tile);
+        stages_kernels<T>().forward(stages(w, k, i, lanes), input(i), inputs + (i + 1) * tile);
       }
       pad(gy + k * tile, outputs(k), g, lanes);
       T* sums = turned() ? gw.prepared : gw.at[0];
@@ -104,9 +112,9 @@ class ButterflyKernel final : public Kernel<T> {
         const Stages<T> both = stages(w, k, i, lanes);
         T* const to[] = {sums + (both.twiddle[0] - twiddles),
                          both.count == 2 ? sums + (both.twiddle[1] - twiddles) : nullptr};
-        stages_kernels<T>().backward(both, inputs + i * tile, g, to);
+        stages_kernels<T>().backward(both, input(i), g, to);
       }
-      if (gx == nullptr) continue;
+      if (gx == nullptr || direct) continue;
       for (std::int64_t i = 0; i < s_.in * lanes; ++i) gx[i] = k == 0 ? g[i] : gx[i] + g[i];
     }
   }
@@ -119,6 +127,12 @@ class ButterflyKernel final : public Kernel<T> {
   void pad(const T* from, std::int64_t rows, T* to, std::int64_t lanes) const {
     std::copy_n(from, rows * lanes, to);
     std::fill(to + rows * lanes, to + s_.n * lanes, T{0});
+  }
+  // x, or where it has fewer than n features a copy with zeros.
+  const T* padded(const T* x, T* to, std::int64_t lanes) const {
+    if (s_.in == s_.n) return x;
+    pad(x, s_.in, to, lanes);
+    return to;
   }
 
   Stages<T> stages(const Weights<T>& w, std::int64_t k, std::int64_t group,
@@ -183,6 +197,7 @@ std::unique_ptr<CudaKernel> on_cuda(const Sizes& s) {
                   .stack = static_cast<int>(s.stack),
                   .pairs = static_cast<int>(s.blocks * s.pairs()),
                   .tied = s.tied,
+                  .grows = s.blocks == 1 && s.stride == kIncreasing,
                   .group_count = static_cast<int>(groups),
                   .groups = {}};
   CudaGroup* group = c.groups;

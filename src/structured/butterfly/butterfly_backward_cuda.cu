@@ -1,7 +1,9 @@
 // Backward of a butterfly on a GPU. It computes the inputs of the groups of stages again. Blocks walk over
 // samples; each sums the gradients of twiddles into memory of its own, in order, and the last kernels add
 // what the blocks have: the same bits every time on the same kind of GPU.
-#include "structured/butterfly/butterfly_cuda.cuh"
+#include <cstdlib>
+
+#include "structured/butterfly/butterfly_cluster_cuda.cuh"
 
 namespace tuckfold::structured {
 namespace {
@@ -134,10 +136,7 @@ __device__ TUCKFOLD_INLINE void backward_group(const BackwardArgs<T>& args, cons
       float4 sum = total[i / 4][i % 4];
       if (work.again) {
         const float4 before = to[i * units];
-        sum.x += before.x;
-        sum.y += before.y;
-        sum.z += before.z;
-        sum.w += before.w;
+        add_to(sum, before);
       }
       to[i * units] = sum;
     }
@@ -201,14 +200,6 @@ struct GatherArgs {
   int slots;
 };
 
-template <class T>
-__device__ TUCKFOLD_INLINE void store_matrix(const float4& sum, T* to) {
-  narrow(sum.x, to[0]);
-  narrow(sum.y, to[1]);
-  narrow(sum.z, to[2]);
-  narrow(sum.w, to[3]);
-}
-
 // A thread for each place of the blocks' sums: over the blocks, in order. Tied ones stay in the first
 // block's place for the next kernel.
 template <class T>
@@ -226,10 +217,7 @@ __global__ void __launch_bounds__(128) gather_kernel(const __grid_constant__ Gat
 #pragma unroll 8
   for (int slot = 1; slot < args.slots; ++slot) {
     const float4 more = args.sums[static_cast<std::int64_t>(slot) * all + at];
-    sum.x += more.x;
-    sum.y += more.y;
-    sum.z += more.z;
-    sum.w += more.w;
+    add_to(sum, more);
   }
   if (s.tied) {
     args.sums[at] = sum;
@@ -263,17 +251,9 @@ __global__ void __launch_bounds__(128)
         const int k = (i >> group.lo) & 7;
         const int p = ((k >> (bit + 1)) << bit) | (k & ((1 << bit) - 1));
         const float4 more = args.sums[(g * 12 + stage * 4 + p) * units + u];
-        sum.x += more.x;
-        sum.y += more.y;
-        sum.z += more.z;
-        sum.w += more.w;
+        add_to(sum, more);
       }
-      for (int apart = cuda::kWarp / 2; apart > 0; apart /= 2) {
-        sum.x += __shfl_xor_sync(cuda::kAllLanes, sum.x, apart);
-        sum.y += __shfl_xor_sync(cuda::kAllLanes, sum.y, apart);
-        sum.z += __shfl_xor_sync(cuda::kAllLanes, sum.z, apart);
-        sum.w += __shfl_xor_sync(cuda::kAllLanes, sum.w, apart);
-      }
+      add_lanes(sum);
       if (lane == 0) {
         store_matrix(sum,
                      args.grad_twiddle + 4 * static_cast<std::int64_t>(group.first[stage] + at));
@@ -380,6 +360,9 @@ void backward(const CudaButterfly& s, std::int64_t samples, const void* x, const
 }  // namespace
 
 std::size_t butterfly_backward_bytes(const CudaButterfly& s, std::int64_t samples) {
+  if (fits_clusters(s) && std::getenv("TUCKFOLD_BUTTERFLY_BLOCKS") == nullptr) {
+    return cluster_backward_bytes(s, samples);
+  }
   const BackwardShape shape(s, samples);
   return shape.sum_bytes + shape.input_bytes + shape.bias_bytes;
 }
@@ -387,6 +370,10 @@ std::size_t butterfly_backward_bytes(const CudaButterfly& s, std::int64_t sample
 void butterfly_backward(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
                         const void* twiddle, const void* grad_y, void* grad_x, void* grad_twiddle,
                         void* grad_bias, void* workspace, void* stream) {
+  if (fits_clusters(s) && std::getenv("TUCKFOLD_BUTTERFLY_BLOCKS") == nullptr) {
+    return cluster_backward(s, dtype, samples, x, twiddle, grad_y, grad_x, grad_twiddle, grad_bias,
+                            workspace, stream);
+  }
   const auto run = [&](auto element) {
     using T = decltype(element);
     backward<T>(s, samples, x, twiddle, grad_y, grad_x, grad_twiddle, grad_bias, workspace, stream);

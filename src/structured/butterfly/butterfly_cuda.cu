@@ -2,7 +2,9 @@
 // a thread takes eight features of a sample to registers, does three stages, and puts them back, for
 // all samples with the same twiddles. So a stage's twiddles are read once for as many samples as shared
 // memory holds.
-#include "structured/butterfly/butterfly_cuda.cuh"
+#include <cstdlib>
+
+#include "structured/butterfly/butterfly_cluster_cuda.cuh"
 
 namespace tuckfold::structured {
 namespace {
@@ -113,6 +115,9 @@ void forward(const CudaButterfly& s, std::int64_t samples, const void* x, const 
 
 void forward_of(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
                 const void* twiddle, const void* bias, void* y, void* stream) {
+  if (fits_clusters(s) && std::getenv("TUCKFOLD_BUTTERFLY_BLOCKS") == nullptr) {
+    return cluster_forward(s, dtype, samples, x, twiddle, bias, y, stream);
+  }
   if (dtype == DType::F16) return forward<F16>(s, samples, x, twiddle, bias, y, stream);
   if (dtype == DType::BF16) return forward<BF16>(s, samples, x, twiddle, bias, y, stream);
   forward<float>(s, samples, x, twiddle, bias, y, stream);

@@ -170,6 +170,35 @@ __device__ TUCKFOLD_INLINE void load_twiddles(const T* twiddle, const CudaGroup&
   }
 }
 
+// ---- gradients of matrices ----------------------------------------------------------------------
+
+__device__ TUCKFOLD_INLINE void add_to(float4& sum, const float4& more) {
+  sum.x += more.x;
+  sum.y += more.y;
+  sum.z += more.z;
+  sum.w += more.w;
+}
+
+// The sum of all lanes, in all of them.
+__device__ TUCKFOLD_INLINE void add_lanes(float4& sum) {
+  for (int apart = cuda::kWarp / 2; apart > 0; apart /= 2) {
+    sum.x += __shfl_xor_sync(cuda::kAllLanes, sum.x, apart);
+    sum.y += __shfl_xor_sync(cuda::kAllLanes, sum.y, apart);
+    sum.z += __shfl_xor_sync(cuda::kAllLanes, sum.z, apart);
+    sum.w += __shfl_xor_sync(cuda::kAllLanes, sum.w, apart);
+  }
+}
+
+template <class T>
+__device__ TUCKFOLD_INLINE void store_matrix(const float4& sum, T* to) {
+  narrow(sum.x, to[0]);
+  narrow(sum.y, to[1]);
+  narrow(sum.z, to[2]);
+  narrow(sum.w, to[3]);
+}
+
+// ---- the work of a block ------------------------------------------------------------------------
+
 // How a block's threads share units and samples.
 struct Share {
   int first_unit, unit_step, first_row, row_step;

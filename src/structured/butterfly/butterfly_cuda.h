@@ -24,6 +24,7 @@ struct CudaButterfly {
   int stack;  // products of the same input
   int pairs;  // 2 x 2 matrices of each
   bool tied;
+  bool grows;  // one block of stages, whose strides grow
   int group_count;
   CudaGroup groups[kMostGroups];
 };

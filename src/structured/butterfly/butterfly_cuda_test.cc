@@ -146,9 +146,16 @@ constexpr Case kCases[] = {
     {"butterfly(blocks=2)", 128, 128, 11},
     {"butterfly(blocks=3, tied=true)", 16, 40, 6},
     {"butterfly", 512, 500, 21},
+    {"butterfly(tied=true)", 512, 1100, 70},
     {"butterfly", 784, 10, 7},
+    {"butterfly(tied=true)", 1024, 1024, 50},
+    {"butterfly", 777, 2000, 9},
     {"butterfly(stride=decreasing)", 2048, 2048, 9},
-    {"butterfly", 4096, 4096, 3},
+    {"butterfly(blocks=2)", 1024, 1024, 5},
+    {"butterfly", 2048, 2048, 21},
+    {"butterfly(tied=true)", 1500, 2048, 3},
+    {"butterfly", 4096, 4096, 19},
+    {"butterfly(tied=true)", 4090, 4096, 3},
     {"butterfly", 5000, 8192, 2},
 };
 INSTANTIATE_TEST_SUITE_P(Sizes, ButterflyCuda, testing::ValuesIn(kCases));

@@ -12,29 +12,41 @@
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::structured::HWY_NAMESPACE {
 
-// Squares that stay in the first cache.
+// A square of as many rows as a vector has lanes. A round takes the lowest bit of a register's number to
+// the lanes and that of a lane's to the registers; after all rounds each has the other's.
+template <class T>
+HWY_INLINE void transpose_square(const T* in, std::int64_t in_row, T* out, std::int64_t out_row) {
+  const Tag<T> d;
+  constexpr int kSide = static_cast<int>(width<T>());
+  Vec<T> v[kSide], next[kSide];
+  for (int i = 0; i < kSide; ++i) v[i] = hn::LoadU(d, in + i * in_row);
+#if HWY_TARGET != HWY_SCALAR
+  for (int round = kSide; round > 1; round /= 2) {
+    for (int i = 0; i < kSide / 2; ++i) {
+      next[i] = hn::ConcatEven(d, v[2 * i + 1], v[2 * i]);
+      next[i + kSide / 2] = hn::ConcatOdd(d, v[2 * i + 1], v[2 * i]);
+    }
+    for (int i = 0; i < kSide; ++i) v[i] = next[i];
+  }
+#else
+  static_cast<void>(next);
+#endif
+  for (int i = 0; i < kSide; ++i) hn::StoreU(v[i], d, out + i * out_row);
+}
+
 template <class T>
 void transposed(const T* in, std::int64_t in_row, std::int64_t rows, std::int64_t cols, T* out,
                 std::int64_t out_row) {
-  constexpr std::int64_t kSide = 16;
-  for (std::int64_t r = 0; r < rows; r += kSide) {
-    const std::int64_t r_end = std::min(rows, r + kSide);
-    for (std::int64_t c = 0; c < cols; c += kSide) {
-      const std::int64_t c_end = std::min(cols, c + kSide);
-      if (r_end - r == kSide && c_end - c == kSide) {
-        T square[kSide][kSide];
-        for (std::int64_t i = 0; i < kSide; ++i) {
-          const T* from = in + (r + i) * in_row + c;
-          for (std::int64_t j = 0; j < kSide; ++j) square[j][i] = from[j];
-        }
-        for (std::int64_t j = 0; j < kSide; ++j) {
-          std::copy_n(square[j], kSide, out + (c + j) * out_row + r);
-        }
-        continue;
-      }
-      for (std::int64_t j = c; j < c_end; ++j) {
-        for (std::int64_t i = r; i < r_end; ++i) out[j * out_row + i] = in[i * in_row + j];
-      }
+  constexpr std::int64_t kSide = width<T>();
+  const std::int64_t whole_rows = rows / kSide * kSide, whole_cols = cols / kSide * kSide;
+  for (std::int64_t r = 0; r < whole_rows; r += kSide) {
+    for (std::int64_t c = 0; c < whole_cols; c += kSide) {
+      transpose_square(in + r * in_row + c, in_row, out + c * out_row + r, out_row);
+    }
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = r < whole_rows ? whole_cols : 0; c < cols; ++c) {
+      out[c * out_row + r] = in[r * in_row + c];
     }
   }
 }

@@ -6,11 +6,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from bench.experiments.shl import networks  # noqa: E402
+from bench.experiments.shl import data, networks  # noqa: E402
 from bench.experiments.shl.data import Data  # noqa: E402
 from bench.experiments.shl.train import accuracy, train  # noqa: E402
 from tuckfold._study import _params  # noqa: E402
@@ -118,3 +119,20 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     for name, value in weights[0].items():
         assert torch.equal(value, weights[1][name]), name
     assert not list(tmp_path.glob("*.new"))
+
+
+def test_grey_images_travel_as_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the nearest; CIFAR-10 itself gives the means of three colours."""
+    labels = np.arange(12, dtype=np.uint8)
+    for part in data.PARTS:
+        labels.tofile(tmp_path / f"{part}_labels.u8")
+    colour = np.random.default_rng(0).integers(0, 256, (12, 3, 32, 32), np.uint8)
+    monkeypatch.setattr(data, "_colour_cifar10", lambda part: (colour, tmp_path))
+    monkeypatch.setattr(data, "data_folder", lambda: None)
+    exact, _ = data._grey_cifar10("train")
+    data.pack_grey(tmp_path, at_once=5)
+    monkeypatch.setattr(data, "data_folder", lambda: tmp_path)
+    rounded, kept = data._grey_cifar10("train")
+    assert exact.shape == rounded.shape == (12, 1024)
+    assert np.abs(exact - rounded).max() < 0.34 and np.array_equal(rounded, np.rint(exact))
+    assert np.array_equal(kept, labels)

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from bench.chart import Chart, Line  # noqa: E402
+from bench.experiments import on_gpu  # noqa: E402
 from bench.experiments.layers import __main__ as layers  # noqa: E402
 from bench.experiments.layers import sweep  # noqa: E402
 from bench.experiments.matmul import __main__ as matmul  # noqa: E402
@@ -81,3 +82,19 @@ def test_sweep_measures_beside_a_roofline(tmp_path: Path, monkeypatch: pytest.Mo
         "forward_break_even",
         "step_break_even",
     }
+
+
+def test_a_study_on_a_gpu_that_fails_costs_its_own_result_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    studies = {"bad": "none_of_that_name", "good": "layers --help", "shl": "shl --help"}
+    monkeypatch.setattr(on_gpu, "STUDIES", studies)
+    monkeypatch.setattr(on_gpu, "datasets", lambda: [])
+    monkeypatch.setattr(
+        sys, "argv", ["on_gpu", "--out", str(tmp_path), "--only", ",".join(studies)]
+    )
+    assert on_gpu.main() == 1
+    assert "--sweep" in (tmp_path / "good.log").read_text()
+    assert "none_of_that_name" in (tmp_path / "bad.log").read_text()
+    assert (tmp_path / "studies.tar").exists()
+    assert not (tmp_path / "shl.log").exists()  # it has no data

@@ -1,0 +1,264 @@
+// Forward of a butterfly with clusters. A warp has four samples of its block's 512 features, a thread 16
+// features of each: four stages in registers, an exchange inside of the warp, four more, an exchange over the
+// warps of the same number in the cluster's blocks, and the one to four stages that are left. Warps wait
+// for those alone, never for their block.
+#include <cstdlib>
+
+#include "structured/butterfly/butterfly_cluster_cuda.cuh"
+
+namespace tuckfold::structured {
+namespace {
+
+using cuda::ClusterSignal;
+using cuda::Remote;
+
+template <class T>
+struct ClusterForwardArgs {
+  CudaButterfly s;
+  const T *x, *twiddle, *bias;
+  T* y;
+  std::int64_t samples;
+  bool in_pieces;
+};
+
+// Shared memory of a block: matrices, then what each warp has for its samples, then signals.
+template <class T, int kRanks, int kQuads>
+struct ForwardMemory {
+  static constexpr int kStages = 9 + log2_of(kRanks);
+  static constexpr int kRows = 4 * kQuads;
+  // Four samples of a feature are a float4.
+  static constexpr int kTile = kQuads * kBlockFeatures;
+  // Halves have memory of their own until they are read; floats share that of the first exchange.
+  static constexpr int kInput = sizeof(T) < 4 ? kRows * kBlockFeatures * sizeof(T) / 16 : 0;
+  static constexpr int kWarp = 2 * kTile + kInput;  // float4s
+  static constexpr std::size_t kTwiddleBytes = kStages * 256 * sizeof(Four<T>);
+
+  static std::size_t bytes(int warps) {
+    return kTwiddleBytes + warps * (kWarp * sizeof(float4) + 2 * sizeof(ClusterSignal));
+  }
+};
+
+// Features of a thread: in the first stages 16 side by side; then 16 that are 16 apart; then, of what
+// all blocks have, those 256 apart, and where there are fewer than 16 of them, also some 32 apart.
+template <int kRanks>
+struct Places {
+  static constexpr int kBeside = 8 / kRanks;  // 32 apart
+  int rank, lane;
+
+  __device__ TUCKFOLD_INLINE int first(int k) const { return 16 * lane + k; }
+  __device__ TUCKFOLD_INLINE int second(int k) const {
+    return lane / 16 * 256 + 16 * k + lane % 16;
+  }
+  // Of all features.
+  __device__ TUCKFOLD_INLINE int last(int k) const {
+    return rank * (256 / kRanks) + lane + from_last(k);
+  }
+  __device__ TUCKFOLD_INLINE static constexpr int from_last(int k) {
+    return k / kBeside * 256 + k % kBeside * 32;
+  }
+  // Where feature i is during the exchange in the warp.
+  __device__ TUCKFOLD_INLINE static int between(int i) { return i ^ ((i >> 4) & 7); }
+  // Feature k of the second stages goes to this block, and place, of the exchange of blocks.
+  __device__ TUCKFOLD_INLINE static constexpr int rank_of(int k) { return k / (16 / kRanks); }
+  __device__ TUCKFOLD_INLINE int place_of(int k) const {
+    const int number = (2 * rank + lane / 16) * kBeside + k % (16 / kRanks) / 2;
+    return 32 * number + k % 2 * 16 + lane % 16;
+  }
+};
+
+// The block's matrices to shared memory: for each stage and pair of a thread, the threads side by side.
+template <int kRanks, class T>
+__device__ TUCKFOLD_INLINE void load_matrices(const ClusterForwardArgs<T>& args, const T* twiddle,
+                                              int rank, Four<T>* to) {
+  constexpr int kStages = 9 + log2_of(kRanks), kLastBit = 3 - log2_of(kRanks);
+  const auto* from = reinterpret_cast<const Four<T>*>(twiddle);
+#pragma unroll 8
+  for (int at = static_cast<int>(threadIdx.x); at < kStages * 256;
+       at += static_cast<int>(blockDim.x)) {
+    const Places<kRanks> places{rank, at % 32};
+    const int level = at / 256, p = at / 32 % 8;
+    const int feature = level < 4   ? rank * kBlockFeatures + places.first(first_of(p, level))
+                        : level < 8 ? rank * kBlockFeatures + places.second(first_of(p, level - 4))
+                                    : places.last(first_of(p, level - 8 + kLastBit));
+    to[at] = from[twiddle_of(args.s, feature, level)];
+  }
+}
+
+template <class T, int kRanks, int kQuads>
+__global__ void __launch_bounds__(256)
+    cluster_forward_kernel(const __grid_constant__ ClusterForwardArgs<T> args) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  using Memory = ForwardMemory<T, kRanks, kQuads>;
+  constexpr int kRows = Memory::kRows, kTile = kBlockFeatures;
+  constexpr int kLog = sizeof(T) == 4 ? 2 : 1;
+  const CudaButterfly& s = args.s;
+  const int rank = static_cast<int>(blockIdx.x) % kRanks;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  const int clusters = static_cast<int>(gridDim.x) / kRanks / s.stack;
+  const int product = static_cast<int>(blockIdx.x) / (kRanks * clusters);
+  const int team = static_cast<int>(blockIdx.x) / kRanks % clusters * warps + warp;
+  const Places<kRanks> places{rank, lane};
+
+  unsigned char* memory = cuda::shared_memory();
+  auto* matrices = reinterpret_cast<Four<T>*>(memory);
+  auto* tiles = reinterpret_cast<float4*>(memory + Memory::kTwiddleBytes);
+  float4* local = tiles + warp * Memory::kWarp;
+  float4* exchanged = local + kQuads * kTile;
+  T* input = reinterpret_cast<T*>(Memory::kInput > 0 ? exchanged + kQuads * kTile : local);
+  auto* signals = reinterpret_cast<ClusterSignal*>(tiles + warps * Memory::kWarp);
+  ClusterSignal &full = signals[warp], &empty = signals[warps + warp];
+
+  const std::int64_t groups = (args.samples + kRows - 1) / kRows, step = clusters * warps;
+  const auto start = [&](std::int64_t group) {
+    if (group >= groups) return;
+    start_rows<kRows, kLog, 32>(s, args.x, args.in_pieces, group * kRows, args.samples, rank, lane,
+                                input);
+  };
+  start(team);
+  load_matrices<kRanks>(args, args.twiddle + static_cast<std::int64_t>(product) * s.pairs * 4, rank,
+                        matrices);
+  if (kRanks > 1 && lane == 0) {
+    full.init(1);
+    empty.init(kRanks);
+  }
+  const int outputs = min(s.n, s.out - product * s.n);
+  float bias[16];
+  TUCKFOLD_UNROLL
+  for (int k = 0; k < 16; ++k) {
+    const bool has = args.bias != nullptr && places.last(k) < outputs;
+    bias[k] = has ? widen(args.bias[product * s.n + places.last(k)]) : 0.0f;
+  }
+  if (kRanks > 1) {
+    cuda::cluster_barrier();
+  } else {
+    __syncthreads();
+  }
+
+  int turn = 0;
+  for (std::int64_t group = team; group < groups; group += step, ++turn) {
+    float v[16][kRows];
+    cuda::wait_for_copies();
+    __syncwarp();
+    take_input<kLog>(input, 0, lane, v);
+    __syncwarp();
+    if (Memory::kInput > 0) start(group + step);
+    turn_rows<0, 32>(matrices + lane, v);
+    TUCKFOLD_UNROLL
+    for (int i = 0; i < 16 * kQuads; ++i) {
+      const int k = i % 16, quad = i / 16;
+      local[quad * kTile + Places<kRanks>::between(places.first(k))] = four_rows(v[k], quad);
+    }
+    __syncwarp();
+    TUCKFOLD_UNROLL
+    for (int i = 0; i < 16 * kQuads; ++i) {
+      const int k = i % 16, quad = i / 16;
+      take_rows(local[quad * kTile + Places<kRanks>::between(places.second(k))], v[k], quad);
+    }
+    if (Memory::kInput == 0) {
+      __syncwarp();
+      start(group + step);
+    }
+    turn_rows<0, 32>(matrices + 4 * 256 + lane, v);
+
+    // The other blocks have read what came before.
+    if (kRanks > 1 && turn > 0) empty.wait((turn - 1) % 2);
+    if (kRanks > 1 && lane == 0) full.arrive_expecting(kQuads * kTile * 16);
+    TUCKFOLD_UNROLL
+    for (int to = 0; to < kRanks; ++to) {
+      const Remote there(exchanged, full, to);
+      TUCKFOLD_UNROLL
+      for (int i = 0; i < 16 / kRanks * kQuads; ++i) {
+        const int k = to * (16 / kRanks) + i % (16 / kRanks), quad = i / (16 / kRanks);
+        const int at = quad * kTile + places.place_of(k);
+        if (kRanks > 1) {
+          there.store(at, four_rows(v[k], quad));
+        } else {
+          exchanged[at] = four_rows(v[k], quad);
+        }
+      }
+    }
+    if (kRanks > 1) {
+      full.wait(turn % 2);
+    } else {
+      __syncwarp();
+    }
+    TUCKFOLD_UNROLL
+    for (int i = 0; i < 16 * kQuads; ++i) {
+      take_rows(exchanged[i / 16 * kTile + i % 16 * 32 + lane], v[i % 16], i / 16);
+    }
+    __syncwarp();
+    if (kRanks > 1 && lane < kRanks) empty.arrive_in(lane);
+    turn_rows<3 - log2_of(kRanks), 32>(matrices + 8 * 256 + lane, v, bias);
+
+    TUCKFOLD_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const std::int64_t row = group * kRows + r;
+      if (row >= args.samples) break;
+      T* y = args.y + row * s.out + product * s.n + places.last(0);
+      if (outputs == s.n) {
+        TUCKFOLD_UNROLL
+        for (int k = 0; k < 16; ++k) narrow(v[k][r], y[Places<kRanks>::from_last(k)]);
+      } else {
+        TUCKFOLD_UNROLL
+        for (int k = 0; k < 16; ++k) {
+          if (places.last(k) < outputs) narrow(v[k][r], y[Places<kRanks>::from_last(k)]);
+        }
+      }
+    }
+  }
+  // Others may still write here, or signal.
+  if (kRanks > 1) cuda::cluster_barrier();
+#endif
+}
+
+template <class T, int kRanks, int kQuads>
+void forward(const CudaButterfly& s, std::int64_t samples, const void* x, const void* twiddle,
+             const void* bias, void* y, void* stream, int warps) {
+  using Memory = ForwardMemory<T, kRanks, kQuads>;
+  const auto kernel = cluster_forward_kernel<T, kRanks, kQuads>;
+  cuda::Grid grid{.blocks = kRanks, .threads = 32 * warps, .shared_bytes = Memory::bytes(warps)};
+  thread_local int known = -1, at_once = 0, known_warps = 0;
+  const int device = cuda::ClusterDevice().number;
+  if (device != known || known_warps != warps) {
+    at_once = std::max(cuda::clusters_at_once(kernel, kRanks, grid), 1);
+    known = device;
+    known_warps = warps;
+  }
+  const std::int64_t wanted = cuda::blocks_for(samples, std::int64_t{Memory::kRows} * warps);
+  const std::int64_t share = std::max(at_once / s.stack, 1);
+  grid.blocks = std::min(wanted, share) * kRanks * s.stack;
+  cuda::launch_clusters(kernel, kRanks, grid, stream,
+                        ClusterForwardArgs<T>{.s = s,
+                                              .x = static_cast<const T*>(x),
+                                              .twiddle = static_cast<const T*>(twiddle),
+                                              .bias = static_cast<const T*>(bias),
+                                              .y = static_cast<T*>(y),
+                                              .samples = samples,
+                                              .in_pieces = in_pieces(x, s.in, sizeof(T))});
+}
+
+}  // namespace
+
+void cluster_forward(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
+                     const void* twiddle, const void* bias, void* y, void* stream) {
+  if (samples == 0) return;
+  const char* text = std::getenv("TUCKFOLD_BUTTERFLY_WARPS");
+  int warps = text != nullptr ? std::atoi(text) : 4;
+  const bool eight = warps < 0;
+  warps = eight ? -warps : warps;
+  with_ranks(s.n, [&](auto ranks) {
+    const auto run = [&](auto element) {
+      using T = decltype(element);
+      if (eight) {
+        return forward<T, ranks.value, 2>(s, samples, x, twiddle, bias, y, stream, warps);
+      }
+      forward<T, ranks.value, 1>(s, samples, x, twiddle, bias, y, stream, warps);
+    };
+    if (dtype == DType::F16) return run(F16{});
+    if (dtype == DType::BF16) return run(BF16{});
+    run(float{});
+  });
+}
+
+}  // namespace tuckfold::structured
