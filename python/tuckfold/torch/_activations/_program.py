@@ -173,6 +173,18 @@ class Survey:
             )
         )
 
+    def _entry(self, handle: Handle, is_recipe: bool) -> tuple[int, str, bool, bool]:
+        """Where a later pass finds it. What stays as it is, is found with the node that made it, which
+        tells whether its values are still those, also where they were made in place."""
+        if handle.form is None and not handle.is_output:
+            like = (handle.version, handle.shape, handle.strides, handle.offset)
+            for other in handle.record.live():
+                is_like = like == (other.version, other.shape, other.strides, other.offset)
+                if other.is_output and is_like and id(other) in self._roles:
+                    handle = other
+                    break
+        return (*self._roles[id(handle)], handle.is_output, is_recipe)
+
     def program(self, probe: Prober, total: int) -> Program | None:
         """Of the pass that has ended, or None if it would hold much more than hooks do.
 
@@ -197,10 +209,7 @@ class Survey:
             recomputation = None
             if s.signature is not None:
                 target(s.node)
-                found = [
-                    None if f is None else (*self._roles[id(f[0])], f[0].is_output, f[1])
-                    for f in s.found
-                ]
+                found = [None if f is None else self._entry(*f) for f in s.found]
                 for entry in found:
                     if entry is not None:
                         target(entry[0])
@@ -229,7 +238,8 @@ class Survey:
     def _find_roles(self, probe: Prober) -> None:
         """Which attribute of which node each handle is."""
         wanted = {h.saver for s in self.all for h in s.handles}
-        wanted |= {f[0].saver for s in self.all for f in s.found if f is not None}
+        read = [f[0] for s in self.all for f in s.found if f is not None]
+        wanted |= {h.saver for one in read for h in (one, *one.record.live())}
         for key in wanted & set(self.nodes):
             node = self.nodes[key]
             for name in dir(node):

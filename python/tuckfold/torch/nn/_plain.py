@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from tuckfold._structure import Structure
 
@@ -106,21 +106,34 @@ def _pixelfly(
     return sparse + share * (low - sparse)
 
 
+_indices: dict[tuple[torch.device, tuple[int, ...]], Tensor] = {}
+
+
+def _index(numbers: Sequence[int], x: Tensor) -> Tensor:
+    """On the device of x. Real ones are kept: a CUDA graph cannot copy them while it is captured."""
+    if type(x) not in (Tensor, nn.Parameter) or torch.compiler.is_compiling():
+        return torch.tensor(numbers, device=x.device)
+    key = (x.device, tuple(numbers))
+    if key not in _indices:
+        _indices[key] = torch.tensor(numbers, device=x.device)
+    return _indices[key]
+
+
 def _sparse(s: Structure, x: Tensor, blocks: Tensor) -> Tensor:
     block, (rows, cols) = s.option("block"), pixelfly_blocks(s)
     count = -(-s.out_features // block)
     parts = _widened(s, x, -(-s.in_features // block) * block).reshape(x.shape[0], -1, block)
-    columns = torch.tensor(cols, device=x.device)
+    columns = _index(cols, x)
     each = len(rows) // count
     if all(rows.count(r) == each for r in set(rows)) and each * count == len(rows):
         # As many blocks in every row: one product of count matrices.
-        order = torch.tensor(sorted(range(len(rows)), key=lambda i: rows[i]), device=x.device)
+        order = _index(sorted(range(len(rows)), key=lambda i: rows[i]), x)
         weight = blocks[order].reshape(count, each, block, block).permute(0, 1, 3, 2)
         picked = parts[:, columns[order]].reshape(-1, count, each * block).transpose(0, 1)
         y = torch.bmm(picked, weight.reshape(count, each * block, block)).transpose(0, 1)
     else:
         products = torch.bmm(parts[:, columns].transpose(0, 1), blocks.transpose(1, 2))
-        goes = F.one_hot(torch.tensor(rows, device=x.device), count).to(x.dtype)  # blocks, rows
+        goes = F.one_hot(_index(rows, x), count).to(x.dtype)  # blocks, rows
         y = torch.matmul(products.permute(1, 2, 0), goes).transpose(1, 2)
     return y.reshape(x.shape[0], -1)[:, : s.out_features]
 
