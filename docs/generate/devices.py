@@ -82,8 +82,9 @@ without their workspace.
 
 OWN = """## A device of your own
 
-A device is one more file, given by its path (`--device my/chip.json`) or put in a folder that `TUCKFOLD_DEVICES` names. What is wrong
-with a file is said with the field: `limits[0].value must be a number, 0 or above, got "big"`.
+A device is one more file, given by its path (`--device my/chip.json`) or put in a folder that `TUCKFOLD_DEVICES` names. Where that folder and the built-in
+files have a device of one name, yours is taken. `fits` and `time` write the path of a file from your folder behind the name, and `device_file` of
+their `--json` is the path of the file that was read, wherever it lies. What is wrong with a file is said with the field: `limits[0].value must be a number above 0, got "big"`.
 
 | field | what |
 |---|---|
@@ -91,11 +92,11 @@ with a file is said with the field: `limits[0].value must be a number, 0 or abov
 | `target` | which file is for it: torch, onnx, poptorch, samba, cerebras, groq |
 | `sources` | key → title or address; every number names a key as `source`, and `at`, the page or place in it |
 | `numbers` | figures in SI units: {numbers} |
-| `dtypes` | `names` of f32, f16, bf16, u8 |
-| `operators`, `missing` | `names` that it has; each `name` that a source says it lacks, with a `text`: {operators} |
-| `limits` | `rule`, `value`, `text`: memory_bytes (all that lives at once), matrix_bytes and matrix_side (of each product), planes (each counts as one; where they are smaller than `sample`, [rows, columns], as the part of it that they are); other rules have no `sample` |
+| `dtypes` | `names` of f32, f16, bf16, u8, each once |
+| `operators`, `missing` | `names` that it has; each `name` that a source says it lacks, with a `text`; each once: {operators} |
+| `limits` | `rule`, `value` above 0, `text`: memory_bytes (all that lives at once), matrix_bytes and matrix_side (of each product), planes (each counts as one; where they are smaller than `sample`, [rows, columns], as the part of it that they are); other rules have no `sample` |
 | `host_call` | `settings` of t0_ms, in_gbps, out_gbps, tflops: one, or the ends of what sources allow; `error`, the relative half-width of the interval; `points`; `uncompressed` if GB/s count the tensor both ways; `flat`, a time `ms` that the interval holds for tensors `until` a batch and a sample's size; times are at most a day, rates 1e-6 to 1e9 |
-| `serialize`, `triangle` | `slower`, factors of that time; for the triangle `t0_ms` and `ns_per_value`, within these factors |
+| `serialize`, `triangle` | `slower`, factors of that time; tiles are estimated with their geometric mean, or where they differ by less than `error` leaves open with the one nearest to 1; for the triangle `t0_ms` and `ns_per_value`, within these factors |
 | `tiles` | for layers: `workers` of a tile; `vertex_bytes`, `edge_bytes`, `compute_set_bytes`, `message_bytes`, `code_bytes`; `temporary_share` of a tile's memory for one product |
 | `stated`, `restrictions` | what sources say of speed (`gbps`, `direction`, `shape`, `keep`) and else |
 """
@@ -167,7 +168,7 @@ def verdicts(devices: dict[str, dict], tool: Tool) -> str:
         cells = []
         for name in devices:
             answer = tool.ask("fits", spec, shape, name, "--dtype", dtype)
-            remedy = answer["remedy"].removeprefix("use ").replace("--", "")
+            remedy = (answer["remedy"] or "").removeprefix("use ").replace("--", "")
             cells.append("yes" if answer["fits"] else f"no: {remedy}" if remedy else "no")
         lines.append(f"| {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

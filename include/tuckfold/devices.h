@@ -117,6 +117,7 @@ struct DeviceInfo {
   std::optional<TileModel> tiles;             // for layers
   std::vector<Statement> stated;
   std::vector<Missing> restrictions;  // more that its sources say
+  std::string file;                   // which read_device read
 };
 
 // Reads and checks one file. Throws InvalidArgument with the wrong field's name, and Io if the file

@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <limits>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/io/bytes.h"
@@ -33,6 +35,7 @@ constexpr std::array<std::string_view, 14> kNumbers = {"compute_units",
                                                        "power_w"};
 constexpr std::array<std::string_view, 4> kRules = {"memory_bytes", "matrix_bytes", "matrix_side",
                                                     "planes"};
+constexpr std::string_view kOnce = "listed once";
 constexpr std::array<std::string_view, 3> kDirections = {"pack", "unpack", "both"};
 
 // The operators of files, and shifts, which no file has and many devices lack.
@@ -96,8 +99,8 @@ class Reader {
     for (const auto& [key, field] : all.members()) {
       field.only(Names{"value", "source", "at", "note"});
       const auto note = field.find("note");
-      if (field.at("value").number() == 0) field.at("value").wrong("a number above 0");
-      device_.numbers[key] = {field.at("value").number(), origin(field), note ? note->text() : ""};
+      device_.numbers[key] = {field.at("value").above_zero(), origin(field),
+                              note ? note->text() : ""};
     }
   }
 
@@ -105,7 +108,10 @@ class Reader {
     const Field field = root_.at("dtypes").only(Names{"names", "source", "at", "note"});
     constexpr std::array<std::string_view, 4> kTypes = {"f32", "f16", "bf16", "u8"};
     for (const Field& name : field.at("names").items()) {
-      device_.dtypes.push_back(parse_dtype(name.word(kTypes)));
+      const DType dtype = parse_dtype(name.word(kTypes));
+      auto& known = device_.dtypes;
+      if (std::find(known.begin(), known.end(), dtype) != known.end()) name.wrong(kOnce);
+      known.push_back(dtype);
     }
     device_.dtypes_from = origin(field);
     check_note(field);
@@ -116,7 +122,7 @@ class Reader {
     for (const Field& field : root_.at("operators").items()) {
       field.only(Names{"names", "source", "at", "note"});
       for (const Field& name : field.at("names").items()) {
-        device_.operators.emplace(name.word(known), origin(field));
+        if (!device_.operators.emplace(name.word(known), origin(field)).second) name.wrong(kOnce);
       }
       check_note(field);
     }
@@ -125,7 +131,8 @@ class Reader {
       const std::string name = field.at("name").word(known);
       if (device_.operators.contains(name))
         field.at("name").wrong("no operator that `operators` has");
-      device_.missing[name] = {field.at("text").text(), origin(field)};
+      DeviceInfo::Missing entry{field.at("text").text(), origin(field)};
+      if (!device_.missing.emplace(name, std::move(entry)).second) field.at("name").wrong(kOnce);
     }
   }
 
@@ -134,7 +141,7 @@ class Reader {
     const std::string rule = field.at("rule").word(kRules);
     const auto at = std::find(kRules.begin(), kRules.end(), rule) - kRules.begin();
     DeviceLimit limit{.rule = static_cast<DeviceLimit::Rule>(at),
-                      .value = field.at("value").number(),
+                      .value = field.at("value").above_zero(),
                       .sample = {},
                       .text = field.at("text").text(),
                       .from = origin(field)};
@@ -145,7 +152,6 @@ class Reader {
     } else if (const auto sample = field.find("sample")) {
       sample->wrong(fmt::format("left out: the rule {} has no sample", rule));
     }
-    if (limit.value == 0) field.at("value").wrong("above 0");
     return limit;
   }
 
@@ -159,15 +165,13 @@ class Reader {
 
   // A rate in units of `unit` per second: below 10^-6 or above 10^9 of them it is a mistake, too.
   static double rate(const Field& field, double unit) {
-    const double value = field.number();
-    if (value < 1e-6 || value > 1e9)
-      field.wrong("above 0, from 1e-6 to 1e9; leave out what takes no time");
-    return value * unit;
+    return unit * field.within(1e-6, 1e9,
+                               "a number from 1e-6 to 1e9, and left out where it takes no time");
   }
 
   HostCallModel::Flat flat(const Field& field) const {
     field.only(Names{"ms", "until", "source", "at", "note"});
-    if (field.at("ms").number() == 0) field.at("ms").wrong("above 0");
+    static_cast<void>(field.at("ms").above_zero());
     check_note(field);
     return {.seconds = seconds(field.at("ms"), 1e3),
             .until = field.at("until").shape(),
@@ -224,17 +228,17 @@ class Reader {
     for (const char* number : {"compute_units", "on_chip_bytes_per_unit"}) {
       if (!device_.numbers.contains(number)) field.wrong("in a file that has numbers of units");
     }
-    TileModel model{.workers = field.at("workers").number(),
+    constexpr double kMost = std::numeric_limits<double>::max();
+    TileModel model{.workers = field.at("workers").within(1, kMost, "a number, 1 or more"),
                     .vertex_bytes = field.at("vertex_bytes").number(),
                     .edge_bytes = field.at("edge_bytes").number(),
                     .compute_set_bytes = field.at("compute_set_bytes").number(),
                     .message_bytes = field.at("message_bytes").number(),
                     .code_bytes = field.at("code_bytes").number(),
-                    .temporary_share = field.at("temporary_share").number(),
+                    .temporary_share = field.at("temporary_share").above_zero(),
                     .from = origin(field)};
-    if (model.workers < 1) field.at("workers").wrong("1 or more");
-    if (model.temporary_share == 0 || model.temporary_share > 1) {
-      field.at("temporary_share").wrong("above 0, and 1 at most");
+    if (model.temporary_share > 1) {
+      field.at("temporary_share").wrong("a number above 0, and 1 at most");
     }
     check_note(field);
     return model;
@@ -250,9 +254,9 @@ class Reader {
     if (const auto shape = field.find("shape")) result.shape = shape->shape();
     if (const auto keep = field.find("keep")) {
       for (const Field& one : keep->items()) {
-        const double value = one.number();
-        if (value < 1 || value > 16 || value != std::floor(value))
-          one.wrong("a whole number, 1 to 16");
+        constexpr std::string_view kRule = "a whole number, 1 to 16";
+        const double value = one.within(1, 16, kRule);
+        if (value != std::floor(value)) one.wrong(kRule);
         result.keep.push_back(static_cast<int>(value));
       }
     }
@@ -288,6 +292,7 @@ DeviceInfo read_device(const std::string& path) {
     invalid("[device] {}: name must be that of the file, \"{}\", got \"{}\"; change either", path,
             called.stem().string(), device.name);
   }
+  device.file = path;
   return device;
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
+#include <limits>
 
 #include "base/fail.h"
 #include "base/text_scan.h"
@@ -101,15 +101,22 @@ std::string Field::word(std::span<const std::string_view> words) const {
             : fmt::format("one of {} (did you mean '{}'?)", fmt::join(words, ", "), nearest));
 }
 
-double Field::number() const {
+double Field::within(double least, double most, std::string_view rule) const {
   double value = 0;
   const std::string_view text = json_->text;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool read = error == std::errc{} && end == text.data() + text.size();
-  if (json_->kind != Json::Kind::Number || !read || !std::isfinite(value) || value < 0) {
-    wrong("a number, 0 or above");
-  }
+  if (json_->kind != Json::Kind::Number || !read || !(value >= least && value <= most)) wrong(rule);
   return value;
+}
+
+double Field::number() const {
+  return within(0, std::numeric_limits<double>::max(), "a number, 0 or above");
+}
+
+double Field::above_zero() const {
+  using Limits = std::numeric_limits<double>;
+  return within(Limits::denorm_min(), Limits::max(), "a number above 0");
 }
 
 bool Field::flag() const {

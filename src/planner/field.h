@@ -31,7 +31,9 @@ class Field {
   std::vector<Field> items() const;  // of an array
   std::string text() const;          // not empty
   std::string word(std::span<const std::string_view> words) const;
-  double number() const;  // finite, 0 or above
+  double number() const;      // finite, 0 or above
+  double above_zero() const;  // finite, above 0
+  double within(double least, double most, std::string_view rule) const;
   bool flag() const;
   Shape shape() const;  // lengths of 1 or more
   // A number, or [low, high].

@@ -143,6 +143,8 @@ Verdict verdict_on(const DeviceInfo& device, const Question& asked) {
       graphs_of(asked.spec, asked.dtype, asked.shape, asked.direction);
   for (const Graph& graph : graphs) verdict.add(Fault::Type, type_fault(device, graph));
   for (const Graph& graph : graphs) verdict.add(Fault::Operator, operator_fault(device, graph));
+  verdict.builds_matrices = target_of(device) == portable::Target::Onnx &&
+                            std::any_of(graphs.begin(), graphs.end(), portable::builds_matrices);
   for (const Graph& graph : graphs) {
     const Count count = portable::count(graph);
     verdict.peak_bytes = std::max(verdict.peak_bytes, count.peak_bytes);
@@ -151,6 +153,14 @@ Verdict verdict_on(const DeviceInfo& device, const Question& asked) {
     }
   }
   return verdict;
+}
+
+bool exceeds(const DeviceInfo& device, const Question& asked) {
+  const Count least = portable::least_count(asked.spec, asked.dtype, asked.shape,
+                                            asked.direction == Direction::Pack);
+  return std::any_of(device.limits.begin(), device.limits.end(), [&](const DeviceLimit& limit) {
+    return !limit_fault(limit, least, asked.shape).empty();
+  });
 }
 
 Fit fits(const DeviceInfo& device, const CodecSpec& spec, DType dtype, const Shape& shape,

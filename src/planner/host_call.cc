@@ -99,8 +99,10 @@ HostCallTime host_call_time(const DeviceInfo& device, const CodecSpec& spec, DTy
   if (first.codec->name != "dct_chop") return time;
   double factor = 1;  // of tiles
   if (first["serialize"] > 1 && device.serialize) {
-    // The end that is nearer to what was fitted.
-    factor = std::clamp(1.0, device.serialize->low, device.serialize->high);
+    // The middle; but where the factors differ by less than the fit's error, the nearest to the fit.
+    const auto [low, high] = std::pair(device.serialize->low, device.serialize->high);
+    const bool near = high / low < (1 + model.error) / (1 - model.error);
+    factor = near ? std::clamp(1.0, low, high) : middle_of(low, high);
     time.seconds *= factor;
     time.low *= device.serialize->low;
     time.high *= device.serialize->high;

@@ -1,6 +1,7 @@
 // The search for what near a codec fits: every combination of a few changes, the fewest first.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -38,29 +39,63 @@ bool change(Question& asked, std::string_view param, std::string_view value) {
   }
 }
 
-// Nothing where there is no such codec, or it does not take the tensor.
-std::optional<Fault> fault_of(const DeviceInfo& device, const Question& asked) {
-  try {
-    static_cast<void>(layout(asked.spec, asked.dtype, asked.shape));  // is fast, and graphs are not
-    return verdict_on(device, asked).fault;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
+struct Answer {
+  Fault fault = Fault::None;
+  // What is lacking is so with other tiles, too: they only add operators, but for those that build
+  // matrices, which smaller tiles may not need.
+  bool stays = false;
+};
 
-// The largest batch below the one asked for that fits, or 0.
-std::int64_t largest_batch(const DeviceInfo& device, Question asked) {
-  if (asked.shape.rank() < 3 || asked.shape[0] == 1) return 0;
-  const auto works = [&] { return fault_of(device, asked) == Fault::None; };
-  std::int64_t low = 1, high = std::exchange(asked.shape[0], low);
-  if (!works()) return 0;
-  while (high - low > 1) {
-    const std::int64_t middle = low + (high - low) / 2;
-    asked.shape[0] = middle;
-    (works() ? low : high) = middle;
+// Answers about questions, each found once. Graphs of many tiles take long to make, so they are the
+// last resort.
+class Answers {
+ public:
+  explicit Answers(const DeviceInfo& device) : device_(device) {}
+
+  // Nothing where there is no such codec, or it does not take the tensor. A Limit that is surely
+  // exceeded may hide a Type or an Operator.
+  std::optional<Answer> about(const Question& asked) {
+    try {
+      static_cast<void>(layout(asked.spec, asked.dtype, asked.shape));
+      const auto& types = device_.dtypes;
+      if (std::find(types.begin(), types.end(), asked.dtype) == types.end()) {
+        return Answer{Fault::Type, true};
+      }
+      std::vector<Question> ways;
+      for (const Direction way : {Direction::Pack, Direction::Unpack}) {
+        if (asked.direction != Direction::Both && asked.direction != way) continue;
+        ways.push_back(asked);
+        ways.back().direction = way;
+        if (exceeds(device_, ways.back())) return Answer{Fault::Limit};
+      }
+      Answer answer;
+      for (const Question& way : ways) {
+        const Answer one = about_one(way);
+        if (one.stays) return one;
+        if (answer.fault == Fault::None) answer = one;
+      }
+      return answer;
+    } catch (const Error&) {
+      return std::nullopt;
+    }
   }
-  return low;
-}
+
+ private:
+  Answer about_one(const Question& asked) {
+    const bool packs = asked.direction == Direction::Pack;
+    const std::string key = fmt::format("{} {} {} {}", asked.spec.print(), to_string(asked.dtype),
+                                        to_string(asked.shape), packs);
+    const auto known = known_.find(key);
+    if (known != known_.end()) return known->second;
+    const Verdict verdict = verdict_on(device_, asked);
+    const bool stays = verdict.fault == Fault::Type ||
+                       (verdict.fault == Fault::Operator && !verdict.builds_matrices);
+    return known_.emplace(key, Answer{verdict.fault, stays}).first->second;
+  }
+
+  const DeviceInfo& device_;
+  std::map<std::string, Answer> known_;
+};
 
 // A change, and how unwelcome it is beside others: the values stay, the packed ones are rounded
 // differently, the tensor is another, less comes back, one direction is missing.
@@ -184,17 +219,74 @@ std::string text_of(std::vector<std::string> changes) {
                          : fmt::format("use {} and {}", fmt::join(changes, ", "), last);
 }
 
-// The first of these that fits with a smaller batch, as text; empty where none does.
-std::string smaller_batch(const DeviceInfo& device, const std::vector<const Candidate*>& tried) {
-  for (const Candidate* one : tried) {
-    const std::int64_t batch = largest_batch(device, one->question);
-    if (batch == 0) continue;
-    std::vector<std::string> texts = one->texts;
-    texts.push_back(fmt::format("a batch of {} at most", batch));
-    return text_of(std::move(texts));
+// The search among candidates, from the fewest changes to the most.
+class Search {
+ public:
+  Search(const DeviceInfo& device, std::vector<Candidate> tried, std::size_t bases)
+      : answers_(device), tried_(std::move(tried)), hopeless_(bases, false) {
+    std::stable_sort(tried_.begin(), tried_.end(), [](const Candidate& a, const Candidate& b) {
+      return std::tuple(a.texts.size(), a.cost) < std::tuple(b.texts.size(), b.cost);
+    });
   }
-  return "";
-}
+
+  std::string remedy() {
+    std::vector<const Candidate*> too_large, larger;  // of one change less, and of as many
+    std::size_t changes = 0;
+    for (const Candidate& one : tried_) {
+      if (one.texts.size() > changes) {
+        if (const std::string remedy = smaller_batch(too_large); !remedy.empty()) return remedy;
+        too_large = std::exchange(larger, {});
+        changes = one.texts.size();
+      }
+      const std::optional<Fault> found = fault_of(one, one.question);
+      if (found == Fault::None) return text_of(one.texts);
+      if (found == Fault::Limit) larger.push_back(&one);
+    }
+    const std::string remedy = smaller_batch(too_large);
+    return remedy.empty() ? smaller_batch(larger) : remedy;
+  }
+
+ private:
+  // Of a candidate, or of one with another batch; nothing where it is hopeless.
+  std::optional<Fault> fault_of(const Candidate& one, const Question& asked) {
+    if (hopeless_[one.base]) return std::nullopt;
+    const std::optional<Answer> answer = answers_.about(asked);
+    if (!answer) return std::nullopt;
+    hopeless_[one.base] = answer->stays;
+    return answer->fault;
+  }
+
+  // The largest batch below the one asked for that fits, or 0.
+  std::int64_t largest_batch(const Candidate& one) {
+    Question asked = one.question;
+    if (asked.shape.rank() < 3 || asked.shape[0] == 1) return 0;
+    const auto works = [&] { return fault_of(one, asked) == Fault::None; };
+    std::int64_t low = 1, high = std::exchange(asked.shape[0], low);
+    if (!works()) return 0;
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      asked.shape[0] = middle;
+      (works() ? low : high) = middle;
+    }
+    return low;
+  }
+
+  // The first of these that fits with a smaller batch, as text; empty where none does.
+  std::string smaller_batch(const std::vector<const Candidate*>& too_large) {
+    for (const Candidate* one : too_large) {
+      const std::int64_t batch = largest_batch(*one);
+      if (batch == 0) continue;
+      std::vector<std::string> texts = one->texts;
+      texts.push_back(fmt::format("a batch of {} at most", batch));
+      return text_of(std::move(texts));
+    }
+    return "";
+  }
+
+  Answers answers_;
+  std::vector<Candidate> tried_;
+  std::vector<bool> hopeless_;  // by base
+};
 
 }  // namespace
 
@@ -218,29 +310,7 @@ std::string remedy_for(const DeviceInfo& device, const Question& asked, Fault fa
     for (const int s : tilings) add(parameter("serialize", std::to_string(s), 2 + s));
     for (int s = 2; s <= kMaxSerialize; ++s) add(padded_tiles(asked, s));
   }
-  std::stable_sort(tried.begin(), tried.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tuple(a.texts.size(), a.cost) < std::tuple(b.texts.size(), b.cost);
-  });
-  // Tiles only add operators, but for ONNX, where they save those that build matrices.
-  std::vector<bool> hopeless(bases.size(), false);
-  std::vector<const Candidate*> too_large, larger;  // of one change less, and of as many
-  std::size_t changes = 0;
-  for (const Candidate& one : tried) {
-    if (one.texts.size() > changes) {
-      if (const std::string remedy = smaller_batch(device, too_large); !remedy.empty())
-        return remedy;
-      too_large = std::exchange(larger, {});
-      changes = one.texts.size();
-    }
-    if (hopeless[one.base]) continue;
-    const std::optional<Fault> found = fault_of(device, one.question);
-    if (found == Fault::None) return text_of(one.texts);
-    if (found == Fault::Limit) larger.push_back(&one);
-    const bool lacks = found == Fault::Type || found == Fault::Operator;
-    if (lacks && device.target != "onnx") hopeless[one.base] = true;
-  }
-  const std::string remedy = smaller_batch(device, too_large);
-  return remedy.empty() ? smaller_batch(device, larger) : remedy;
+  return Search(device, std::move(tried), bases.size()).remedy();
 }
 
 }  // namespace tuckfold

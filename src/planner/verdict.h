@@ -22,6 +22,7 @@ struct Verdict {
   Fault fault = Fault::None;
   std::string why;
   std::int64_t peak_bytes = 0;
+  bool builds_matrices = false;  // by operators, as ONNX models of large tiles do
 
   void add(Fault kind, std::string text) {
     if (fault != Fault::None || text.empty()) return;
@@ -35,6 +36,9 @@ std::string source_text(const Citation& from);
 
 // Throws as fits() does.
 Verdict verdict_on(const DeviceInfo& device, const Question& asked);
+
+// Whether a limit of the device is surely exceeded; it takes no graph to tell. The direction is one.
+bool exceeds(const DeviceInfo& device, const Question& asked);
 
 // The fewest changes with which it fits, as "use shape=square and serialize=2"; empty where none of
 // those that are tried helps.

@@ -9,6 +9,7 @@
 // headers.
 #pragma once
 
+#include "portable/count.h"
 #include "portable/graph.h"
 #include "tuckfold/codec.h"
 
@@ -24,6 +25,10 @@ struct Plane {
   std::int64_t rows, cols;
 };
 Plane plane_of(const Stage& stage, const Shape& shape);
+
+// Bounds from below of a graph's peak_bytes, matrix_bytes and matrix_side, without the graph, which
+// takes long to make where there are many tiles. Zeros for a codec that does not begin with dct_chop.
+Count least_count(const CodecSpec& spec, DType dtype, const Shape& shape, bool packs);
 
 // ---- what the codecs add to a graph; each file has one ------------------------------------------
 

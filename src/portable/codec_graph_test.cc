@@ -232,5 +232,51 @@ TEST(Targets, ModelsStayBelowOneMegabyte) {
   }
 }
 
+// What is said without a graph is never more than what the graph takes, and with tiles not much less.
+TEST(CodecGraph, TheLeastCountIsABound) {
+  const std::vector<Shape> shapes = {{4, 3, 64, 64}, {2, 128, 96},  {509, 261},
+                                     {3, 40, 8, 16}, {5, 16, 4, 4}, {7, 61, 61}};
+  int compared = 0;
+  for (const char* more : {"", ", serialize=2", ", serialize=4", ", shape=triangle",
+                           ", order=planes", ", coef=f16", ", shape=triangle, serialize=2",
+                           ", coef=bf16, serialize=2", ", block=4", ", block=16, serialize=2"}) {
+    for (const char* after : {"", " | block_quant(bits=8)"}) {
+      for (const Shape& shape : shapes) {
+        for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
+          for (const bool packs : {true, false}) {
+            const CodecSpec spec =
+                CodecSpec::parse("dct_chop(keep=3" + std::string(more) + ")" + after);
+            Count real;
+            try {
+              real =
+                  count(packs ? pack_graph(spec, dtype, shape) : unpack_graph(spec, dtype, shape));
+            } catch (const Error&) {
+              continue;  // such as blocks that the tiles do not divide
+            }
+            const Count least = least_count(spec, dtype, shape, packs);
+            EXPECT_LE(least.peak_bytes, real.peak_bytes) << spec.print() << to_string(shape);
+            EXPECT_LE(least.matrix_bytes, real.matrix_bytes) << spec.print() << to_string(shape);
+            EXPECT_LE(least.matrix_side, real.matrix_side) << spec.print() << to_string(shape);
+            EXPECT_GT(least.matrix_side, 0);
+            ++compared;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(compared, 300);
+  const CodecSpec spec = CodecSpec::parse("dct_chop(keep=4, serialize=16)");
+  const Shape large{4, 2048, 2048};
+  for (const bool packs : {true, false}) {
+    const Count real =
+        count(packs ? pack_graph(spec, DType::F32, large) : unpack_graph(spec, DType::F32, large));
+    const Count least = least_count(spec, DType::F32, large, packs);
+    EXPECT_GT(static_cast<double>(least.peak_bytes), 0.98 * static_cast<double>(real.peak_bytes));
+  }
+  const Count none =
+      least_count(CodecSpec::parse("block_quant(bits=8)"), DType::F32, {4, 64, 64}, true);
+  EXPECT_EQ(none.peak_bytes, 0);
+}
+
 }  // namespace
 }  // namespace tuckfold::portable

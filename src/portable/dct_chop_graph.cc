@@ -234,6 +234,37 @@ Plane plane_of(const Stage& stage, const Shape& shape) {
   return {blocks.rows, blocks.cols};
 }
 
+// What lives while products() computes its last product or, with tiles, joins the strips: then all
+// strips and what they become are there. A tensor of another type lives beside its copy in f32.
+Count least_count(const CodecSpec& spec, DType dtype, const Shape& shape, bool packs) {
+  const Stage& stage = spec.stages().front();
+  if (stage.codec->name != "dct_chop") return {};
+  const Params p = Params::of(stage);
+  const Blocks b = dct_chop::blocks_of(p, shape);
+  constexpr std::int64_t kF32 = sizeof(float);
+  const std::int64_t blocks = b.planes * b.block_rows * b.block_cols;
+  const std::int64_t values = shape.elems() * kF32, coefs = blocks * p.keep * p.keep * kF32;
+  const auto each = static_cast<std::int64_t>(size_bytes(dtype));
+  const std::int64_t tensor = shape.elems() * each, copy = dtype == DType::F32 ? 0 : values;
+  const bool coded = spec.stages().size() > 1;  // to a byte for each coefficient
+  const std::int64_t packed =
+      blocks * p.values_per_block() * (coded ? 1 : static_cast<std::int64_t>(size_bytes(p.coef)));
+  const bool tiled = p.serialize > 1;
+  Count least;
+  if (packs) {
+    const std::int64_t right = b.planes * b.rows * b.block_cols * p.keep * kF32;
+    least.peak_bytes = tensor + (tiled ? std::max(copy, 2 * coefs) : right + std::max(copy, coefs));
+  } else {
+    const std::int64_t right = b.planes * b.block_rows * p.keep * b.cols * kF32;
+    least.peak_bytes = packed + values + (tiled ? values : std::max(right, copy == 0 ? 0 : tensor));
+  }
+  const std::int64_t rows = tiled ? b.block_rows / p.serialize * p.block : b.rows;
+  const std::int64_t cols = tiled ? b.block_cols / p.serialize * p.block : b.cols;
+  least.matrix_bytes = rows * cols * kF32;
+  least.matrix_side = std::max(rows, cols);
+  return least;
+}
+
 Id stored_coefs(Graph& graph, std::string_view name, Id coefs, DType dtype) {
   if (dtype != DType::F16) return graph.cast(name, coefs, dtype);
   graph.note("Beyond f16's largest number is that number; infinities become NaN, and NaN stays.");

@@ -1,6 +1,7 @@
 // tuckfold export: a codec as a file for PyTorch, ONNX or an accelerator's SDK, in plain operators.
 #include <algorithm>
-#include <array>
+#include <cctype>
+#include <cstddef>
 #include <filesystem>
 #include <list>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "portable/codec_graph.h"
 #include "portable/count.h"
 #include "portable/operators.h"
+#include "portable/python_names.h"
 #include "portable/targets.h"
 #include "tuckfold/portable.h"
 
@@ -32,7 +34,8 @@ using portable::Target;
 constexpr const char* kFooter =
     R"_(The file needs no library of ours. For torch and the SDKs it is Python with the modules Pack and Unpack.
 ONNX has a model for each: -o codec.onnx writes codec.pack.onnx and codec.unpack.onnx; with --only one
-model goes to the file that is named. Both pack what this library packs, to rounding.
+model goes to the file that is named. Both pack what this library packs, to rounding. A Python file needs
+a name that can be imported and that no module of Python, torch, numpy, ONNX or an SDK has.
 
 The codecs are dct_chop, block_quant(bits=8) and dct_chop(..) | block_quant(bits=8); of dct_quant only
 the decoder (--only unpack). For an SDK, and if --device is given, the operators, types and sizes
@@ -69,24 +72,46 @@ std::optional<DeviceInfo> device_for(const Options& options) {
   invalid("[export] no device file has the target {}; give one with --device", options.target);
 }
 
-// Modules that exported files, torch or the SDKs import. Python looks for them beside the program
-// first, so that a file of that name would be taken for them.
-constexpr std::array<std::string_view, 11> kModules = {"torch",    "numpy",    "math",
-                                                       "poptorch", "popart",   "sambaflow",
-                                                       "samba",    "cerebras", "cerebras_pytorch",
-                                                       "groq",     "groqflow"};
+// The name without this ending, in whatever case it is written; nothing where it has another one.
+std::optional<std::string> without(const std::string& name, std::string_view ending) {
+  if (name.size() < ending.size()) return std::nullopt;
+  const std::size_t rest = name.size() - ending.size();
+  const bool same =
+      std::equal(ending.begin(), ending.end(), name.begin() + static_cast<std::ptrdiff_t>(rest),
+                 [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
+  return same ? std::optional(name.substr(0, rest)) : std::nullopt;
+}
+
+// Refuses a Python file that cannot be imported, or would be imported instead of another one.
+void check_module(const std::filesystem::path& path, const std::string& named) {
+  const std::string right =
+      (path.parent_path() / (portable::importable_name(named) + ".py")).string();
+  if (!portable::can_be_imported(named) || path.extension() != ".py") {
+    invalid(
+        "[export] {} cannot be imported under that name: it must be a Python identifier, no "
+        "keyword, and end in .py; use -o {}",
+        path.filename().string(), right);
+  }
+  if (portable::is_known_module(named)) {
+    invalid(
+        "[export] a file {} would be imported instead of the module {}; name it otherwise, as in "
+        "-o {}",
+        path.filename().string(), named, right);
+  }
+}
 
 // Refuses a name that says something else than what is written to it.
 void check_out(const Options& options, bool two_models) {
   if (is_stdout(options.out)) return;
   const std::filesystem::path path = options.out;
+  const std::string name = path.filename().string();
   const bool onnx = options.target == "onnx";
-  const std::string named = path.filename().replace_extension().string();
-  const std::string right =
-      (path.parent_path() / (named.empty() ? "codec" : named)).string() + (onnx ? ".onnx" : ".py");
-  if (path.extension() == (onnx ? ".py" : ".onnx")) {
+  if (const auto named = without(name, onnx ? ".py" : ".onnx")) {
+    const std::string right = onnx ? (named->empty() ? "codec" : *named) + ".onnx"
+                                   : portable::importable_name(*named) + ".py";
     invalid("[export] --target {} writes {}, got -o {}; use -o {}", options.target,
-            onnx ? "ONNX models" : "a Python file", options.out, right);
+            onnx ? "ONNX models" : "a Python file", options.out,
+            (path.parent_path() / right).string());
   }
   std::error_code unknown;  // a path that cannot be looked at is refused when it is written
   const auto there = std::filesystem::status(path, unknown);
@@ -98,13 +123,24 @@ void check_out(const Options& options, bool two_models) {
     invalid("[export] -o must name a file, got the {} {}; use -o codec.{}",
             device ? "device" : "pipe", options.out, onnx ? "onnx" : "py");
   }
-  if (!onnx && path.extension() == ".py" &&
-      std::find(kModules.begin(), kModules.end(), named) != kModules.end()) {
-    invalid(
-        "[export] a file {} would be imported instead of the module {}; name it otherwise, as in "
-        "-o {}",
-        path.filename().string(), named, (path.parent_path() / (named + "_codec.py")).string());
+  if (onnx) return;
+  if (const auto named = without(name, ".py")) check_module(path, *named);
+}
+
+// Where one of a pair of models goes: the ending .onnx is left out, and with it a direction that is
+// said before it. Any other ending is part of the name: codec.k4 and codec.k5 are two codecs.
+std::string path_of_one(const std::string& out, const Graph& graph) {
+  std::string path = out;
+  if (const auto named = without(path, ".onnx")) {
+    path = *named;
+    for (const char* direction : {".pack", ".unpack"}) {
+      if (const auto first = without(path, direction)) {
+        path = *first;
+        break;
+      }
+    }
   }
+  return path + (graph.name() == "Pack" ? ".pack.onnx" : ".unpack.onnx");
 }
 
 // One file to write.
@@ -117,21 +153,18 @@ std::vector<File> files_of(const Options& options, const portable::Export& codec
   std::vector<File> files;
   for (const auto* graph : {&codec.pack, &codec.unpack}) {
     if (!graph->has_value()) continue;
-    std::filesystem::path path = options.out;
+    std::string path = options.out;
     if (codec.pack && codec.unpack) {
       if (is_stdout(options.out)) {
         invalid("[export] two models cannot go to {}; add --only pack or unpack", options.out);
       }
       if (std::filesystem::is_directory(path))
         invalid("[export] -o must name a file, got the folder {}; use -o {}", options.out,
-                (path / "codec.onnx").string());
-      path.replace_extension();
-      if (path.extension() == ".pack" || path.extension() == ".unpack") path.replace_extension();
-      path += (*graph)->name() == "Pack" ? ".pack.onnx" : ".unpack.onnx";
+                (std::filesystem::path(path) / "codec.onnx").string());
+      path = path_of_one(options.out, **graph);
     }
     files.push_back(
-        {path.string(),
-         portable::onnx_model(codec, **graph, options.opset.value_or(portable::kMinOpset))});
+        {path, portable::onnx_model(codec, **graph, options.opset.value_or(portable::kMinOpset))});
   }
   return files;
 }
@@ -297,7 +330,8 @@ void run(const Options& options) {
   if (device) {
     device->target = options.target;  // whose operators are written, and so are checked
     const Fit fit = fits(*device, codec.spec, codec.dtype, codec.shape, codec.direction);
-    if (!fit.fits) fail(Errc::Unsupported, "[export] {}: {}", device->name, refusal_text(fit));
+    if (!fit.fits)
+      fail(Errc::Unsupported, "[export] {}: {}", device_text(*device), refusal_text(fit));
   }
   const std::vector<File> files = files_of(options, exported, target);
   for (const File& file : files) {

@@ -24,7 +24,9 @@ answer is about a training step. For an IPU it is an estimate in compute sets, v
 of the layer in plain operators; docs/devices.md says what it assumes. For other devices weights, gradients,
 optimizer states and activations are counted.
 
---device takes a name or the path of a file; TUCKFOLD_DEVICES names a folder with more of them.
+--device takes a name or the path of a file; TUCKFOLD_DEVICES names a folder with more of them, where a file
+of a name that is built in is taken instead. --json has its path (device_file), the answer as it is printed
+without (text), and null as the remedy where it fits, or where nothing helps.
 
 Examples:
   tuckfold fits "dct_chop(keep=4)" --shape 100,3,512,512 --device sn30
@@ -75,6 +77,7 @@ void run_layer(const Options& options) {
   const std::string text = StructuredLayer(asked.text, asked.in, asked.out).text();
   if (options.json) {
     Json answer = {{"device", device.name},
+                   {"device_file", device.file},
                    {"layer", text},
                    {"dtype", to_string(asked.dtype)},
                    {"samples", asked.samples},
@@ -95,8 +98,8 @@ void run_layer(const Options& options) {
     }
     print_out(print_json(Json::array({answer})));
   } else {
-    std::string out =
-        fmt::format("{}: {}: {}\n", device.name, fit.fits ? "fits" : "does not fit", fit.why);
+    std::string out = fmt::format("{}: {}: {}\n", device_text(device),
+                                  fit.fits ? "fits" : "does not fit", fit.why);
     if (fit.tiles) {
       out += fmt::format("compute sets {}, vertices {}, edges {}\n", fit.tiles->compute_sets,
                          fit.tiles->vertices, fit.tiles->edges);
@@ -122,18 +125,22 @@ void run(const Options& options) {
   const PortableCodec codec("fits", options.codec);
   const DeviceInfo device = device_of(options);
   const Fit fit = fits(device, codec.spec, codec.dtype, codec.shape, codec.direction);
+  const std::string text =
+      fmt::format("{}: {}: {}", device_text(device), fit.fits ? "fits" : "does not fit",
+                  fit.fits ? fit.why : refusal_text(fit));
   if (options.json) {
     print_out(print_json(
         Json::array({{{"device", device.name},
+                      {"device_file", device.file},
                       {"codec", codec.spec.print()},
                       {"dtype", to_string(codec.dtype)},
                       {"shape", std::vector<std::int64_t>(codec.shape.begin(), codec.shape.end())},
                       {"fits", fit.fits},
                       {"why", fit.why},
-                      {"remedy", fit.remedy}}})));
+                      {"remedy", fit.remedy.empty() ? Json() : Json(fit.remedy)},
+                      {"text", text}}})));
   } else {
-    print_out(fmt::format("{}: {}: {}\n", device.name, fit.fits ? "fits" : "does not fit",
-                          fit.fits ? fit.why : refusal_text(fit)));
+    print_out(text + "\n");
   }
   if (!fit.fits) throw ExitStatus{1};
 }

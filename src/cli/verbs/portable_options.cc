@@ -102,6 +102,14 @@ std::string refusal_text(const Fit& fit) {
               : fit.remedy);
 }
 
+std::string device_text(const DeviceInfo& device) {
+  const char* own = std::getenv("TUCKFOLD_DEVICES");
+  const bool is_own =
+      own != nullptr && *own != '\0' &&
+      fs::path(device.file).parent_path() == (fs::path(own) / "x").lexically_normal().parent_path();
+  return is_own ? fmt::format("{} ({})", device.name, device.file) : device.name;
+}
+
 std::vector<std::string> device_names(const char* verb) {
   std::set<std::string> names;
   for (const fs::path& folder : device_folders(verb)) {
@@ -116,7 +124,7 @@ std::vector<std::string> device_names(const char* verb) {
 DeviceInfo find_device(const char* verb, const std::string& name) {
   if (name.ends_with(".json") || name.find('/') != name.npos) return read_device(name);
   for (const fs::path& folder : device_folders(verb)) {
-    const fs::path path = folder / (name + ".json");
+    const fs::path path = (folder / (name + ".json")).lexically_normal();
     std::error_code unreadable;
     if (fs::exists(path, unreadable)) return read_device(path.string());
   }

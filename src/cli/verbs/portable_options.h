@@ -36,6 +36,10 @@ DType parse_portable_dtype(const char* verb, const std::string& text);
 DeviceInfo find_device(const char* verb, const std::string& name);
 std::vector<std::string> device_names(const char* verb);
 
+// Its name, with the path of a file that lies in $TUCKFOLD_DEVICES: it may have the name of one that
+// was installed.
+std::string device_text(const DeviceInfo& device);
+
 // Why it does not fit, and what does.
 std::string refusal_text(const Fit& fit);
 

@@ -65,8 +65,8 @@ void print_text(const DeviceInfo& device, const PortableCodec& codec,
     table.add({name, number(time.seconds), number(time.low), number(time.high),
                fmt::format("{:.3g}", bytes / time.seconds / 1e9)});
   }
-  std::string text =
-      fmt::format("{}: {}, one call from the host\n{}", device.name, codec.text(), table.print());
+  std::string text = fmt::format("{}: {}, one call from the host\n{}", device_text(device),
+                                 codec.text(), table.print());
   const std::string model = model_text(device);
   text += fmt::format("model: {}{}{}\n", model, model.empty() ? "" : "; ", rows.front().time.how);
   for (const Statement& said : device.stated) {
@@ -77,6 +77,7 @@ void print_text(const DeviceInfo& device, const PortableCodec& codec,
 
 Json described(const DeviceInfo& device, const PortableCodec& codec) {
   return {{"device", device.name},
+          {"device_file", device.file},
           {"codec", codec.spec.print()},
           {"dtype", to_string(codec.dtype)},
           {"shape", std::vector<std::int64_t>(codec.shape.begin(), codec.shape.end())}};
@@ -119,7 +120,7 @@ void run(const Options& options) {
       json["remedy"] = fit.remedy.empty() ? Json() : Json(fit.remedy);
       print_out(print_json(Json::array({json})));
     }
-    fail(Errc::Unsupported, "[time] {}: {}", device.name, refusal_text(fit));
+    fail(Errc::Unsupported, "[time] {}: {}", device_text(device), refusal_text(fit));
   }
   std::vector<Row> rows;
   for (const Direction direction : {Direction::Pack, Direction::Unpack}) {

@@ -10,3 +10,10 @@ ls
 mkdir folder
 "$TUCKFOLD" export codec "dct_chop(keep=4)" --shape 4,3,64,64 --target onnx -o folder || echo "exit $?"
 ls
+# Only the ending .onnx is left out, in whatever case: another one is part of the name.
+for name in codec.k4 codec.k5 e.ONNX v1.2.onnx f.pack; do
+  "$TUCKFOLD" export codec "dct_chop(keep=4)" --shape 4,64,64 --target onnx -o $name | head -n 2
+done
+# With --only the name is taken as it is, whatever its ending.
+"$TUCKFOLD" export codec "dct_chop(keep=4)" --shape 4,64,64 --only pack --target onnx -o z.txt | head -n 1
+"$TUCKFOLD" export codec "dct_chop(keep=4)" --shape 4,64,64 --target torch -o my-codec.txt | head -n 1

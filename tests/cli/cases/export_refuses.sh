@@ -28,6 +28,18 @@ try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch -o sub/b.onnx
 try codec "dct_chop(keep=4)" --shape 4,64,64 --target onnx -o /dev/null
 try codec "dct_chop(keep=4)" --shape 4,64,64 --target poptorch -o poptorch.py
 try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch -o sub/torch.py
+# Names that say something else, in whatever case; that Python has already; or that it cannot import.
+try codec "dct_chop(keep=4)" --shape 4,64,64 --target onnx -o x.PY
+try codec "dct_chop(keep=4)" --shape 4,64,64 --only pack --target onnx -o x.Py
+try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch -o class.ONNX
+for name in __future__ typing_extensions tuckfold my-codec 3 class my.codec; do
+  try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch -o sub/$name.py
+done
+try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch -o .py
+try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch -o codec.PY
+# What would be larger than the tensor, or has tiles beyond 16384.
+try codec "dct_chop(keep=8)" --shape 4,64,64 --dtype f16 --target torch -o a.py
+try codec "dct_chop(keep=4)" --shape 1,16392,16 --target torch -o a.py
 ls
 echo mine > a.py
 try codec "dct_chop(keep=4)" --shape 4,64,64 --target torch -o a.py

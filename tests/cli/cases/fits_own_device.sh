@@ -31,3 +31,19 @@ for target in onnx torch; do
   "$TUCKFOLD" export codec "dct_chop(keep=4)" --shape 2,512,512 --target $target --device mine/products.json -o a.$target ||
     echo "exit $?"
 done
+# A file of one's own is taken instead of the one that is built in, and the answer names it.
+sed 's/"value": 524288, "text": "one PMU holds 0.5 MiB/"value": 100, "text": "one PMU is tiny/' \
+  "$(dirname "$TUCKFOLD")/share/tuckfold/devices/sn30.json" > mine/sn30.json
+ask() { "$TUCKFOLD" "$@" "dct_chop(keep=4)" --shape 8,64,64 --device sn30 || echo "exit $?"; }
+ask fits
+TUCKFOLD_DEVICES=mine ask fits
+TUCKFOLD_DEVICES=./mine/ ask time
+TUCKFOLD_DEVICES=mine ask fits --json
+ask fits --json | python3 -c 'import json, os, sys; (one,) = json.load(sys.stdin); print(os.path.exists(one["device_file"]), one["fits"], one["remedy"], one["text"])'
+# An operator that is listed twice, and limits that are none.
+sed -i 's/"names": \["matmul"\]/"names": ["matmul", "matmul"]/' mine/products.json
+"$TUCKFOLD" fits "dct_chop(keep=4)" --shape 8,64,64 --device mine/products.json || echo "exit $?"
+for value in -1 0; do
+  sed "s/\"value\": 64/\"value\": $value/; s/\"name\": \"toy\"/\"name\": \"small\"/" mine/chip.json > mine/small.json
+  "$TUCKFOLD" fits "dct_chop(keep=4)" --shape 8,64,64 --device mine/small.json || echo "exit $?"
+done
