@@ -17,24 +17,28 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.experiments.shl.data import grey_is_rounded
-from bench.images import FASHION_MNIST, data_folder
 from bench.record import ROOT
 
 STUDIES = {
     "variants": "layers.variants",
-    "layers": "layers --device cuda --features 128,256,512,1024,2048,4096,8192",
-    "sweep": "layers --device cuda --sweep",
+    "layers": "layers --device cuda",
+    "shl": "shl --device cuda",
     "matmul": "matmul --device cuda",
     "matmul_tf32": "matmul --device cuda --tf32",
-    "memory": "memory --device cuda",
-    "shl": "shl --device cuda --seeds 0,1,2",
     "pixelfly": "pixelfly --device cuda --epochs 12",
+    "memory": "memory --device cuda",
+    "sweep": "layers --device cuda --sweep",
 }
 
 
 def datasets() -> list[str]:
-    """Those of shl that are here."""
+    """Those of shl that are here; none where pictures cannot be read."""
+    try:
+        from bench.experiments.shl.data import grey_is_rounded
+        from bench.images import FASHION_MNIST, data_folder
+    except ImportError as error:
+        print(f"no data: {error}", flush=True)
+        return []
     folder = data_folder() or Path()
     has_cifar10 = grey_is_rounded() or (folder / "cifar10").is_dir()
     has_fashion = (folder / "fashion-mnist").is_dir() or FASHION_MNIST.exists()
@@ -48,6 +52,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default=",".join(STUDIES), help="names with commas between")
     parser.add_argument("--seconds", type=float, default=480)
+    parser.add_argument("--seeds", default="0", help="of shl, with commas between")
     arguments = parser.parse_args()
     names = arguments.only.split(",")
     if unknown := [name for name in names if name not in STUDIES]:
@@ -62,7 +67,7 @@ def main() -> int:
                 print(f"{name}: no data", flush=True)
                 continue
             if name == "shl":
-                words.append(f"--datasets={','.join(datasets())}")
+                words += [f"--datasets={','.join(datasets())}", f"--seeds={arguments.seeds}"]
             if name == "pixelfly" and "cifar10" not in datasets():
                 continue
             left = end - time.monotonic()
