@@ -10,6 +10,7 @@ command goes on where it was stopped. FOLDER gets the logs, and studies.tar with
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tarfile
@@ -59,6 +60,11 @@ def main() -> int:
         parser.error(f"--only takes {', '.join(STUDIES)}, got '{unknown[0]}'")
     end = time.monotonic() + arguments.seconds
     arguments.out.mkdir(parents=True, exist_ok=True)
+    # Studies run in another folder, and start processes of their own.
+    paths = os.pathsep.join(str(Path(path).resolve()) for path in sys.path)
+    environment = os.environ | {"PYTHONPATH": paths}
+    if named := os.environ.get("TUCKFOLD_DATA"):
+        environment["TUCKFOLD_DATA"] = str(Path(named).resolve())
     failed = []
     with tempfile.TemporaryDirectory() as results:
         for name in names:
@@ -82,6 +88,7 @@ def main() -> int:
                     done = subprocess.run(
                         [*command, f"--out={results}"],
                         cwd=ROOT,
+                        env=environment,
                         stdout=log,
                         stderr=subprocess.STDOUT,
                         timeout=left,
