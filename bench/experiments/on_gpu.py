@@ -10,6 +10,7 @@ command goes on where it was stopped. FOLDER gets the logs, and studies.tar with
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tarfile
@@ -17,24 +18,28 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.experiments.shl.data import grey_is_rounded
-from bench.images import FASHION_MNIST, data_folder
 from bench.record import ROOT
 
 STUDIES = {
     "variants": "layers.variants",
-    "layers": "layers --device cuda --features 128,256,512,1024,2048,4096,8192",
-    "sweep": "layers --device cuda --sweep",
+    "layers": "layers --device cuda",
+    "shl": "shl --device cuda",
     "matmul": "matmul --device cuda",
     "matmul_tf32": "matmul --device cuda --tf32",
-    "memory": "memory --device cuda",
-    "shl": "shl --device cuda --seeds 0,1,2",
     "pixelfly": "pixelfly --device cuda --epochs 12",
+    "memory": "memory --device cuda",
+    "sweep": "layers --device cuda --sweep",
 }
 
 
 def datasets() -> list[str]:
-    """Those of shl that are here."""
+    """Those of shl that are here; none where pictures cannot be read."""
+    try:
+        from bench.experiments.shl.data import grey_is_rounded
+        from bench.images import FASHION_MNIST, data_folder
+    except ImportError as error:
+        print(f"no data: {error}", flush=True)
+        return []
     folder = data_folder() or Path()
     has_cifar10 = grey_is_rounded() or (folder / "cifar10").is_dir()
     has_fashion = (folder / "fashion-mnist").is_dir() or FASHION_MNIST.exists()
@@ -48,12 +53,18 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default=",".join(STUDIES), help="names with commas between")
     parser.add_argument("--seconds", type=float, default=480)
+    parser.add_argument("--seeds", default="0", help="of shl, with commas between")
     arguments = parser.parse_args()
     names = arguments.only.split(",")
     if unknown := [name for name in names if name not in STUDIES]:
         parser.error(f"--only takes {', '.join(STUDIES)}, got '{unknown[0]}'")
     end = time.monotonic() + arguments.seconds
     arguments.out.mkdir(parents=True, exist_ok=True)
+    # Studies run in another folder, and start processes of their own.
+    paths = os.pathsep.join(str(Path(path).resolve()) for path in sys.path)
+    environment = os.environ | {"PYTHONPATH": paths}
+    if named := os.environ.get("TUCKFOLD_DATA"):
+        environment["TUCKFOLD_DATA"] = str(Path(named).resolve())
     failed = []
     with tempfile.TemporaryDirectory() as results:
         for name in names:
@@ -62,7 +73,7 @@ def main() -> int:
                 print(f"{name}: no data", flush=True)
                 continue
             if name == "shl":
-                words.append(f"--datasets={','.join(datasets())}")
+                words += [f"--datasets={','.join(datasets())}", f"--seeds={arguments.seeds}"]
             if name == "pixelfly" and "cifar10" not in datasets():
                 continue
             left = end - time.monotonic()
@@ -77,6 +88,7 @@ def main() -> int:
                     done = subprocess.run(
                         [*command, f"--out={results}"],
                         cwd=ROOT,
+                        env=environment,
                         stdout=log,
                         stderr=subprocess.STDOUT,
                         timeout=left,

@@ -2,11 +2,11 @@
 """Gathers in one folder what a machine with a GPU needs that can install nothing.
 
   tests/gpu/bundle.py [--build build/release] [--out build/gpu]
-  tests/gpu/bundle.py --studies [--data FOLDER] [--out build/gpu_studies]
+  tests/gpu/bundle.py --studies [--out build/gpu_studies]
 
 The Python package with its libraries, the tests, the benchmarks, and what is not on every machine
 beside what needs it. Copy the folder there, then `python3 gpu/run.py`. With --studies: what
-`bench.experiments.on_gpu` runs instead of the tests, and the folders of --data as its TUCKFOLD_DATA.
+`bench.experiments.on_gpu` runs instead of the tests.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def benchmarks(out: Path) -> None:
 EXPERIMENTS = ("layers", "matmul", "memory", "pixelfly", "shl")
 
 
-def studies(build: Path, out: Path, data: Path | None) -> None:
+def studies(build: Path, out: Path) -> None:
     copy(sorted((ROOT / "bench").glob("*.py")), out / "bench")
     for folder in ("bench/experiments", *(f"bench/experiments/{name}" for name in EXPERIMENTS)):
         copy(sorted((ROOT / folder).glob("*.py")), out / folder)
@@ -86,9 +86,6 @@ def studies(build: Path, out: Path, data: Path | None) -> None:
     target = ["cmake", "--build", str(build), "--target", "study_matmul_cuda"]
     subprocess.run(target, check=True, stdout=subprocess.DEVNULL)
     copy([build / "studies/libmatmul_cuda.so"], out / "build/release/studies")
-    if data is not None:
-        for folder in sorted(path for path in data.iterdir() if path.is_dir()):
-            copy(sorted(folder.iterdir()), out / "data" / folder.name)
 
 
 def commit() -> str:
@@ -104,7 +101,6 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--studies", action="store_true")
-    parser.add_argument("--data", type=Path, help="with --studies: folders of data sets")
     arguments = parser.parse_args()
     build = arguments.build
     out = arguments.out or ROOT / ("build/gpu_studies" if arguments.studies else "build/gpu")
@@ -115,7 +111,7 @@ def main() -> int:
     shutil.rmtree(out, ignore_errors=True)
     package(build, out)
     if arguments.studies:
-        studies(build, out, arguments.data)
+        studies(build, out)
     else:
         tests(build, out)
         benchmarks(out)
@@ -125,8 +121,7 @@ def main() -> int:
         print(f"gpu_bundle: {out} has more than {LARGEST_BYTES >> 20} MiB", file=sys.stderr)
     print(f"{out}: {size / (1 << 20):.1f} MiB. On a machine with a GPU, torch and numpy:")
     if arguments.studies:
-        data = f" TUCKFOLD_DATA={out.name}/data" if arguments.data else ""
-        print(f"  PYTHONPATH={out.name}{data} python3 -m bench.experiments.on_gpu --out results")
+        print(f"  PYTHONPATH={out.name} python3 -m bench.experiments.on_gpu --out results")
         return 0
     print(f"  python3 {out.name}/run.py --out results.json")
     print(f"  PYTHONPATH={out.name} python3 -m bench.gpu --out bench.json")

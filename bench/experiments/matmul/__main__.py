@@ -24,11 +24,11 @@ from torch import Tensor
 import tuckfold
 from bench.chart import Chart, Line
 from bench.experiments.matmul.products import Products, sparse_form
-from bench.record import ROOT, Record, table
+from bench.record import ROOT, Record, first_line, table
 
 METHOD = (
     "f32. CPU: one thread, processor time of the thread, the least of several calls; peak: multiplications and additions "
-    "in registers, in the same run. GPU: events around calls, the least; peak: that of the device's file. vendor: torch, "
+    "in registers, in the same run. GPU: events around calls, the least; peak: see peak_is. vendor: torch, "
     "which calls oneDNN or MKL on a CPU, cuBLAS and cuSPARSE on a GPU. gflops of sparse products: of the numbers that are "
     "not zero; dense_gflops: as if all counted, which is how the paper's exceed its peak. skew m/n at equal operations: "
     "a of m x n, b of n x k, m n = side squared, k = side."
@@ -62,24 +62,33 @@ def check(name: str, got: Tensor, a: Tensor, b: Tensor) -> None:
         sys.exit(f"matmul: {name} of {tuple(a.shape)} differs by {error}")
 
 
-def derived_peak(numbers: dict[str, dict[str, float]], tf32: bool) -> float:
-    """Tensor cores multiply TF32 half as fast as bf16; 128 lanes of a multiprocessor add and multiply once in a cycle."""
-    if tf32:
-        return numbers["peak_bf16_flops"]["value"] / 2
+LANES = 128  # of f32 in a multiprocessor of compute capability 8.6, 8.9 and 9.0; 64 in 8.0
+
+
+def gpu_peak(tf32: bool) -> tuple[float, str]:
+    """Of this GPU, and where it is from: its file, or what follows from its processors and its clock."""
     properties = torch.cuda.get_device_properties(0)
-    return properties.multi_processor_count * 128 * 2 * properties.clock_rate * 1e3
+    words = properties.name.lower().replace("nvidia ", "").split()
+    numbers: dict[str, dict] = {}
+    for path in sorted((ROOT / "devices").glob("*.json")):
+        if path.stem in words:
+            numbers = json.loads(path.read_text())["numbers"]
+    name = "peak_tf32_flops" if tf32 else "peak_f32_flops"
+    if name in numbers:
+        return numbers[name]["value"] / 1e9, f"{name} of devices/"
+    if tf32 and "peak_bf16_flops" in numbers:
+        return numbers["peak_bf16_flops"]["value"] / 2e9, "half of peak_bf16_flops of devices/"
+    clock = first_line("nvidia-smi", "--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits")
+    if tf32 or not clock.isdigit():
+        sys.exit(f"matmul: no file of devices/ has {name} of {words}; add it")
+    lanes = LANES // 2 if (properties.major, properties.minor) == (8, 0) else LANES
+    peak = 2 * lanes * properties.multi_processor_count * int(clock) / 1e3
+    return peak, f"{lanes} lanes of its multiprocessors at {clock} MHz, the most"
 
 
-def peak_gflops(products: Products, device: str, rounds: int, tf32: bool) -> float:
+def peak_gflops(products: Products, device: str, rounds: int, tf32: bool) -> tuple[float, str]:
     if device != "cpu":
-        name = torch.cuda.get_device_name().lower()
-        for path in sorted((ROOT / "devices").glob("*.json")):
-            if path.stem in name.replace("nvidia ", "").split():
-                numbers = json.loads(path.read_text())["numbers"]
-                if found := numbers.get("peak_tf32_flops" if tf32 else "peak_f32_flops"):
-                    return found["value"] / 1e9
-                return derived_peak(numbers, tf32) / 1e9
-        sys.exit(f"matmul: no file of devices/ is of '{name}'; add one with its peak_f32_flops")
+        return gpu_peak(tf32)
     function, sink = products.peak()
     turns = 2_000_000
     operations: list[float] = []
@@ -88,7 +97,7 @@ def peak_gflops(products: Products, device: str, rounds: int, tf32: bool) -> flo
         "cpu",
         rounds,
     )
-    return operations[0] / seconds / 1e9
+    return operations[0] / seconds / 1e9, "a loop in registers"
 
 
 def dense_rows(products: Products, sides: list[int], rounds: int, naive_most: int) -> list[dict]:
@@ -188,7 +197,7 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = arguments.tf32
     rounds = 2 if quick else 7
     products = Products(arguments.device)
-    peak = peak_gflops(products, arguments.device, rounds, arguments.tf32)
+    peak, source = peak_gflops(products, arguments.device, rounds, arguments.tf32)
     name = "matmul" + ("" if cpu else f"_{arguments.device}") + ("_tf32" if arguments.tf32 else "")
     record = Record(
         experiment=name,
@@ -196,7 +205,7 @@ def main() -> None:
         build=ROOT / "build/release",
         method=METHOD,
         commands=["tuckfold study matmul " + " ".join(sys.argv[1:])],
-        extra={"torch": torch.__version__, "threads": 1, "peak_gflops": peak}
+        extra={"torch": torch.__version__, "threads": 1, "peak_gflops": peak, "peak_is": source}
         | ({} if cpu else {"gpu": torch.cuda.get_device_name()}),
     )
     sides = [128, 256] if quick else [256, 512, 1024, 2048] if cpu else [2**k for k in range(8, 14)]

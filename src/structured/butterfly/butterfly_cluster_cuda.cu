@@ -244,7 +244,7 @@ void cluster_forward(const CudaButterfly& s, DType dtype, std::int64_t samples, 
                      const void* twiddle, const void* bias, void* y, void* stream) {
   if (samples == 0) return;
   const char* text = std::getenv("TUCKFOLD_BUTTERFLY_WARPS");
-  int warps = text != nullptr ? std::atoi(text) : 4;
+  int warps = text != nullptr ? std::atoi(text) : 8;
   const bool eight = warps < 0;
   warps = eight ? -warps : warps;
   with_ranks(s.n, [&](auto ranks) {

@@ -115,7 +115,11 @@ void forward(const CudaButterfly& s, std::int64_t samples, const void* x, const 
 
 void forward_of(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
                 const void* twiddle, const void* bias, void* y, void* stream) {
-  if (fits_clusters(s) && std::getenv("TUCKFOLD_BUTTERFLY_BLOCKS") == nullptr) {
+  // With few samples clusters have too little to do for what they exchange (butterfly_variants.json).
+  constexpr std::int64_t kManySamples = 2048;
+  const bool is_asked = std::getenv("TUCKFOLD_BUTTERFLY_WARPS") != nullptr;
+  if (fits_clusters(s) && std::getenv("TUCKFOLD_BUTTERFLY_BLOCKS") == nullptr &&
+      (samples >= kManySamples || is_asked)) {
     return cluster_forward(s, dtype, samples, x, twiddle, bias, y, stream);
   }
   if (dtype == DType::F16) return forward<F16>(s, samples, x, twiddle, bias, y, stream);

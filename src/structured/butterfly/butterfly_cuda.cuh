@@ -16,8 +16,20 @@ __device__ inline float widen(float value) { return value; }
 __device__ inline float widen(F16 value) { return to_float(value); }
 __device__ inline float widen(BF16 value) { return to_float(value); }
 __device__ inline void narrow(float value, float& to) { to = value; }
+#ifdef __CUDA_ARCH__
+// As to_f16() and to_bf16(), but the conversion comes before the choice, which so is no branch.
+__device__ inline void narrow(float value, F16& to) {
+  const std::uint16_t bits = detail::cvt_f16(value);
+  to.bits = value == value ? bits : kF16Nan;
+}
+__device__ inline void narrow(float value, BF16& to) {
+  const std::uint16_t bits = detail::cvt_bf16(value);
+  to.bits = value == value ? bits : kBF16Nan;
+}
+#else
 __device__ inline void narrow(float value, F16& to) { to = to_f16(value); }
 __device__ inline void narrow(float value, BF16& to) { to = to_bf16(value); }
+#endif
 
 // Two or four numbers in one load.
 template <class T>
