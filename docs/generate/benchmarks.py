@@ -438,7 +438,7 @@ def activations_table() -> str:
     text += (
         "\n*Nothing to gain*: wrapped so that every tensor is kept. Where the GPU waits for the host (batch 8, batch 1, AlexNet) times of the same step vary by a tenth and\n"
         "more from run to run; ViT-B does the same work in both columns. `act.peak`, asked before the first step, was within 3 % of the measured peak in\n"
-        f"{near} of {len(predicted)} cells, and {100 - 100 * min(predicted):.0f} % low at worst: it did not count the model's output and autocast's copies of weights, as it does now.\n"
+        f"{near} of {len(predicted)} cells, and {100 - 100 * min(predicted):.0f} % off at worst.\n"
     )
     return (
         text
