@@ -273,21 +273,28 @@ def _check_overwritable(out: Tensor) -> None:
         )
 
 
+def _tensors(values: Any) -> list[Tensor]:
+    return [x for x in torch.utils._pytree.tree_leaves(values) if isinstance(x, Tensor)]
+
+
 def _into_for_autograd(op: torch._ops.OpOverload) -> None:
     """Has autograd know that the last argument is overwritten: checked first, its version bumped."""
 
-    def autograd(keys: torch._C.DispatchKeySet, packed: Any, spec: str, outs: Any) -> None:
-        for out in [outs] if isinstance(outs, Tensor) else outs:
-            _check_overwritable(out)
-        op.redispatch(keys & torch._C._after_autograd_keyset, packed, spec, outs)
+    name = op.name().partition("::")[2]
 
-    def in_place(keys: torch._C.DispatchKeySet, packed: Any, spec: str, outs: Any) -> None:
-        op.redispatch(keys & torch._C._after_ADInplaceOrView_keyset, packed, spec, outs)
-        for out in [outs] if isinstance(outs, Tensor) else outs:
+    def autograd(keys: torch._C.DispatchKeySet, *arguments: Any) -> None:
+        for out in _tensors(arguments[-1:]):
+            _check_overwritable(out)
+        if torch.is_grad_enabled() and any(x.requires_grad for x in _tensors(arguments[:-1])):
+            raise RuntimeError(f"[{name}] it has no gradient; use torch.no_grad(), or detach its arguments")  # fmt: skip
+        op.redispatch(keys & torch._C._after_autograd_keyset, *arguments)
+
+    def in_place(keys: torch._C.DispatchKeySet, *arguments: Any) -> None:
+        op.redispatch(keys & torch._C._after_ADInplaceOrView_keyset, *arguments)
+        for out in _tensors(arguments[-1:]):
             if not out.is_inference():
                 torch.autograd.graph.increment_version(out)
 
-    name = op.name().partition("::")[2]
     _IMPLEMENTATIONS.impl(name, autograd, "Autograd", with_keyset=True)
     _IMPLEMENTATIONS.impl(name, in_place, "ADInplaceOrView", with_keyset=True)
 
@@ -298,17 +305,15 @@ def _into_for_lazy_bits(op: torch._ops.OpOverload) -> None:
     def plain(x: Tensor) -> Tensor:
         return x.resolve_neg().resolve_conj()
 
-    def filled(packed: Any, spec: str, outs: Any) -> None:
-        if isinstance(outs, Tensor):
-            made = torch.empty_like(plain(outs))
-            op(plain(packed), spec, made)
-            outs.copy_(made)
-            return
-        many = [torch.empty_like(plain(out)) if _is_lazy(out) else out for out in outs]
-        op([plain(one) for one in packed], spec, many)
-        for out, made in zip(outs, many, strict=True):
-            if made is not out:
-                out.copy_(made)
+    def filled(*arguments: Any) -> None:
+        *given, outs = arguments
+        given = torch.utils._pytree.tree_map_only(Tensor, plain, given)
+        many = _tensors([outs])
+        made = [torch.empty_like(plain(out)) if _is_lazy(out) else out for out in many]
+        op(*given, made[0] if isinstance(outs, Tensor) else made)
+        for out, other in zip(many, made, strict=True):
+            if other is not out:
+                out.copy_(other)
 
     name = op.name().partition("::")[2]
     for key in ("Negative", "Conjugate"):
@@ -320,7 +325,8 @@ def _is_lazy(x: Tensor) -> bool:
 
 
 _IMPLEMENTATIONS = torch.library.Library("tuckfold", "IMPL")
-for _op in (torch.ops.tuckfold.unpack_into.default, torch.ops.tuckfold.unpack_many_into.default):
+for _name in ("unpack_into", "unpack_many_into", "unpack_images", "normalize_into", "normalize_rows_into"):  # fmt: skip
+    _op = getattr(torch.ops.tuckfold, _name).default
     _into_for_autograd(_op)
     _into_for_lazy_bits(_op)
 
