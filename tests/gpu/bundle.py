@@ -12,6 +12,7 @@ beside what needs it. Copy the folder there, then `python3 gpu/run.py`. With --s
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -67,6 +68,19 @@ def tests(build: Path, out: Path) -> None:
     copy(sorted((ROOT / "docs/tasks").glob("*.md")), out / "docs/tasks")
     copy([ROOT / "tests/gpu/run.py"], out)
     with_libraries([build / "tuckfold_cuda_tests"], out / "bin")
+    exported(build, out / "tests/exported")
+
+
+def exported(build: Path, out: Path) -> None:
+    """The files of test_gpu_portable.py, which the tool writes."""
+    if not (build / "tuckfold").exists():
+        print(f"gpu_bundle: {build} has no tool, so exported files are not tested", file=sys.stderr)
+        return
+    sys.path[:0] = [str(ROOT / "tests/python/package"), str(ROOT / "python")]
+    os.environ["TUCKFOLD_LIBRARIES"] = str(build / "python")
+    from test_gpu_portable import export
+
+    export(build / "tuckfold", out)
 
 
 def benchmarks(out: Path) -> None:

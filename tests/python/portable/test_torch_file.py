@@ -83,16 +83,6 @@ def test_the_default_compiler_takes_a_file(tmp_path: Path, monkeypatch: pytest.M
     round_trip(file, file.Pack, "cpu")
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU that torch can use")
-@pytest.mark.parametrize("spec", SPECS)
-def test_files_run_on_cuda(spec: str, tmp_path: Path) -> None:
-    export(spec, SHAPE, "torch", tmp_path / "cuda.py")
-    file = load(tmp_path / "cuda.py")
-    for module in file.MODULES.values():
-        round_trip(file, module, "cuda")
-
-
 def test_any_batch_goes_through_a_file_without_reshapes(tmp_path: Path) -> None:
     export("dct_chop(keep=4)", SHAPE, "torch", tmp_path / "batch.py")
     file = load(tmp_path / "batch.py")
