@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <random>
 
 #include "base/cuda/device_fixture.h"
@@ -130,6 +132,15 @@ TEST_P(ButterflyCuda, IsThatOfTheCpu) {
   check<BF16>(GetParam(), DType::BF16, 6e-3);
 }
 
+TEST_P(ButterflyCuda, IsThatOfTheCpuWithClusters) {
+  if (GetParam().in < 257) GTEST_SKIP() << "too few features";
+  // Few samples would else go through other kernels.
+  setenv("TUCKFOLD_BUTTERFLY_WARPS", "4", 1);
+  check<float>(GetParam(), DType::F32, 1e-6);
+  check<BF16>(GetParam(), DType::BF16, 6e-3);
+  unsetenv("TUCKFOLD_BUTTERFLY_WARPS");
+}
+
 TEST_P(ButterflyCuda, NoSamplesGiveNoGradients) {
   Case none = GetParam();
   none.samples = 0;
@@ -159,6 +170,42 @@ constexpr Case kCases[] = {
     {"butterfly", 5000, 8192, 2},
 };
 INSTANTIATE_TEST_SUITE_P(Sizes, ButterflyCuda, testing::ValuesIn(kCases));
+
+TEST(ButterflyOnCuda, ASampleThatIsNotFiniteSpoilsNoOther) {
+  if (cuda::device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::int64_t n : {64, 512, 2048}) {
+    const LayerFixture f("butterfly", n, n);
+    constexpr std::int64_t kSamples = 7, kBad = 2;  // the others of its four, and another four
+    std::vector<std::vector<float>> held;
+    f.views(held, DType::F32);
+    const auto twiddle = on_device(held[0]), gy = on_device(noise<float>(kSamples * n, 2));
+    const ConstTensorView weights[] = {
+        {twiddle.data(), DType::F32, f.layer.weights()[0].shape, Device::Cuda}};
+    auto x = noise<float>(kSamples * n, 1);
+    std::vector<std::vector<std::byte>> ys, gxs;
+    for (const float bad : {0.0f, kNan, std::numeric_limits<float>::infinity()}) {
+      std::fill_n(x.begin() + kBad * n, n, bad);
+      const auto dx = on_device(x);
+      const ref::DeviceBytes y(x.size() * sizeof(float)), gx(x.size() * sizeof(float));
+      const ConstTensorView on_x(dx.data(), DType::F32, {kSamples, n}, Device::Cuda);
+      f.layer.forward(on_x, weights, nullptr,
+                      TensorView(y.data(), DType::F32, {kSamples, n}, Device::Cuda));
+      const TensorView on_gx(gx.data(), DType::F32, {kSamples, n}, Device::Cuda);
+      f.layer.backward(on_x, ConstTensorView(gy.data(), DType::F32, {kSamples, n}, Device::Cuda),
+                       weights, {.x = &on_gx});
+      ys.push_back(y.fetch());
+      gxs.push_back(gx.fetch());
+    }
+    const auto row = static_cast<std::ptrdiff_t>(n * sizeof(float));
+    for (std::size_t i = 1; i < ys.size(); ++i) {
+      EXPECT_EQ(gxs[i], gxs[0]);  // gradients of the input do not depend on it
+      std::fill_n(ys[i].begin() + kBad * row, row, std::byte{0});
+      std::fill_n(ys[0].begin() + kBad * row, row, std::byte{0});
+      EXPECT_EQ(ys[i], ys[0]);
+    }
+  }
+}
 
 TEST(ButterflyOnCuda, WhatHasNoKernelIsRefused) {
   if (cuda::device_count() == 0) GTEST_SKIP() << "no CUDA device";
