@@ -16,6 +16,7 @@ _ops = torch.library.Library("tuckfold", "FRAGMENT")
 _ops.define("mask_to_bits(Tensor mask, int[] stride) -> Tensor")
 _ops.define("bits_to_mask(Tensor bits, int[] size, int[] stride) -> Tensor")
 _ops.define("settle_(Tensor(a!) x) -> ()")
+_ops.define("seeds(Tensor like, int graph, int count) -> Tensor")
 
 
 @torch.library.impl(_ops, "mask_to_bits", "CompositeExplicitAutograd")
@@ -43,6 +44,48 @@ def _bits_to_mask(bits: Tensor, size: list[int], stride: list[int]) -> Tensor:
 @torch.library.register_fake("tuckfold::bits_to_mask", lib=_ops)
 def _(bits: Tensor, size: list[int], stride: list[int]) -> Tensor:
     return bits.new_empty_strided(size, stride, dtype=torch.bool)
+
+
+_GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_calls: dict[tuple[int, torch.device], Tensor] = {}
+_steps: dict[tuple[int, torch.device], Tensor] = {}
+
+
+def _signed(number: int) -> int:
+    number &= (1 << 64) - 1
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _shifted(z: Tensor, by: int) -> Tensor:
+    """As of unsigned numbers."""
+    return (z >> by) & ((1 << (64 - by)) - 1)
+
+
+@torch.library.impl(_ops, "seeds", "CompositeExplicitAutograd")
+def _seeds(like: Tensor, graph: int, count: int) -> Tensor:
+    """Seeds on a tensor's device, others in every call: `mixed` of _lossy.py.
+
+    They follow from torch's seed and from how many calls there were for the graph, and take nothing from
+    torch's random numbers. The count is on the device, so that a CUDA graph that is replayed goes on.
+    """
+    key = (graph, like.device)
+    if key not in _calls:
+        _calls[key] = torch.zeros((), dtype=torch.int64, device=like.device)
+    if (count, like.device) not in _steps:
+        steps = [_signed((i + 1) * _GOLDEN) for i in range(count)]
+        _steps[count, like.device] = torch.tensor(steps, dtype=torch.int64, device=like.device)
+    calls = _calls[key]
+    z = _steps[count, like.device] + calls * _signed(count * _GOLDEN)
+    calls.add_(1)
+    z += _signed(torch.initial_seed())
+    z = (z ^ _shifted(z, 30)) * _signed(_FIRST)
+    z = (z ^ _shifted(z, 27)) * _signed(_SECOND)
+    return z ^ _shifted(z, 31)
+
+
+@torch.library.register_fake("tuckfold::seeds", lib=_ops)
+def _(like: Tensor, graph: int, count: int) -> Tensor:
+    return like.new_empty((count,), dtype=torch.int64)
 
 
 @torch.library.impl(_ops, "settle_", "CompositeExplicitAutograd")

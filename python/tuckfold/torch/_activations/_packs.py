@@ -6,6 +6,7 @@ only packed bytes are alive in between.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -17,6 +18,7 @@ from tuckfold.torch._functions import layout, takes
 
 Add = Callable[..., fx.Node]
 _aten = torch.ops.aten
+_graphs = itertools.count()  # each has seeds of its own
 
 
 def order_of(value: Tensor) -> list[int] | None:
@@ -53,6 +55,7 @@ class Packer:
         self.split = split
         self._seeds: dict[torch.device, fx.Node] = {}  # of each device
         self._tensors = 0
+        self._graph = next(_graphs)
 
     def _adder(self, node: fx.Node) -> Add:
         """Adds calls to forward, one after the other, where node is no longer read."""
@@ -91,8 +94,11 @@ class Packer:
             return None
         add = self._adder(node)
         flat = _flat(add, node, axes)
-        seed = self._seed(value.device)
-        packed = add(torch.ops.tuckfold.pack_seeded.default, flat, spec, seed)
+        if "stochastic" in spec:
+            seed = self._seed(value.device)
+            packed = add(torch.ops.tuckfold.pack_seeded.default, flat, spec, seed)
+        else:
+            packed = add(torch.ops.tuckfold.pack.default, flat, spec, 0)
         back = self.split.add
         unpacked = back(
             torch.ops.tuckfold.unpack.default, self.split.place(packed), spec, [length], value.dtype
@@ -100,20 +106,21 @@ class Packer:
         return packed, _shaped(back, unpacked, value, axes)
 
     def _seed(self, device: torch.device) -> fx.Node:
-        """A number for each tensor and step, drawn on the device from torch's generator."""
+        """A number for each tensor and step."""
         forward, mode = self.split.forward.graph, self.split.mode
         if device not in self._seeds:
             count = len(self.split.saved)  # at most one for each saved value
-            # After inductor has drawn for dropout, which is then the same as without us.
-            last = list(forward.find_nodes(op="placeholder"))[-1]
-            for node in [n for n in forward.nodes if "inductor_seeds" in str(n.target)]:
-                last.append(node)
-                last = node
-            with forward.inserting_after(last):
+            inputs = list(forward.find_nodes(op="placeholder"))
+            values = [value_of(node) for node in inputs]
+            like = next(
+                n
+                for n, v in zip(inputs, values, strict=True)
+                if v is not None and v.device == device
+            )
+            with forward.inserting_after(inputs[-1]):
                 self._seeds[device] = call(
-                    forward, mode, _aten.randint.low, -(2**62), 2**62, [count],
-                    dtype=torch.int64, device=device, pin_memory=False,
-                )  # fmt: skip
+                    forward, mode, torch.ops.tuckfold.seeds.default, like, self._graph, count
+                )
         self._tensors += 1
         seeds, i = self._seeds[device], self._tensors - 1
         with forward.inserting_after(seeds):
