@@ -48,6 +48,9 @@ def hdf5(
     ``file.create_dataset("x", data=x, **tuckfold.hdf5("dct_quant(rate=4)", (1, 64, 64)))``
     """
     text = str(spec_of(spec))
+    if isinstance(spec, str):
+        short = "".join(spec.split())  # h5repack of HDF5 1.10 takes 20 numbers at most
+        text = short if len(short) < len(text) and str(spec_of(short)) == text else text
     name = None if dtype is None else _dtype("hdf5", dtype)
     sides = () if chunks is None else tuple(int(n) for n in chunks)
     if chunks is not None and (not sides or min(sides) < 1):

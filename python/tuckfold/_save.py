@@ -37,7 +37,9 @@ def _column(
     if is_field and target is not None and named is None:
         column.max_error = target[1] if target[0] == "max_error" else None
         column.measure = True
-        if spec is None and any_values:
+        if (
+            spec is None and any_values and target != ("max_error", 0)
+        ):  # which is as without a target
             part = without_fill(trial_part(source, _TRIAL_VALUES), fill)
             if target[0] == "psnr" and (note := note_on_outliers(name, part)):
                 warnings.warn(f"[save] {note}", DataWarning, stacklevel=4)

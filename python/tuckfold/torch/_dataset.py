@@ -46,14 +46,23 @@ class Dataset(torch.utils.data.Dataset[Any]):
     def __len__(self) -> int:
         return len(self._data)
 
+    def _place(self, index: int) -> int:
+        """Also of negative ones. IndexError ends a loop over the samples."""
+        try:
+            return range(len(self))[index]
+        except IndexError:
+            raise IndexError(
+                f"[dataset] there are {len(self)} samples, got number {index}"
+            ) from None
+
     def __getitem__(self, index: int) -> Any:
-        index = range(len(self))[index]  # also negative ones; IndexError ends a loop over it
+        index = self._place(index)
         tensors = [read_tensor(array, range(index, index + 1)) for array in self._data.arrays]
         return self._data._shaped([tensor[0] for tensor in tensors])
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Samples as a list, read together; torch's ``DataLoader`` asks for them so."""
-        places = [range(len(self))[index] for index in indices]
+        places = [self._place(index) for index in indices]
         rows = [read_tensor(array, places) for array in self._data.arrays]
         return [self._data._shaped(values) for values in zip(*rows, strict=True)]
 

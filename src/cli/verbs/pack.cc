@@ -116,15 +116,29 @@ Outcome choose_codec(const Options& options, const Source& source, std::size_t n
     return trial_part_of(source, number, std::min(values, options.target.trial_values()), fill);
   };
   const std::int64_t all = options.target.trial_values();
+  const auto exact = [&] {
+    constexpr std::int64_t kEnough = 1 << 18;
+    constexpr std::size_t kLittle = 1 << 16;  // bytes that are not worth a search
+    const std::size_t bytes = static_cast<std::size_t>(source.samples()) * array.sample_bytes();
+    return bytes < kLittle ? CodecSpec::parse("zstd")
+                           : choose_exact(part(kEnough, Fill::Stay), threads);
+  };
   const CodecSpec* const in_file = codec_in(file, array.name);
   const std::optional<CodecSpec> bound = options.codec.bound_to(array.name);
   if (!bound && field && target && any && in_file == nullptr) {
     const Array tried = part(all);
-    if (!options.quiet) warn_of_outliers(tried);
+    chosen.target = target;
+    if (target->kind == Target::Kind::MaxError && target->value == 0) {  // as without a target
+      chosen.array.codec = exact();
+      chosen.trial = report_on(tried, chosen.array.codec, threads);
+      return chosen;
+    }
+    // A bound holds for every value, whatever the range.
+    const bool bounds = target->kind == Target::Kind::MaxError;
+    if (!options.quiet && !bounds) warn_of_outliers(tried);
     Candidate best = choose_for(tried, chosen.array, *target, threads, options.quiet);
     chosen.array.codec = best.spec;
     chosen.trial = std::move(best.report);
-    chosen.target = target;
     return chosen;
   }
   if (bound) {
@@ -134,11 +148,7 @@ Outcome choose_codec(const Options& options, const Source& source, std::size_t n
   } else if (const auto spec = options.codec.without_name(array.sample)) {
     chosen.array.codec = *spec;
   } else {
-    constexpr std::int64_t kEnough = 1 << 18;
-    constexpr std::size_t kLittle = 1 << 16;  // bytes that are not worth a search
-    const std::size_t bytes = static_cast<std::size_t>(source.samples()) * array.sample_bytes();
-    chosen.array.codec = bytes < kLittle ? CodecSpec::parse("zstd")
-                                         : choose_exact(part(kEnough, Fill::Stay), threads);
+    chosen.array.codec = exact();
   }
   if (!any) return chosen;
   if (target && measures(*target, chosen.array, source.arrays())) chosen.target = target;

@@ -155,3 +155,14 @@ def test_arguments_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     for change in ({"batch": -1}, {"batch": 999}, {"epoch": -1}):
         with pytest.raises(ValueError, match="the state has"):
             batches.load_state_dict(batches.state_dict() | change)
+
+
+def test_a_bound_of_0_is_as_small_as_no_bound(tmp_path: Path) -> None:
+    x = np.cumsum(np.random.default_rng(0).integers(-3, 4, (60, 128, 128)), axis=2)
+    x = (x + x.min()).astype(np.float32) / 7
+    sizes = []
+    for name, options in (("a", {}), ("b", {"max_error": 0})):
+        tuckfold.save(tmp_path / f"{name}.tuck", x=x, **options)
+        sizes.append((tmp_path / f"{name}.tuck").stat().st_size)
+        assert np.array_equal(tuckfold.open(tmp_path / f"{name}.tuck")["x"][:], x)
+    assert sizes[0] == sizes[1]

@@ -279,3 +279,11 @@ def test_h5repack_and_h5dump_refuse_a_damaged_chunk(tmp_path: Path) -> None:
         out = [tmp_path / "b.h5"] if command[0] == "h5repack" else []
         with pytest.raises(RuntimeError):
             tool(*command, tmp_path / "a.h5", *out)
+
+
+def test_usual_codecs_take_few_enough_numbers_for_h5repack() -> None:
+    """That of HDF5 1.10 takes 20."""
+    for spec in ("bounded(abs=0.01) | zstd", "shuffle(delta=plane) | zstd(level=9)"):
+        options = tuckfold.hdf5(spec, (7, 37, 49))["compression_opts"]
+        assert len(options) <= 20
+        assert options == tuckfold.hdf5(spec.replace(" ", ""), (7, 37, 49))["compression_opts"]
