@@ -328,7 +328,7 @@ TUCKFOLD_C_API tuckfold_status tuckfold_reader_open(const char* path, int32_t st
                                                     tuckfold_reader** reader);
 TUCKFOLD_C_API void tuckfold_reader_close(tuckfold_reader* reader); /* NULL is allowed */
 
-/* As long as reader lives: {"samples": 50000, "bytes": 38281216, "checksum": "d586a735",
+/* As long as reader lives: {"samples": 50000, "bytes": 38281216, "checksum": "9b1f6d3c6c2e8a50",
    "arrays": [{"name": "image", "dtype": "u8", "shape": [3, 32, 32], "codec": "dct_quant(rate=4)",
    "samples_per_chunk": 64, "fill": [], "chunks": 782, "packed_bytes": 38206064, "packed_alone": true,
    "codecs": ["dct_quant(rate=4)"]}, …], "metadata": {…}, "warnings": []}. "checksum" depends on every

@@ -251,8 +251,8 @@ class TUCKFOLD_API FileReader {
   std::int64_t samples() const;
   const std::string& metadata() const;  // a JSON object
   std::uint64_t file_bytes() const;
-  // Of the index, as a manifest has it, or of those of all shards. It depends on every sample.
-  std::uint32_t checksum() const;
+  // Of the index, or of those of all shards in their order. It depends on every sample.
+  std::uint64_t checksum() const;
   // The files, this one or its shards, whose last bytes are not read. If there are any, samples may
   // be missing.
   std::span<const TrailingData> trailing_data() const;

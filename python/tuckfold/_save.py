@@ -34,16 +34,15 @@ def _column(
     is_field, any_values = len(shape) >= 2, math.prod(source.shape) > 0
     column = Column(name, dtype, shape, "zstd", fill)
     spec = named if named is not None else for_all if is_field else None
-    if is_field and target is not None and named is None:
+    if target is not None and (is_field or spec is not None):  # also with a codec of its own
         column.max_error = target[1] if target[0] == "max_error" else None
-        column.measure = True
-        if (
-            spec is None and any_values and target != ("max_error", 0)
-        ):  # which is as without a target
-            part = without_fill(trial_part(source, _TRIAL_VALUES), fill)
-            if target[0] == "psnr" and (note := note_on_outliers(name, part)):
-                warnings.warn(f"[save] {note}", DataWarning, stacklevel=4)
-            spec = search(part, dtype, *target, for_the_rest=True).codec
+        column.measure = is_field or column.max_error is not None
+    is_searched = is_field and spec is None and any_values
+    if is_searched and target is not None and target != ("max_error", 0):  # which is as no target
+        part = without_fill(trial_part(source, _TRIAL_VALUES), fill)
+        if target[0] == "psnr" and (note := note_on_outliers(name, part)):
+            warnings.warn(f"[save] {note}", DataWarning, stacklevel=4)
+        spec = search(part, dtype, *target, for_the_rest=True).codec
     if spec is not None:
         column.codec = str(spec_of(spec))
     elif any_values:

@@ -217,22 +217,21 @@ class Writer:
         shape = tuple(operator.index(n) for n in shape)
         named = isinstance(codec, Mapping)
         given = of_array(codec, name) if named or len(shape) >= 2 else None
-        bound = (
-            of_array(max_error, name) if isinstance(max_error, Mapping) or len(shape) >= 2 else None
-        )
         column = Column(
             name,
             dtype,
             shape,
             str(spec_of(given)) if given is not None else "zstd",
             fill_of(fill, name),
-            bound,
             samples_per_chunk=operator.index(samples_per_chunk),
         )  # fmt: skip
         if there is not None:
             column.codec = column.codec if given is not None else there.codec
             column.fill = column.fill or there.fill
             column.samples_per_chunk = column.samples_per_chunk or there.samples_per_chunk
+        # One number is for all arrays but those, such as labels, that lose nothing anyway.
+        if isinstance(max_error, Mapping) or len(shape) >= 2 or column.codec != "zstd":
+            column.max_error = of_array(max_error, name)
         return column
 
     @classmethod

@@ -55,7 +55,7 @@ std::string reader_json(const FileReader& reader) {
     warnings.push_back(json_string(to_string(trailing)));
   }
   return fmt::format(
-      R"({{"samples": {}, "bytes": {}, "checksum": "{:08x}", "arrays": [{}], "metadata": {}, )"
+      R"({{"samples": {}, "bytes": {}, "checksum": "{:016x}", "arrays": [{}], "metadata": {}, )"
       R"("warnings": [{}]}})",
       reader.samples(), reader.file_bytes(), reader.checksum(), fmt::join(arrays, ", "),
       reader.metadata(), fmt::join(warnings, ", "));

@@ -4,7 +4,6 @@
 #include <exception>
 #include <mutex>
 
-#include "base/crc32c.h"
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/strided.h"
@@ -71,7 +70,9 @@ void ReaderState::add_file(const std::shared_ptr<const MappedFile>& file, Index 
                         .bytes = bytes,
                         .trailer_broken = has_broken_trailer(file->bytes(), index.end)});
   }
-  checksum = number == 0 ? index.crc : crc32c(std::as_bytes(std::span(&index.crc, 1)), checksum);
+  // No checksum of checksums, which is the same for any two that are equal.
+  checksum = (checksum ^ index.crc) * 0x9e3779b97f4a7c15;
+  checksum ^= checksum >> 32;
   file->drop_pages();
   files.add(file, index.end, index.crc);
 }
@@ -306,7 +307,7 @@ std::int64_t FileReader::samples() const { return impl_->samples; }
 const std::string& FileReader::metadata() const { return impl_->schema().metadata; }
 
 std::uint64_t FileReader::file_bytes() const { return impl_->file_bytes; }
-std::uint32_t FileReader::checksum() const { return impl_->checksum; }
+std::uint64_t FileReader::checksum() const { return impl_->checksum; }
 std::span<const TrailingData> FileReader::trailing_data() const { return impl_->trailing; }
 
 std::uint64_t FileReader::trailing_bytes() const {

@@ -78,7 +78,7 @@ struct ReaderState {
   std::vector<Column> columns;
   std::vector<TrailingData> trailing;
   std::uint64_t file_bytes = 0;
-  std::uint32_t checksum = 0;  // of one index, or of the checksums of several
+  std::uint64_t checksum = 0;  // of all indexes
   std::int64_t samples = 0;
 
   std::vector<FillMarks> fill;                    // of each array that is no mask

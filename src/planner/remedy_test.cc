@@ -110,7 +110,7 @@ TEST(Remedies, ThatNothingHelpsIsFoundFast) {
       if (rows == 4096) {
         EXPECT_EQ(said, "");
       }
-      EXPECT_LT(took, 1) << rows << ' ' << to_string(dtype) << ": " << said;
+      EXPECT_LT(took, 5) << rows << ' ' << to_string(dtype) << ": " << said;
     }
   }
 }

@@ -75,19 +75,36 @@ void run_layer(const Options& options) {
                             .states = options.states};
   const LayerFit fit = fits(device, asked);
   const std::string text = StructuredLayer(asked.text, asked.in, asked.out).text();
+  std::string said =
+      fmt::format("{}: {}: {}\n", device_text(device), fit.fits ? "fits" : "does not fit", fit.why);
+  if (fit.tiles) {
+    said += fmt::format("compute sets {}, vertices {}, edges {}\n", fit.tiles->compute_sets,
+                        fit.tiles->vertices, fit.tiles->edges);
+    said += fmt::format("of a tile: data {:.1f} kB, program {:.1f} kB, temporaries {:.1f} kB\n",
+                        fit.tiles->data_bytes / 1e3, fit.tiles->program_bytes / 1e3,
+                        fit.tiles->temporary_bytes / 1e3);
+  }
+  said += fit.largest == 0 ? fmt::format("no {} of {} samples fits", text, asked.samples)
+                           : fmt::format("the largest {} of {} samples that fits has {} features{}",
+                                         text, asked.samples, fit.largest,
+                                         fit.largest == LayerFit::kMostFeatures ? " or more" : "");
   if (options.json) {
-    Json answer = {{"device", device.name},
-                   {"device_file", device.file},
-                   {"layer", text},
-                   {"dtype", to_string(asked.dtype)},
-                   {"samples", asked.samples},
-                   {"in_features", asked.in},
-                   {"out_features", asked.out},
-                   {"fits", fit.fits},
-                   {"why", fit.why},
-                   {"bytes", fit.bytes},
-                   {"most_bytes", fit.most},
-                   {"largest_features", fit.largest}};
+    const bool helps = !fit.fits && fit.largest > 0;
+    Json answer = {
+        {"device", device.name},
+        {"device_file", device.file},
+        {"layer", text},
+        {"dtype", to_string(asked.dtype)},
+        {"samples", asked.samples},
+        {"in_features", asked.in},
+        {"out_features", asked.out},
+        {"fits", fit.fits},
+        {"why", fit.why},
+        {"remedy", helps ? Json(fmt::format("use {} features at most", fit.largest)) : Json()},
+        {"text", said},
+        {"bytes", fit.bytes},
+        {"most_bytes", fit.most},
+        {"largest_features", fit.largest}};
     if (fit.tiles) {
       answer["compute_sets"] = fit.tiles->compute_sets;
       answer["vertices"] = fit.tiles->vertices;
@@ -98,21 +115,7 @@ void run_layer(const Options& options) {
     }
     print_out(print_json(Json::array({answer})));
   } else {
-    std::string out = fmt::format("{}: {}: {}\n", device_text(device),
-                                  fit.fits ? "fits" : "does not fit", fit.why);
-    if (fit.tiles) {
-      out += fmt::format("compute sets {}, vertices {}, edges {}\n", fit.tiles->compute_sets,
-                         fit.tiles->vertices, fit.tiles->edges);
-      out += fmt::format("of a tile: data {:.1f} kB, program {:.1f} kB, temporaries {:.1f} kB\n",
-                         fit.tiles->data_bytes / 1e3, fit.tiles->program_bytes / 1e3,
-                         fit.tiles->temporary_bytes / 1e3);
-    }
-    out += fit.largest == 0
-               ? fmt::format("no {} of {} samples fits\n", text, asked.samples)
-               : fmt::format("the largest {} of {} samples that fits has {} features{}\n", text,
-                             asked.samples, fit.largest,
-                             fit.largest == LayerFit::kMostFeatures ? " or more" : "");
-    print_out(out);
+    print_out(said + "\n");
   }
   if (!fit.fits) throw ExitStatus{1};
 }

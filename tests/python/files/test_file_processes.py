@@ -43,6 +43,18 @@ def test_a_pickled_file_is_opened_again(path: Path, monkeypatch: pytest.MonkeyPa
         pickle.dumps(f)
 
 
+def test_a_pickled_manifest_of_equal_shards_is_not_another_one(tmp_path: Path) -> None:
+    def save(value: float) -> None:
+        x = np.full((20, 8, 8), value, np.float32)
+        tuckfold.save(tmp_path / "a.tuck", x=x, codec="raw", shards=2, force=True)
+
+    save(1)
+    text = pickle.dumps(tuckfold.open(tmp_path / "a.tuck"))
+    save(3)
+    with pytest.raises(ValueError, match="has changed since it was pickled"):
+        pickle.loads(text)
+
+
 @pytest.mark.parametrize("shards", [0, 3])
 def test_a_pickled_file_is_not_another_one_of_the_same_size(tmp_path: Path, shards: int) -> None:
     path = tmp_path / "a.tuck"

@@ -166,3 +166,38 @@ def test_a_bound_of_0_is_as_small_as_no_bound(tmp_path: Path) -> None:
         sizes.append((tmp_path / f"{name}.tuck").stat().st_size)
         assert np.array_equal(tuckfold.open(tmp_path / f"{name}.tuck")["x"][:], x)
     assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("shape", [(64, 16, 16), (64, 256)])
+@pytest.mark.parametrize("way", ["save", "shards", "writer", "append"])
+@pytest.mark.parametrize("bound", [0, 1e-3])
+def test_a_bound_holds_for_a_codec_that_a_mapping_names(
+    tmp_path: Path, shape: tuple[int, ...], way: str, bound: float
+) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    path, codec = tmp_path / "a.tuck", {"x": "block_quant(bits=4)"}
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        if way in ("save", "shards"):
+            more = {"shards": 2} if way == "shards" else {}
+            tuckfold.save(path, x=x, codec=codec, max_error=bound, **more)
+        elif way == "writer":
+            with tuckfold.Writer(
+                path, {"x": ("f32", shape[1:])}, codec=codec, max_error=bound
+            ) as w:
+                w.write(x=x)
+        else:
+            tuckfold.save(path, x=x[:8], codec=codec)
+            with tuckfold.Writer(path, append=True, max_error=bound) as w:
+                w.write(x=x[8:])
+    got = tuckfold.open(path)["x"][:]
+    first = 8 if way == "append" else 0
+    assert np.abs(got - x)[first:].max() <= bound
+    assert any("max_error" in str(w.message) or "stored" in str(w.message) for w in warned)
+
+
+def test_a_goal_is_measured_for_a_codec_that_a_mapping_names(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((64, 16, 16)).astype(np.float32)
+    with pytest.warns(tuckfold.DataWarning, match="where 80 was asked for"):
+        saved = tuckfold.save(tmp_path / "a.tuck", x=x, codec={"x": "block_quant(bits=2)"}, psnr=80)
+    assert saved["x"].measured == 64

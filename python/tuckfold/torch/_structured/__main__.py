@@ -11,8 +11,8 @@ from tuckfold.torch._structured._checkpoint import factorize_file
 from tuckfold.torch._structured._factorize import FAMILIES
 
 _EPILOG = """examples:
-  tuckfold factorize model.safetensors --budget 25%% -o small.safetensors
-  tuckfold factorize model.safetensors --budget 50%% --families low_rank,monarch --json
+  tuckfold factorize model.safetensors --budget 25% -o small.safetensors
+  tuckfold factorize model.safetensors --budget 50% --families low_rank,monarch --json
 
 tuckfold.torch.load_factorized(model, "small.safetensors") loads the result. Errors are those of the matrices;
 tuckfold.torch.factorize weighs them by the outputs on calibration data.
