@@ -86,7 +86,7 @@ struct tuckfold_reader {
         fail(Errc::CorruptData, "[read] '{}' has been replaced since it was opened; open it again",
              path);
       }
-      static_cast<void>(again.release());  // a parent's, whose locks may be held
+      [[maybe_unused]] FileReader* parents = again.release();  // whose locks may be held
       again = std::move(opened);
       again_by = ::getpid();
     }
