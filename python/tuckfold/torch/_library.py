@@ -273,8 +273,15 @@ def _check_overwritable(out: Tensor) -> None:
         )
 
 
-def _tensors(values: Any) -> list[Tensor]:
-    return [x for x in torch.utils._pytree.tree_leaves(values) if isinstance(x, Tensor)]
+def _tensors(arguments: Sequence[Any]) -> list[Tensor]:
+    """Those among them and in lists of them. Written out, since this is called for every unpacking."""
+    found = []
+    for each in arguments:
+        if isinstance(each, Tensor):
+            found.append(each)
+        elif isinstance(each, (list, tuple)):
+            found += [x for x in each if isinstance(x, Tensor)]
+    return found
 
 
 def _into_for_autograd(op: torch._ops.OpOverload) -> None:
