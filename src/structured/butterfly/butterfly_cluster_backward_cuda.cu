@@ -47,8 +47,6 @@ struct Unit {
   __device__ TUCKFOLD_INLINE int bit_of(int level) const {
     return level < 9 ? level % 3 : level - 6 - log2_of(ranks);
   }
-  // Where a block has feature i: threads that want eight of them at once find them in different banks.
-  [[maybe_unused]] __device__ TUCKFOLD_INLINE static int place(int i) { return i ^ ((i >> 3) & 7); }
 };
 
 // Shared memory of a block. Tiles have a float4 for each feature and four samples.
@@ -63,6 +61,9 @@ struct BackwardMemory {
   float4 last[kRanks > 1 ? kTile : 1];
   float4 grad[kTile];
   ClusterSignal last_ready, grad_ready;
+
+  // Where a tile has feature i: threads that want eight of them at once find them in different banks.
+  __device__ TUCKFOLD_INLINE static int place(int i) { return i ^ ((i >> 3) & 7); }
 };
 
 // A unit of four samples back through the stages of bits kFirst to 2: grad becomes that of the inputs, sums
@@ -148,7 +149,7 @@ __global__ void __launch_bounds__(kThreads)
     start_rows<kSamples, kLog, kThreads>(s, args.x, args.in_pieces, tile * kSamples, args.samples,
                                          rank, thread, memory.x[side]);
   };
-  const auto at = [&](int feature) { return half * kBlockFeatures + Unit::place(feature); };
+  const auto at = [&](int feature) { return half * kBlockFeatures + Memory::place(feature); };
   const auto everyone = [] {
     if (kRanks > 1) {
       cuda::cluster_barrier();
