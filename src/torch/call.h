@@ -1,4 +1,4 @@
-// What operators share: refusals, dtypes, views of tensors, how a call runs, and text arguments.
+// What operators share: refusals, dtypes, views of tensors, and how a call runs.
 #pragma once
 
 #include <pthread.h>
@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -92,25 +93,40 @@ inline void run_on_threads(tuckfold_options& options) {
   };
 }
 
-// torch 2.11's own conversion of a str leaks it (new std::string, never deleted), so arguments are
-// taken from the stack here.
-class Text {
- public:
-  explicit Text(StableIValue value) : handle_(::torch::stable::detail::to<StringHandle>(value)) {}
-  ~Text() { torch_delete_string(handle_); }
-  Text(const Text&) = delete;
-  Text& operator=(const Text&) = delete;
-
-  std::string_view view() const {
-    const char* data = nullptr;
-    std::size_t length = 0;
-    TORCH_ERROR_CODE_CHECK(torch_string_c_str(handle_, &data));
-    TORCH_ERROR_CODE_CHECK(torch_string_length(handle_, &length));
-    return {data, length};
+// On a GPU kernels run in the current stream. Scratch memory of torch's allocator may be returned
+// right after the call, because torch reuses it in stream order.
+inline Run run_of(const Place& place, std::size_t workspace_bytes = 0, std::int64_t seed = 0) {
+  Run run;
+  run.options.seed = static_cast<std::uint64_t>(seed);
+  if (!place.cuda()) {
+    run_on_threads(run.options);
+    return run;
   }
+  run.options.stream = place.stream();
+  if (workspace_bytes > 0) {
+    run.workspace = place.bytes(workspace_bytes);
+    run.options.workspace = run.workspace->mutable_data_ptr();
+    run.options.workspace_bytes = workspace_bytes;
+  }
+  return run;
+}
 
- private:
-  StringHandle handle_;
-};
+inline void check_all_on(const char* what, const Place& place, std::span<const Tensor> tensors) {
+  for (const Tensor& tensor : tensors) {
+    if (!place.holds(tensor)) refuse(what, "all tensors must be on one device; move some of them");
+  }
+}
+
+// What kernels read as plain arrays of floats.
+inline void check_numbers(const char* what, const char* names, std::span<const Tensor> tensors,
+                          std::int64_t channels) {
+  for (const Tensor& each : tensors) {
+    if (each.scalar_type() != ScalarType::Float || each.dim() != 1 || !each.is_contiguous() ||
+        each.numel() != channels) {
+      refuse(what, std::string(names) +
+                       " must be contiguous, of float32, with a number for each channel");
+    }
+  }
+}
 
 }  // namespace tuckfold::torch_ops

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "torch/boxed.h"
 #include "torch/call.h"
 #include "torch/place.h"
 #include "tuckfold/c.h"
@@ -56,24 +57,6 @@ class Plan {
 };
 
 // ---- tensors ------------------------------------------------------------------------------------
-
-// On a GPU kernels run in the current stream. Scratch memory of torch's allocator may be returned
-// right after the call, because torch reuses it in stream order.
-Run run_of(const Place& place, std::size_t workspace_bytes, std::int64_t seed) {
-  Run run;
-  run.options.seed = static_cast<std::uint64_t>(seed);
-  if (!place.cuda()) {
-    run_on_threads(run.options);
-    return run;
-  }
-  run.options.stream = place.stream();
-  if (workspace_bytes > 0) {
-    run.workspace = place.bytes(workspace_bytes);
-    run.options.workspace = run.workspace->mutable_data_ptr();
-    run.options.workspace_bytes = workspace_bytes;
-  }
-  return run;
-}
 
 std::size_t pack_into(const Place& place, const Plan& plan, const tuckfold_tensor& in,
                       const Tensor& out, std::int64_t seed,
@@ -121,31 +104,6 @@ void check_bytes(const Tensor& packed) {
   }
 }
 
-// ---- arguments ----------------------------------------------------------------------------------
-
-struct Axes {
-  explicit Axes(StableIValue value) {
-    const auto list = torch::stable::detail::to<StableListHandle>(value);
-    const std::unique_ptr<StableListOpaque, AOTITorchError (*)(StableListHandle)> owner(
-        list, torch_delete_list);
-    std::size_t count = 0;
-    TORCH_ERROR_CODE_CHECK(torch_list_size(list, &count));
-    if (count > TUCKFOLD_MAX_RANK) {
-      refuse("unpack", "a tensor has at most 64 axes, got " + std::to_string(count));
-    }
-    rank = static_cast<std::int32_t>(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      StableIValue length = 0;
-      TORCH_ERROR_CODE_CHECK(torch_list_get_item(list, i, &length));
-      lengths[i] = torch::stable::detail::to<std::int64_t>(length);
-    }
-  }
-  std::span<const std::int64_t> all() const { return {lengths, static_cast<std::size_t>(rank)}; }
-
-  std::int32_t rank = 0;
-  std::int64_t lengths[TUCKFOLD_MAX_RANK];
-};
-
 // ---- the operators ------------------------------------------------------------------------------
 
 // The bytes written, out of the buffer for the worst case: copied if they are few, because a view
@@ -174,12 +132,20 @@ struct Seed {
   }
 };
 
-Tensor pack(const Tensor& x, std::string_view spec, const Seed& seed) {
-  const Place place(x);
+Tensor pack_with(const Tensor& x, std::string_view spec, const Place& place, const Seed& seed) {
   const tuckfold_tensor in = view_of("pack", place, x, const_cast<void*>(x.const_data_ptr()));
   const Plan plan(spec, in);
   Tensor out = place.bytes(plan.layout().max_bytes);
   return fitted(out, pack_into(place, plan, in, out, seed.value, seed.on_device));
+}
+
+Tensor pack(const Tensor& x, std::string_view spec, std::int64_t seed) {
+  return pack_with(x, spec, Place(x), Seed{.value = seed});
+}
+
+Tensor pack_seeded(const Tensor& x, std::string_view spec, const Tensor& seed) {
+  const Place place(x);
+  return pack_with(x, spec, place, Seed::of(place, seed));
 }
 
 // A buffer for the worst case, and on the tensor's device the number of bytes written, or -1 if the
@@ -239,14 +205,6 @@ void unpack_into(const Tensor& packed, std::string_view spec, const Tensor& out)
   unpack_from("unpack", place, packed, plan, out);
 }
 
-void check_all_on(const char* what, const Place& place, std::span<const Tensor> tensors) {
-  for (const Tensor& tensor : tensors) {
-    if (!place.holds(tensor)) {
-      refuse(what, "all tensors must be on one device; move some of them");
-    }
-  }
-}
-
 // Unpacks, then scale[c] * x + shift[c], and ReLU if `act` says so; c changes every `inner` values.
 Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shape, ScalarType dtype,
                    const Tensor& scale, const Tensor& shift, std::int64_t inner,
@@ -256,13 +214,7 @@ Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shap
     refuse("unpack_then", "act must be none or relu, got " + std::string(act));
   }
   const std::vector<Tensor> factors = {scale, shift};
-  for (const Tensor& each : factors) {
-    if (each.scalar_type() != ScalarType::Float || each.dim() != 1 || !each.is_contiguous() ||
-        each.numel() != scale.numel()) {
-      refuse("unpack_then",
-             "scale and shift must be contiguous, of float32, with a number for each channel");
-    }
-  }
+  check_numbers("unpack_then", "scale and shift", factors, scale.numel());
   const std::int32_t ours = dtype_of("unpack_then", dtype);
   const Plan plan(spec, ours, shape.all());
   check_size(plan, packed, shape, ours);
@@ -294,12 +246,7 @@ void normalize_into(const Tensor& x, const std::vector<Tensor>& add,
     refuse("normalize",
            "add must be one tensor at most, and factors mean, invstd, weight and bias");
   }
-  for (const Tensor& each : factors) {
-    if (each.scalar_type() != ScalarType::Float || each.dim() != 1 || !each.is_contiguous() ||
-        each.numel() != factors[0].numel()) {
-      refuse("normalize", "factors must be contiguous, of float32, with a number for each channel");
-    }
-  }
+  check_numbers("normalize", "factors", factors, factors[0].numel());
   const Place place(out);
   check_all_on("normalize", place, factors);
   check_all_on("normalize", place, add);
@@ -378,12 +325,7 @@ void unpack_images(const Tensor& packed, std::string_view spec, const Axes& shap
     return some.const_data_ptr();
   };
   const std::int64_t channels = out.dim() == 4 ? out.size(1) : 0;
-  for (const Tensor& each : {scale, add}) {
-    if (each.scalar_type() != ScalarType::Float || each.dim() != 1 || !each.is_contiguous() ||
-        each.numel() != channels) {
-      refuse(kWhat, "scale and add must be contiguous, of float32, with a number for each channel");
-    }
-  }
+  check_numbers(kWhat, "scale and add", std::vector<Tensor>{scale, add}, channels);
   const tuckfold_tensor view = view_of(kWhat, place, out, out.mutable_data_ptr());
   const Run run = run_of(place, tuckfold_unpack_images_bytes(plan.get(), place.device()), 0);
   const tuckfold_image_options how{.struct_bytes = sizeof how,
@@ -490,125 +432,6 @@ Tensor decompress(const Tensor& coefs, std::string_view spec, const Axes& shape,
   return out;
 }
 
-// ---- registration -------------------------------------------------------------------------------
-
-using torch::stable::detail::from;
-using torch::stable::detail::to;
-
-// Torch calls these with arguments in the order of the schema; the function owns them.
-void boxed_pack(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto x = to<Tensor>(stack[0]);
-  const Text spec(stack[1]);
-  stack[0] = from(pack(x, spec.view(), Seed{.value = to<std::int64_t>(stack[2])}));
-}
-
-void boxed_pack_seeded(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto x = to<Tensor>(stack[0]);
-  const Text spec(stack[1]);
-  const auto seed = to<Tensor>(stack[2]);
-  stack[0] = from(pack(x, spec.view(), Seed::of(Place(x), seed)));
-}
-
-void boxed_pack_checked(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto x = to<Tensor>(stack[0]);
-  const Text spec(stack[1]);
-  const auto [packed, result] = pack_checked(x, spec.view(), to<std::int64_t>(stack[2]));
-  stack[0] = from(packed);
-  stack[1] = from(result);
-}
-
-void boxed_unpack(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto packed = to<Tensor>(stack[0]);
-  const Text spec(stack[1]);
-  const Axes shape(stack[2]);
-  stack[0] = from(unpack(packed, spec.view(), shape, to<ScalarType>(stack[3])));
-}
-
-void boxed_unpack_then(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto packed = to<Tensor>(stack[0]);
-  const Text spec(stack[1]);
-  const Axes shape(stack[2]);
-  const auto dtype = to<ScalarType>(stack[3]);
-  const auto scale = to<Tensor>(stack[4]), shift = to<Tensor>(stack[5]);
-  const auto inner = to<std::int64_t>(stack[6]);
-  const Text act(stack[7]);
-  stack[0] = from(unpack_then(packed, spec.view(), shape, dtype, scale, shift, inner, act.view()));
-}
-
-void boxed_unpack_images(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto packed = to<Tensor>(stack[0]);
-  const Text spec(stack[1]);
-  const Axes shape(stack[2]);
-  const auto dtype = to<ScalarType>(stack[3]);
-  const auto windows = to<Tensor>(stack[4]), places = to<Tensor>(stack[5]);
-  const auto scale = to<Tensor>(stack[6]), add = to<Tensor>(stack[7]);
-  const bool channels_last = to<bool>(stack[8]);
-  const auto out = to<Tensor>(stack[9]);
-  unpack_images(packed, spec.view(), shape, dtype, windows, places, scale, add, channels_last, out);
-}
-
-void boxed_unpack_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto packed = to<Tensor>(stack[0]);
-  const Text spec(stack[1]);
-  const auto out = to<Tensor>(stack[2]);
-  unpack_into(packed, spec.view(), out);
-}
-
-void boxed_normalize_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto x = to<Tensor>(stack[0]);
-  const auto add = to<std::vector<Tensor>>(stack[1]), factors = to<std::vector<Tensor>>(stack[2]);
-  const auto inner = to<std::int64_t>(stack[3]);
-  const Text act(stack[4]);
-  const auto out = to<Tensor>(stack[5]);
-  normalize_into(x, add, factors, inner, act.view(), out);
-}
-
-void boxed_normalize_rows_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto x = to<Tensor>(stack[0]);
-  const auto factors = to<std::vector<Tensor>>(stack[1]);
-  const auto out = to<Tensor>(stack[2]);
-  normalize_rows_into(x, factors, out);
-}
-
-void boxed_pack_many(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto xs = to<std::vector<Tensor>>(stack[0]);
-  const Text spec(stack[1]);
-  stack[0] = from(pack_many(xs, spec.view(), to<std::int64_t>(stack[2])));
-}
-
-void boxed_unpack_many_into(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto packed = to<std::vector<Tensor>>(stack[0]);
-  const Text spec(stack[1]);
-  const auto outs = to<std::vector<Tensor>>(stack[2]);
-  unpack_many_into(packed, spec.view(), outs);
-}
-
-void boxed_compress(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto x = to<Tensor>(stack[0]);
-  const Text spec(stack[1]);
-  stack[0] = from(compress(x, spec.view()));
-}
-
-void boxed_decompress(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto coefs = to<Tensor>(stack[0]);
-  const Text spec(stack[1]);
-  const Axes shape(stack[2]);
-  stack[0] = from(decompress(coefs, spec.view(), shape, to<ScalarType>(stack[3])));
-}
-
 }  // namespace
 
 STABLE_TORCH_LIBRARY(tuckfold, library) {
@@ -634,21 +457,21 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
 }
 
 // The same for both: an operator asks its tensors for their device.
-#define TUCKFOLD_REGISTER(device)                                   \
-  STABLE_TORCH_LIBRARY_IMPL(tuckfold, device, library) {            \
-    library.impl("pack", boxed_pack);                               \
-    library.impl("pack_seeded", boxed_pack_seeded);                 \
-    library.impl("pack_checked", boxed_pack_checked);               \
-    library.impl("unpack", boxed_unpack);                           \
-    library.impl("unpack_then", boxed_unpack_then);                 \
-    library.impl("unpack_images", boxed_unpack_images);             \
-    library.impl("unpack_into", boxed_unpack_into);                 \
-    library.impl("normalize_into", boxed_normalize_into);           \
-    library.impl("normalize_rows_into", boxed_normalize_rows_into); \
-    library.impl("pack_many", boxed_pack_many);                     \
-    library.impl("unpack_many_into", boxed_unpack_many_into);       \
-    library.impl("compress", boxed_compress);                       \
-    library.impl("decompress", boxed_decompress);                   \
+#define TUCKFOLD_REGISTER(device)                                    \
+  STABLE_TORCH_LIBRARY_IMPL(tuckfold, device, library) {             \
+    library.impl("pack", boxed<pack>);                               \
+    library.impl("pack_seeded", boxed<pack_seeded>);                 \
+    library.impl("pack_checked", boxed<pack_checked>);               \
+    library.impl("unpack", boxed<unpack>);                           \
+    library.impl("unpack_then", boxed<unpack_then>);                 \
+    library.impl("unpack_images", boxed<unpack_images>);             \
+    library.impl("unpack_into", boxed<unpack_into>);                 \
+    library.impl("normalize_into", boxed<normalize_into>);           \
+    library.impl("normalize_rows_into", boxed<normalize_rows_into>); \
+    library.impl("pack_many", boxed<pack_many>);                     \
+    library.impl("unpack_many_into", boxed<unpack_many_into>);       \
+    library.impl("compress", boxed<compress>);                       \
+    library.impl("decompress", boxed<decompress>);                   \
   }
 TUCKFOLD_REGISTER(CPU)
 TUCKFOLD_REGISTER(CUDA)

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "torch/boxed.h"
 #include "torch/call.h"
 #include "torch/place.h"
 #include "tuckfold/c.h"
@@ -85,16 +86,6 @@ class Weights {
   std::vector<tuckfold_tensor> views_;
 };
 
-Run run_of(const Place& place) {
-  Run run;
-  if (place.cuda()) {
-    run.options.stream = place.stream();
-  } else {
-    run_on_threads(run.options);
-  }
-  return run;
-}
-
 Tensor structured(const Tensor& x, std::string_view text, std::int64_t out,
                   const std::vector<Tensor>& weights, const std::optional<Tensor>& bias) {
   constexpr const char* kWhat = "forward";
@@ -144,35 +135,11 @@ std::vector<Tensor> structured_backward(const Tensor& grad_y, const Tensor& x,
   Matrix to_x(kWhat, needs_x ? grads[0] : x);
   const tuckfold_tensor x_view = in.view(kWhat, place), y_view = from_y.view(kWhat, place);
   const tuckfold_tensor gx_view = to_x.view(kWhat, place);
-  Run run = run_of(place);
-  if (place.cuda()) {
-    const std::size_t bytes = tuckfold_structured_workspace_bytes(layer, in.shape[0]);
-    run.workspace = place.bytes(bytes);
-    run.options.workspace = run.workspace->mutable_data_ptr();
-    run.options.workspace_bytes = bytes;
-  }
+  const Run run = run_of(place, tuckfold_structured_workspace_bytes(layer, in.shape[0]));
   check(tuckfold_structured_backward(layer, &x_view, &y_view, w.data(), w.size(),
                                      needs_x ? &gx_view : nullptr, places.data(), &bias,
                                      &run.options));
   return grads;
-}
-
-void boxed_structured(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto x = to<Tensor>(stack[0]);
-  const Text text(stack[1]);
-  const auto out = to<std::int64_t>(stack[2]);
-  const auto weights = to<std::vector<Tensor>>(stack[3]);
-  const auto bias = to<std::optional<Tensor>>(stack[4]);
-  stack[0] = from(structured(x, text.view(), out, weights, bias));
-}
-
-void boxed_structured_backward(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  tuckfold_clear_error();
-  const auto grad_y = to<Tensor>(stack[0]), x = to<Tensor>(stack[1]);
-  const Text text(stack[2]);
-  const auto weights = to<std::vector<Tensor>>(stack[3]);
-  stack[0] = from(structured_backward(grad_y, x, text.view(), weights, to<bool>(stack[4])));
 }
 
 }  // namespace
@@ -194,10 +161,10 @@ STABLE_TORCH_LIBRARY_FRAGMENT(tuckfold, library) {
 }
 
 STABLE_TORCH_LIBRARY_IMPL(tuckfold, CPU, library) {
-  library.impl("structured", boxed_structured);
-  library.impl("structured_backward", boxed_structured_backward);
+  library.impl("structured", boxed<structured>);
+  library.impl("structured_backward", boxed<structured_backward>);
 }
 STABLE_TORCH_LIBRARY_IMPL(tuckfold, CUDA, library) {
-  library.impl("structured_kernel", boxed_structured);
-  library.impl("structured_kernel_backward", boxed_structured_backward);
+  library.impl("structured_kernel", boxed<structured>);
+  library.impl("structured_kernel_backward", boxed<structured_backward>);
 }

@@ -16,11 +16,12 @@ from torch import Tensor, nn  # noqa: E402
 
 import tuckfold.torch as tt  # noqa: E402
 from nets import NETWORKS, Sequence, gradients, images, made, resnet_like, same, tokens  # noqa: E402
-from tuckfold.torch._activations import _recompute, _record, _store  # noqa: E402
+from tuckfold.torch._activations import _recipe, _recompute, _record, _store  # noqa: E402
 from tuckfold.torch._activations._graph import VIEWS, kind  # noqa: E402
 from tuckfold.torch._activations._lossy import SCORES, VALUES  # noqa: E402
 from tuckfold.torch._activations._native import Native, library  # noqa: E402
-from tuckfold.torch._activations._recompute import BUILDERS, Way  # noqa: E402
+from tuckfold.torch._activations._recipe import Way  # noqa: E402
+from tuckfold.torch._activations._recompute import BUILDERS  # noqa: E402
 from tuckfold.torch._activations._rules import RULES  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -95,8 +96,10 @@ def test_kernels_that_do_several_operators(
     x = batch() if name == "gpt" else batch().contiguous(memory_format=layout)
     found, used = {}, []
     for function in ("fused", "fused_rows"):
-        call = getattr(_recompute, function)
-        monkeypatch.setattr(_recompute, function, lambda *a, call=call: used.append(a) or call(*a))
+        call = getattr(_recipe, function)
+        spy = lambda *a, call=call: used.append(a) or call(*a)  # noqa: E731
+        for module in (_recipe, _recompute):
+            monkeypatch.setattr(module, function, spy)
     for way in ("plain", "python", "cpp"):
         model = made(make).to(memory_format=layout)
         if way != "plain":

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tuckfold.torch._activations._graph import Prober, kind
 from tuckfold.torch._activations._lossy import Lossy, for_scores
+from tuckfold.torch._activations._recipe import outside, read
 from tuckfold.torch._activations._saved import Form, Handle, Kept
 
 aten = torch.ops.aten
@@ -82,8 +83,6 @@ class Sums:
         """None: the saved ones are right."""
         if not any(has_few_bits(x.form) for x in self.leaves[:2] if isinstance(x, Handle)):
             return None
-        from tuckfold.torch._activations._recompute import outside, read
-
         mask = None if self.mask is None else read(self.mask)
         return outside(lambda: self.call([read(x) for x in self.leaves], mask)[1])
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tuckfold.torch._activations._graph import Prober, kind
 from tuckfold.torch._activations._lossy import Lossy
-from tuckfold.torch._activations._recompute import Recipe, Recomputed, Way
+from tuckfold.torch._activations._recipe import Recipe, Recomputed, Way
 from tuckfold.torch._activations._rules import RULES
 from tuckfold.torch._activations._saved import Form, Handle, Record
 

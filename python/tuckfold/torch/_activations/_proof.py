@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tuckfold.torch._activations._forms import as_bits
 from tuckfold.torch._activations._lossy import Lossy
-from tuckfold.torch._activations._recompute import Recipe, evaluate
+from tuckfold.torch._activations._recipe import Recipe, evaluate
 from tuckfold.torch._activations._saved import Handle, Record
 
 

@@ -19,7 +19,8 @@ from tuckfold.torch._activations._graph import kind
 from tuckfold.torch._activations._lossy import Lossy
 from tuckfold.torch._activations._native import Compiled, Norm
 from tuckfold.torch._activations._program import Slot
-from tuckfold.torch._activations._recompute import MOST_COPIED, Recipe, Recomputed
+from tuckfold.torch._activations._recipe import Recipe, Recomputed
+from tuckfold.torch._activations._recompute import MOST_COPIED
 from tuckfold.torch._activations._saved import Form, Handle, Kept, Record
 from tuckfold.torch._memory import is_dense
 

@@ -24,7 +24,8 @@ from tuckfold.torch._activations._finite import Watch
 from tuckfold.torch._activations._graph import Prober, is_reshaped, kind, producer
 from tuckfold.torch._activations._lossy import Lossy
 from tuckfold.torch._activations._program import Group, Program, Recomputation, Slot, Target, leaves
-from tuckfold.torch._activations._recompute import Builder, Recipe, Recomputed, is_as_made
+from tuckfold.torch._activations._recipe import Recipe, Recomputed
+from tuckfold.torch._activations._recompute import Builder, is_as_made
 from tuckfold.torch._activations._record import Place, Recorder, Unknown
 from tuckfold.torch._activations._saved import Form, Handle, Kept, Record, storage_key, stream_of
 

@@ -11,7 +11,8 @@ from tuckfold.torch._activations import _forms as forms
 from tuckfold.torch._activations._graph import kind
 from tuckfold.torch._activations._lossy import Lossy, best_grade, for_scores
 from tuckfold.torch._activations._proof import is_proven
-from tuckfold.torch._activations._recompute import BUILDERS, Builder, Recipe, Recomputed, Way
+from tuckfold.torch._activations._recipe import Recipe, Recomputed, Way
+from tuckfold.torch._activations._recompute import BUILDERS, Builder
 from tuckfold.torch._activations._saved import Form, Handle, Record
 from tuckfold.torch._memory import is_dense
 

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tuckfold.torch._activations._lossy import Lossy, best_grade
 from tuckfold.torch._activations._peak import rounded
-from tuckfold.torch._activations._recompute import Recomputed
+from tuckfold.torch._activations._recipe import Recomputed
 from tuckfold.torch._activations._saved import Form, Handle, Record, storage_key
 from tuckfold.torch._activations._trace import Trace, operator_of
 

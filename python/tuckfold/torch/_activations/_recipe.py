@@ -1,0 +1,303 @@
+"""A recipe: the operators and the stored values that make a value again, and how it is run.
+
+Which recipe makes which value is found in `_recompute.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tuckfold.torch._activations._lossy import Lossy
+from tuckfold.torch._activations._saved import Handle, Kept
+from tuckfold.torch._memory import flat
+
+_normalize_into = torch.ops.tuckfold.normalize_into.default
+_normalize_rows_into = torch.ops.tuckfold.normalize_rows_into.default
+Node = Any
+
+
+class Way(enum.IntEnum):
+    """How a batch normalization is made again, the fastest first."""
+
+    FUSED = 2  # with the stored statistics, by our kernel
+    STORED = 1  # with the stored statistics, by torch's
+    SAME = 0  # by the operator of forward
+
+
+class Recipe:
+    """An operator with its arguments: stored values, other recipes, constants."""
+
+    __slots__ = (
+        "arguments",
+        "chain",
+        "count",
+        "make",
+        "node",
+        "op",
+        "owns",
+        "place",
+        "rehearse",
+        "text",
+    )
+
+    def __init__(
+        self,
+        text: str,
+        make: Callable[..., Tensor],
+        arguments: list[Recipe | Handle | Kept],
+        op: tuple[Any, ...] = (),
+    ) -> None:
+        self.text, self.make, self.arguments = text, make, arguments
+        self.op = op  # its name and its constants, for hooks in C++
+        self.node: Node = None  # where it was found, and as which argument, while it is described
+        self.place = 0
+        self.owns = True  # whether what it makes is new memory, which may be overwritten
+        # Where another operator than forward's is called: both on hostile values like the arguments.
+        self.rehearse: Callable[[list[Tensor]], tuple[Tensor, Tensor]] | None = None
+        self.count = 1 + sum(a.count for a in arguments if isinstance(a, Recipe))
+        self.chain = _chain_of(self)
+
+    def leaves(self) -> list[Handle | Kept]:
+        """What it is made of, in the order of `template`."""
+        found: list[Handle | Kept] = []
+        for a in self.arguments:
+            found += a.leaves() if isinstance(a, Recipe) else [a]
+        return found
+
+    def template(self) -> Recipe:
+        """The same operators and constants, without values; see `Replayed`."""
+        arguments = [a.template() if isinstance(a, Recipe) else None for a in self.arguments]
+        other = Recipe(self.text, self.make, arguments, self.op)  # type: ignore[arg-type]
+        other.count, other.owns = self.count, self.owns
+        return other
+
+    def filled(self, leaves: Iterator[Handle | Kept]) -> Recipe:
+        """A template with values."""
+        arguments = [
+            a.filled(leaves) if isinstance(a, Recipe) else next(leaves) for a in self.arguments
+        ]
+        other = Recipe(self.text, self.make, arguments, self.op)
+        other.count, other.owns = self.count, self.owns
+        return other
+
+    def run(self, rehearsed: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
+        """Made anew; `make` receives which arguments it may overwrite.
+
+        rehearsed: gets the pairs that must be equal for the recipe to hold for any values.
+        """
+        value = lambda a: a.run(rehearsed) if isinstance(a, Recipe) else read(a)  # noqa: E731
+        if self.chain is not None:
+            return self.chain.run(value, rehearsed)
+        fresh = [isinstance(argument, Recipe) and argument.owns for argument in self.arguments]
+        values = [value(a) for a in self.arguments]
+        if rehearsed is not None and self.rehearse is not None:
+            rehearsed.append(self.rehearse(values))
+        return self.make(values, fresh)
+
+    def again(self, leaves: Iterator[Handle | Kept]) -> Tensor:
+        """Run with the leaves of a template."""
+        arguments = self.arguments
+        value = lambda a: a.again(leaves) if isinstance(a, Recipe) else read(next(leaves))  # noqa: E731
+        if self.chain is not None:
+            return self.chain.run(value)
+        fresh = [isinstance(argument, Recipe) and argument.owns for argument in arguments]
+        values = [value(a) for a in arguments]
+        return self.make(values, fresh)
+
+    def sources(self) -> list[Handle]:
+        found: list[Handle] = []
+        for a in self.arguments:
+            found += a.sources() if isinstance(a, Recipe) else [a] if isinstance(a, Handle) else []
+        return found
+
+    def signature(self) -> tuple[object, ...]:
+        """All that the kernels which run depend on, but for the values."""
+
+        def of(a: Recipe | Handle | Kept) -> tuple[object, ...]:
+            if isinstance(a, Recipe):
+                return a.signature()
+            if isinstance(a, Handle):
+                return (a.dtype, a.shape, a.strides, a.device)
+            return (a.tensor.dtype, a.tensor.shape, a.tensor.stride(), a.tensor.device)
+
+        return (self.text, *map(of, self.arguments))
+
+
+class Chain:
+    """A normalization and what follows it, which one kernel does together.
+
+    Args:
+        normalize: of channels, or of rows.
+        other: what is added after one of channels, or nothing.
+        relu: whether a ReLU follows.
+        dtype: that autocast asks of rows, or None.
+    """
+
+    __slots__ = ("dtype", "normalize", "other", "relu")
+
+    def __init__(
+        self,
+        normalize: Recipe,
+        other: tuple[Any, ...] = (),
+        relu: bool = False,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self.normalize, self.other, self.relu, self.dtype = normalize, other, relu, dtype
+
+    def run(
+        self,
+        value: Callable[[Any], Tensor],
+        rehearsed: list[tuple[Tensor, Tensor]] | None = None,
+    ) -> Tensor:
+        """value: makes an argument; in the order of leaves."""
+        values = [value(a) for a in self.normalize.arguments]
+        if rehearsed is not None and self.normalize.rehearse is not None:
+            rehearsed.append(self.normalize.rehearse(values))
+        if self.dtype is not None:
+            return fused_rows(values, self.dtype)
+        return fused(values, [value(a) for a in self.other], self.relu)
+
+
+def _chain_of(recipe: Recipe) -> Chain | None:
+    """By the operators' names; only the first argument of a sum is looked into."""
+    name = recipe.op[0] if recipe.op else ""
+    first = recipe.arguments[0] if recipe.arguments else None
+    if name not in ("add", "relu", "to") or not isinstance(first, Recipe):
+        return None
+    if name == "to":
+        is_rows = bool(first.op) and first.op[0] == "normalize_rows"
+        return Chain(first, dtype=recipe.op[1]) if is_rows else None
+    is_ours = bool(first.op) and first.op[0] == "normalize" and first.op[2]
+    before = Chain(first) if is_ours else first.chain
+    if before is None or before.relu or before.dtype is not None:
+        return None
+    if name == "add":
+        return None if before.other else Chain(before.normalize, (recipe.arguments[1],))
+    return Chain(before.normalize, before.other, relu=True)
+
+
+def fused(v: list[Tensor], others: list[Tensor], relu: bool) -> Tensor:
+    """Normalized, with the sum and ReLU: by our kernel where it takes the tensors. Whether it does
+    depends on what `signature` has, so that a comparison holds for all passes."""
+    x, weight, bias, mean, invstd = v
+    inner = 1
+    if x.is_contiguous():
+        inner = math.prod(x.shape[2:])
+    is_dense = x.is_contiguous() or _is_channels_last(x)
+    numbers = [mean, invstd, weight, bias]
+    alike = all((a.dtype, a.shape, a.stride()) == (x.dtype, x.shape, x.stride()) for a in others)
+    if not (is_dense and alike and all(a.dtype == torch.float32 and a.is_contiguous() for a in numbers)):  # fmt: skip
+        out = torch.batch_norm_elemt(x, weight, bias, mean, invstd, 0.0)
+        out = torch.add(out, others[0]) if others else out
+        return torch.relu_(out) if relu else out
+    out = torch.empty_like(x)
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        _normalize_into(flat(x), list(map(flat, others)), numbers, inner, "relu" if relu else "none", flat(out))  # fmt: skip
+    return out
+
+
+def fused_rows(v: list[Tensor], dtype: torch.dtype) -> Tensor:
+    """A layer normalization with known statistics, in the dtype."""
+    x, weight, bias, mean, invstd = v
+    out = torch.empty_like(x, dtype=dtype)
+    factors = [mean.reshape(-1), invstd.reshape(-1), weight.reshape(-1), bias.reshape(-1)]
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        _normalize_rows_into(x, factors, out)
+    return out
+
+
+def takes_rows(x: Handle | Kept, *factors: Handle | Kept) -> bool:
+    """Whether `fused_rows` takes such tensors; in later passes they are of the same kind."""
+
+    def meta(leaf: Any) -> Any:
+        leaf = getattr(leaf, "leaf", leaf)  # of a place
+        return leaf if isinstance(leaf, Handle) else leaf.tensor
+
+    of = meta(x)
+    strides = of.strides if isinstance(of, Handle) else of.stride()
+    is_contiguous = tuple(strides) == torch.empty(of.shape, device="meta").stride()
+    return (
+        of.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        and is_contiguous
+        and all(meta(each).dtype == torch.float32 for each in factors)
+    )
+
+
+def _is_channels_last(x: Tensor) -> bool:
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return x.dim() in formats and x.is_contiguous(memory_format=formats[x.dim()])
+
+
+def read(leaf: Handle | Kept) -> Tensor:
+    """Without keeping what a codec decodes."""
+    if isinstance(leaf, Handle) and isinstance(leaf.form, Lossy):
+        return leaf.form.once(leaf)
+    return leaf.value()
+
+
+class Recomputed:
+    """A storage that is dropped; its views look into what the recipe makes.
+
+    Python's garbage collector walks all objects that live until backward, so there are few: the template
+    is the same for every pass, and only what it is made of belongs to this one.
+    """
+
+    __slots__ = ("leaves", "template", "threads")
+    label = "recompute"
+    nbytes = 0
+    whole = False  # it is, but the recipes of others should name its own sources
+
+    def __init__(self, recipe: Recipe, template: Recipe | None = None) -> None:
+        self.template = recipe.template() if template is None else template
+        self.leaves = tuple(recipe.leaves())
+        self.threads = torch.get_num_threads()
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.template.filled(iter(self.leaves))
+
+    def decode(self, handle: Handle) -> Tensor:
+        record = handle.record
+        base = record.cache
+        if base is None:
+            base = self._evaluate()
+            record.unread = {id(other) for other in record.live() if other.form is self}
+        # The next reader follows soon, as a convolution's and a ReLU's backward do.
+        record.unread.discard(id(handle))
+        record.cache = base if record.unread else None
+        return base.as_strided(handle.shape, handle.strides, handle.offset)
+
+    def _evaluate(self) -> Tensor:
+        """With as many threads as in the forward pass: on the CPU the last bits of some operators,
+        such as SiLU, depend on where a thread's part ends."""
+        threads = torch.get_num_threads()
+        if threads == self.threads:
+            return self._made()
+        torch.set_num_threads(self.threads)
+        try:
+            return self._made()
+        finally:
+            torch.set_num_threads(threads)
+
+    def _made(self) -> Tensor:
+        return outside(lambda: self.template.again(iter(self.leaves)))
+
+
+def outside(call: Callable[[], Tensor]) -> Tensor:
+    """Of autograd and autocast, which had their say when a recipe was recorded."""
+    with torch.no_grad():
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                with torch.autocast(device, enabled=False):
+                    return call()
+        return call()
+
+
+def evaluate(recipe: Recipe, rehearsed: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
+    return outside(lambda: recipe.run(rehearsed))
