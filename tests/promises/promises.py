@@ -61,7 +61,7 @@ PROMISES = [
     ("docs/codecs/bounded.md", "in exact arithmetic, after rounding", BOUND),
     ("docs/codecs/bounded.md", "**zero=exact.**", ZEROS),
     ("docs/codecs/bounded.md", "ties to even value = sign(code)",
-     "src/codec/bounded/bounded_test.cc::Bounded.PackedBitsDecodeFromTheDocumentation"),
+     "src/codec/bounded/bounded_format_test.cc::BoundedFormat.PackedBitsDecodeFromTheDocumentation"),
     ("docs/codecs/bounded.md", "`zero=exact`, w ≥ 1",
      "src/codec/bounded/bounded_test.cc::Bounded.WholeNumbersUseEveryStepTheyCan"),
     ("docs/codecs/bounded.md", "`zero=exact`, w = 0",

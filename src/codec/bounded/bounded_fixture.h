@@ -1,11 +1,19 @@
-// Values whose codes give rows of every form, for tests of bounded.
+// What tests of bounded share: packing by a spec's text, and values whose codes give rows of every form.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "base/dtype.h"
+#include "base/tensor_fixture.h"
+#include "tuckfold/codec.h"
 
 namespace tuckfold::ref {
 
@@ -34,6 +42,52 @@ inline std::vector<SteppedValues> stepped_values() {
     }
   }
   return all;
+}
+
+inline constexpr const char* kCodes[] = {"bits", "bytes"};
+
+struct Packed {
+  CodecSpec spec;
+  std::vector<std::byte> bytes;
+
+  Tensor unpack(const Tensor& like) const {
+    Tensor out(like.dtype(), like.shape());
+    tuckfold::unpack(spec, bytes, out.view());
+    return out;
+  }
+};
+
+inline Packed pack_tensor(const std::string& text, const Tensor& in) {
+  Packed packed{CodecSpec::parse(text), {}};
+  packed.bytes.resize(layout(packed.spec, in.dtype(), in.shape()).max_bytes);
+  packed.bytes.resize(pack(packed.spec, in.view(), packed.bytes));
+  return packed;
+}
+
+inline std::string spec_text(const char* kind, double bound, const char* codes,
+                             bool exact = false) {
+  return fmt::format("bounded({}={}, codes={}{})", kind, bound, codes, exact ? ", zero=exact" : "");
+}
+
+// Smooth here, noisy there, with zeros and values that must be kept.
+inline std::vector<double> mixture(DType dtype, std::int64_t planes, std::int64_t rows,
+                                   std::int64_t cols) {
+  std::vector<double> values;
+  std::mt19937 random(11);
+  const double scale = dtype == DType::U8 ? 100 : dtype == DType::U16 ? 20000 : 1;
+  for (std::int64_t p = 0; p < planes; ++p) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < cols; ++c) {
+        const auto y = static_cast<double>(r), x = static_cast<double>(c);
+        double value = 1.2 + std::sin(x / 30 + static_cast<double>(p)) * std::cos(y / 20);
+        if (p % 3 == 1) value += 0.5 * static_cast<double>(random() % 1000) / 1000;
+        if (p % 3 == 2) value = random() % 3 == 0 ? value : 0;
+        if (random() % 997 == 0 && !is_whole(dtype)) value = p % 2 == 0 ? std::nan("") : 1e30;
+        values.push_back(value * scale);
+      }
+    }
+  }
+  return values;
 }
 
 }  // namespace tuckfold::ref

@@ -1,4 +1,4 @@
-// bounded against its promise and its documentation; what every codec must keep is in
+// bounded against its promise; its bytes are in bounded_format_test.cc, and what every codec must keep is in
 // contract_test.cc.
 #include "codec/bounded/bounded.h"
 
@@ -6,12 +6,9 @@
 
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
-#include <set>
 #include <string>
-#include <utility>
 
 #include "base/dtype.h"
 #include "base/target.h"
@@ -27,31 +24,12 @@
 namespace tuckfold {
 namespace {
 
+using ref::kCodes;
+using ref::mixture;
+using ref::pack_tensor;
+using ref::Packed;
+using ref::spec_text;
 using ref::Tensor;
-
-constexpr const char* kCodes[] = {"bits", "bytes"};
-
-struct Packed {
-  CodecSpec spec;
-  std::vector<std::byte> bytes;
-
-  Tensor unpack(const Tensor& like) const {
-    Tensor out(like.dtype(), like.shape());
-    tuckfold::unpack(spec, bytes, out.view());
-    return out;
-  }
-};
-
-Packed pack_tensor(const std::string& text, const Tensor& in) {
-  Packed packed{CodecSpec::parse(text), {}};
-  packed.bytes.resize(layout(packed.spec, in.dtype(), in.shape()).max_bytes);
-  packed.bytes.resize(pack(packed.spec, in.view(), packed.bytes));
-  return packed;
-}
-
-std::string spec_text(const char* kind, double bound, const char* codes, bool exact = false) {
-  return fmt::format("bounded({}={}, codes={}{})", kind, bound, codes, exact ? ", zero=exact" : "");
-}
 
 // Whether |a - b| <= bound in exact arithmetic: the difference's rounding error settles ties.
 bool within(double a, double b, double bound) {
@@ -165,79 +143,6 @@ TEST(Bounded, ARelativeBoundIsThatFractionOfTheRangeOfFiniteValues) {
   }
 }
 
-TEST(Bounded, PackedBitsDecodeFromTheDocumentation) {
-  for (const DType dtype : ref::kLossyDTypes) {
-    for (const bool exact : {false, true}) {
-      for (const char* kind : {"abs", "rel"}) {
-        for (const double bound : {2e-5, 1e-3, 0.02, 2.5}) {
-          Tensor in(dtype, {3000});
-          std::vector<double> values = ref::pattern(ref::Pattern::Random, dtype, in.elems());
-          for (std::size_t i = 0; i < 1000; ++i)
-            values[i] = values[0] + 0.01 * std::sin(0.01 * static_cast<double>(i));
-          for (std::size_t i = 1024; i < 2048; i += 3) values[i] = 0;
-          values[2100] = is_whole(dtype) ? 7 : std::nan("");
-          in.fill(values);
-          const Packed packed = pack_tensor(spec_text(kind, bound, "bits", exact), in);
-          const std::vector<double> expected =
-              bounded_ref::unpack_bits(dtype, in.elems(), *kind == 'r', bound, exact, packed.bytes);
-          const std::vector<double> got = packed.unpack(in).values();
-          ASSERT_EQ(got.size(), expected.size());
-          for (std::size_t i = 0; i < got.size(); ++i) {
-            if (!std::isnan(expected[i]) || !std::isnan(got[i])) {
-              ASSERT_EQ(got[i], expected[i])
-                  << to_string(dtype) << ' ' << kind << bound << " at " << i;
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(Bounded, RowsOfEveryFormDecodeFromTheDocumentation) {
-  std::set<std::pair<int, int>> seen;  // form and mask bits
-  for (const ref::SteppedValues& stepped : ref::stepped_values()) {
-    Tensor in(DType::F32, {1024});
-    in.fill(stepped.values);
-    const Packed packed = pack_tensor("bounded(abs=0.5, codes=bits)", in);
-    const int what = static_cast<int>(packed.bytes[7]), first = static_cast<int>(packed.bytes[6]);
-    seen.insert({what >> 1, what >> 1 == 0 ? 0 : first});
-    const auto expected =
-        bounded_ref::unpack_bits(DType::F32, 1024, false, 0.5, false, packed.bytes);
-    ASSERT_EQ(packed.unpack(in).values(), expected) << stepped.name;
-    ASSERT_EQ(expected.size(), stepped.values.size());
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_LE(std::abs(expected[i] - stepped.values[i]), 0.5) << stepped.name << " at " << i;
-    }
-  }
-  const std::set<std::pair<int, int>> all = {{0, 0}, {1, 1}, {1, 2}, {1, 4}, {1, 8},
-                                             {2, 1}, {2, 2}, {2, 4}, {2, 8}};
-  EXPECT_EQ(seen, all);
-}
-
-TEST(Bounded, FormsThatDoNotExistAreCorruptData) {
-  for (const ref::SteppedValues& stepped : ref::stepped_values()) {
-    Tensor in(DType::F32, {1024});
-    in.fill(stepped.values);
-    const Packed packed = pack_tensor("bounded(abs=0.5, codes=bits)", in);
-    const auto refused = [&](std::size_t at, int byte) {
-      Packed damaged = packed;
-      damaged.bytes[at] = static_cast<std::byte>(byte);
-      return ref::code_of([&] { damaged.unpack(in); }) == Errc::CorruptData;
-    };
-    EXPECT_TRUE(refused(7, 6)) << stepped.name;    // form 3
-    EXPECT_TRUE(refused(7, 255)) << stepped.name;  // a form past all
-    const bool masks = packed.bytes[7] >= std::byte{2};
-    for (const int bits : {0, 3, 5, 16, 255}) {
-      EXPECT_TRUE(!masks || refused(6, bits)) << stepped.name << bits;
-    }
-    // Masks with one bit more or less than there are planes for; an odd plane may be padding.
-    if (masks && packed.bytes[7] < std::byte{4}) {
-      EXPECT_TRUE(refused(8, static_cast<int>(packed.bytes[8]) ^ 1)) << stepped.name;
-    }
-  }
-}
-
 TEST(Bounded, SparseValuesCostTheirOwnBitsNotThoseOfJumps) {
   Tensor in(DType::F32, {8192});
   std::mt19937 random(3);
@@ -260,60 +165,6 @@ TEST(Bounded, SparseValuesCostTheirOwnBitsNotThoseOfJumps) {
   EXPECT_LT(other.bytes.size(), packed.bytes.size() + 256);
   EXPECT_EQ(bounded_ref::unpack_bits(DType::F32, 8192, false, bound, false, other.bytes),
             other.unpack(in).values());
-}
-
-// Smooth here, noisy there, with zeros and values that must be kept.
-std::vector<double> mixture(DType dtype, std::int64_t planes, std::int64_t rows,
-                            std::int64_t cols) {
-  std::vector<double> values;
-  std::mt19937 random(11);
-  const double scale = dtype == DType::U8 ? 100 : dtype == DType::U16 ? 20000 : 1;
-  for (std::int64_t p = 0; p < planes; ++p) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t c = 0; c < cols; ++c) {
-        const auto y = static_cast<double>(r), x = static_cast<double>(c);
-        double value = 1.2 + std::sin(x / 30 + static_cast<double>(p)) * std::cos(y / 20);
-        if (p % 3 == 1) value += 0.5 * static_cast<double>(random() % 1000) / 1000;
-        if (p % 3 == 2) value = random() % 3 == 0 ? value : 0;
-        if (random() % 997 == 0 && !is_whole(dtype)) value = p % 2 == 0 ? std::nan("") : 1e30;
-        values.push_back(value * scale);
-      }
-    }
-  }
-  return values;
-}
-
-TEST(Bounded, PackedBytesDecodeFromTheDocumentation) {
-  struct Size {
-    std::int64_t planes, rows, cols;
-  };
-  for (const DType dtype : ref::kLossyDTypes) {
-    for (const Size& size : {Size{7, 64, 100}, Size{2, 33, 514}, Size{60, 9, 7}, Size{1, 1, 3000},
-                             Size{300, 8, 8}, Size{40, 2, 26}}) {
-      const Shape shape{size.planes, size.rows, size.cols};
-      Tensor in(dtype, shape);
-      in.fill(mixture(dtype, size.planes, size.rows, size.cols));
-      for (const bool exact : {false, true}) {
-        for (const char* kind : {"abs", "rel"}) {
-          for (const double bound : {1e-5, 1e-3, 0.02, 1.5}) {
-            const std::string text = spec_text(kind, bound, "bytes", exact);
-            SCOPED_TRACE(fmt::format("{} of {} {}", text, to_string(dtype), to_string(shape)));
-            const Packed packed = pack_tensor(text, in);
-            const auto decode = dtype == DType::F64 ? bounded_ref::unpack_bytes<double>
-                                                    : bounded_ref::unpack_bytes<float>;
-            const std::vector<double> expected = decode(dtype, size.planes, size.rows, size.cols,
-                                                        *kind == 'r', bound, exact, packed.bytes);
-            const std::vector<double> got = packed.unpack(in).values();
-            ASSERT_EQ(got.size(), expected.size());
-            for (std::size_t i = 0; i < got.size(); ++i) {
-              if (std::isnan(expected[i]) && std::isnan(got[i])) continue;
-              ASSERT_EQ(got[i], expected[i]) << "at " << i;
-            }
-          }
-        }
-      }
-    }
-  }
 }
 
 TEST(Bounded, NanAndInfinitiesKeepTheirBits) {
@@ -470,66 +321,6 @@ TEST(Bounded, ValuesThatCannotBePackedTakeTheirOwnSize) {
   Tensor in(DType::F32, {50000});
   in.fill(troublesome(DType::F32, in.elems(), 1e-9, 0, true));
   EXPECT_EQ(keeps_promise("bounded(abs=1e-30)", in, 1e-30, false), 200000u);
-}
-
-TEST(Bounded, DamagedBytesAreCorruptDataOrValues) {
-  std::mt19937 random(3);
-  for (const char* codes : kCodes) {
-    for (const DType dtype : ref::kLossyDTypes) {
-      const Shape shape{5, 64, 33};
-      Tensor in(dtype, shape);
-      in.fill(ref::pattern(ref::Pattern::Ramp, dtype, in.elems()));
-      for (const char* kind : {"abs", "rel"}) {
-        const Packed packed = pack_tensor(spec_text(kind, 0.003, codes), in);
-        const Tensor out(dtype, shape, ref::Order::Gapped);
-        for (int trial = 0; trial < 80; ++trial) {
-          std::vector<std::byte> bytes = packed.bytes;
-          for (auto n = 1 + random() % 3; n > 0; --n) {
-            // The front decides most.
-            const std::size_t reach =
-                random() % 2 == 0 ? std::min<std::size_t>(80, bytes.size()) : bytes.size();
-            bytes[random() % reach] = static_cast<std::byte>(random());
-          }
-          if (random() % 4 == 0) bytes.resize(random() % bytes.size());
-          try {
-            tuckfold::unpack(packed.spec, bytes, out.view());
-          } catch (const Error& error) {
-            ASSERT_EQ(error.code(), Errc::CorruptData) << error.what();
-          }
-          ASSERT_TRUE(out.gaps_untouched());
-        }
-      }
-    }
-  }
-}
-
-// Headers of codes=bits that say every number of words, with as many bytes after them.
-TEST(Bounded, ForgedHeadersAreCorruptDataOrValues) {
-  const Shape shape{2 * bounded::kChunk};
-  const CodecSpec spec = CodecSpec::parse("bounded(abs=0.1)");
-  for (const DType dtype : ref::kLossyDTypes) {
-    const Tensor out(dtype, shape, ref::Order::Gapped);
-    int refused = 0;
-    for (unsigned words = 0; words < 1U << 13; words += words % 16 == 1 ? 15 : 1) {
-      const std::size_t size = 2 * (bounded::kHeaderBytes + 2 * std::size_t{words});
-      if (size >= layout(spec, dtype, shape).max_bytes) break;
-      for (const unsigned kind : {0, 5, bounded::kSame, bounded::kKept}) {
-        std::vector<std::byte> bytes(size, std::byte{255});
-        const unsigned both = words << 3 | kind;
-        for (const std::size_t chunk : {0, 1}) {
-          std::memcpy(bytes.data() + chunk * bounded::kHeaderBytes + 4, &both, 2);
-        }
-        try {
-          tuckfold::unpack(spec, bytes, out.view());
-        } catch (const Error& error) {
-          ASSERT_EQ(error.code(), Errc::CorruptData) << error.what();
-          ++refused;
-        }
-        ASSERT_TRUE(out.gaps_untouched());
-      }
-    }
-    EXPECT_GT(refused, 100);
-  }
 }
 
 TEST(Bounded, LargeTensorsHaveEqualBytesOnAnyThreadsAndTargets) {
