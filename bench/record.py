@@ -6,7 +6,9 @@ import math
 import os
 import platform
 import re
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +16,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # What in the environment changes speed: recorded where set.
 TELLING = re.compile(r"(OMP_|GOMP_|MKL_|KMP_|MALLOC_|GLIBC_TUNABLES|LD_PRELOAD|TUCKFOLD_CPU)")
+PATHS = ("--out", "--work", "--tool", "--data", "--cifar")  # options of benchmarks
+
+
+def command_line(program: str) -> str:
+    """The command that runs, as it reads on any machine: options that are paths keep their last name."""
+    words: list[str] = []
+    for word in sys.argv[1:]:
+        option, is_given, path = word.partition("=")
+        if is_given and option in PATHS:
+            words.append(f"{option}={Path(path).name}")
+        else:
+            words.append(Path(word).name if words and words[-1] in PATHS else word)
+    return " ".join([program, *map(shlex.quote, words)])
 
 
 def geometric_mean(values: Iterable[float]) -> float:

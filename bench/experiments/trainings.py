@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import tuckfold
-from bench.record import ROOT, Figure, Record
+from bench.record import ROOT, Figure, Record, command_line
 
 Rows = list[dict[str, Any]]
 
@@ -41,7 +41,7 @@ class Trainings:
     ) -> None:
         self.path, self._figures, self._picture = path, figures, picture
         self._limit = math.inf if minutes is None else time.monotonic() + 60 * minutes
-        command = f"python -m bench.experiments.{name} " + " ".join(sys.argv[1:])
+        command = command_line(f"python -m bench.experiments.{name}")
         about = {"torch": torch.__version__} | about
         quick = about["size"] == "test"
         self.record = Record(name, quick, ROOT / "build/release", method, [command], extra=about)

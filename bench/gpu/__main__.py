@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import argparse
 import platform
-import shlex
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from bench.record import ROOT, Record
+from bench.record import ROOT, Record, command_line
 
 METHOD = (
     "CUDA events, 3 warm-ups (a graph: 20 ms of them), median of 25 calls (7 of those that take over 5 ms), each after reads of "
@@ -76,15 +75,6 @@ def about_gpu(clock) -> dict[str, object]:
     return about
 
 
-def command_line() -> str:
-    """As it reads on any machine: names in place of paths."""
-    words = sys.argv[1:]
-    for place, word in enumerate(words[:-1]):
-        if word in ("--out", "--cifar"):
-            words[place + 1] = Path(words[place + 1]).name
-    return " ".join(map(shlex.quote, ["python3", "-m", "bench.gpu", *words]))
-
-
 def main() -> int:
     options = arguments()
     try:
@@ -110,7 +100,11 @@ def main() -> int:
     start = time.monotonic()
     clock = Clock(options.dry_run)
     record = Record(
-        "gpu", options.quick or options.dry_run, Path(__file__).parent, METHOD, [command_line()]
+        "gpu",
+        options.quick or options.dry_run,
+        Path(__file__).parent,
+        METHOD,
+        [command_line("python3 -m bench.gpu")],
     )
     variables = ("TUCKFOLD_CUSZP", "TUCKFOLD_ZFP_CUDA", "TUCKFOLD_NVCOMP")
     record.extra = about_gpu(clock) | {"dry_run": options.dry_run}

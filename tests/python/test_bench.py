@@ -13,10 +13,23 @@ pytest.importorskip("PIL", reason="pillow is missing; ./dev bench installs it")
 
 from bench.cpu import __main__ as cpu  # noqa: E402
 from bench.cpu import run  # noqa: E402
-from bench.record import Figure, figure_table, geometric_mean  # noqa: E402
+from bench.record import Figure, command_line, figure_table, geometric_mean  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 TUCKFOLD = ROOT / "build/release/tuckfold"
+
+
+def test_commands_read_the_same_on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["x", "--out", "/a/b", "--work=/c/d", "--device", "cpu", "--names=a b"]
+    monkeypatch.setattr(sys, "argv", words)
+    assert command_line("run it") == "run it --out b --work=d --device cpu '--names=a b'"
+
+
+def test_no_result_has_a_path_of_a_machine() -> None:
+    for path in (ROOT / "bench/results").rglob("*.json"):
+        commands = json.loads(path.read_text()).get("commands", [])
+        found = [c for c in commands if re.search(r"(^|[\s=])/(tmp|home|root|work)\b", c)]
+        assert not found, f"{path.name}: {found}"
 
 
 def test_geometric_mean_of_powers_is_the_middle_power() -> None:

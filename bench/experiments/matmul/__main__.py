@@ -24,7 +24,7 @@ from torch import Tensor
 import tuckfold
 from bench.chart import Chart, Line
 from bench.experiments.matmul.products import Products, sparse_form
-from bench.record import ROOT, Record, first_line, table
+from bench.record import ROOT, Record, command_line, first_line, table
 
 METHOD = (
     "f32. CPU: one thread, processor time of the thread, the least of several calls; peak: multiplications and additions "
@@ -204,7 +204,7 @@ def main() -> None:
         quick=quick,
         build=ROOT / "build/release",
         method=METHOD,
-        commands=["tuckfold study matmul " + " ".join(sys.argv[1:])],
+        commands=[command_line("tuckfold study matmul")],
         extra={"torch": torch.__version__, "threads": 1, "peak_gflops": peak, "peak_is": source}
         | ({} if cpu else {"gpu": torch.cuda.get_device_name()}),
     )

@@ -19,7 +19,7 @@ import torch
 
 import tuckfold
 from bench.chart import Chart, Line
-from bench.record import ROOT, Figure, Record, table
+from bench.record import ROOT, Figure, Record, command_line, table
 from tuckfold.torch import nn as tnn
 
 METHOD = (
@@ -135,7 +135,7 @@ def main() -> None:
         quick=False,
         build=ROOT / "build/release",
         method=METHOD,
-        commands=["tuckfold study memory " + " ".join(sys.argv[1:])],
+        commands=[command_line("tuckfold study memory")],
         extra={"torch": torch.__version__},
     )
     for samples in (int(word) for word in arguments.samples.split(",")):

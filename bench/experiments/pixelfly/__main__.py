@@ -22,7 +22,7 @@ from bench.experiments.shl.data import Data, about_device, load
 from bench.experiments.shl.networks import SHL
 from bench.experiments.shl.train import train
 from bench.images import ImagesError
-from bench.record import ROOT, Figure, Record, table
+from bench.record import ROOT, Figure, Record, command_line, table
 from tuckfold._study._params import SWEEPS, Sweep
 
 METHOD = (
@@ -117,7 +117,7 @@ def main() -> None:
         quick=False,
         build=ROOT / "build/release",
         method=METHOD,
-        commands=["tuckfold study pixelfly " + " ".join(sys.argv[1:])],
+        commands=[command_line("tuckfold study pixelfly")],
         extra={"torch": torch.__version__, "threads": arguments.threads}
         | about_device(arguments.device),
     )

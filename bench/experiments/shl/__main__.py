@@ -24,7 +24,7 @@ from bench.experiments.shl import networks
 from bench.experiments.shl.data import READERS, about_device, load
 from bench.experiments.shl.train import Curve, kept, train
 from bench.images import ImagesError
-from bench.record import ROOT, Record, table
+from bench.record import ROOT, Record, command_line, table
 from tuckfold._study._params import METHODS
 
 METHOD = (
@@ -131,7 +131,7 @@ def main() -> None:
         quick=False,
         build=ROOT / "build/release",
         method=METHOD,
-        commands=["tuckfold study shl " + " ".join(sys.argv[1:])],
+        commands=[command_line("tuckfold study shl")],
         extra={"torch": torch.__version__, "threads": arguments.threads}
         | about_device(arguments.device),
     )

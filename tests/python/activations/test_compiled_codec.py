@@ -142,6 +142,13 @@ def test_dropout_draws_what_it_draws_without_a_codec(codec: str, backend: str) -
     assert found[0] == found[1]
 
 
+def test_seeds_that_inference_asked_for_first() -> None:
+    x = torch.randn(3)
+    with torch.inference_mode():
+        first = torch.ops.tuckfold.seeds(x, 123456, 5)
+    assert len({*first.tolist(), *torch.ops.tuckfold.seeds(x, 123456, 5).tolist()}) == 10
+
+
 def test_nearest_rounding_repeats_itself() -> None:
     model = made(NETWORKS["resnet"][0])
     wrapped(model, "block_quant(bits=4, group=64)")

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import tuckfold.torch as tt  # noqa: E402
 from tuckfold.torch import nn as tnn  # noqa: E402
+from tuckfold.torch.nn import _plain  # noqa: E402
 from tuckfold.torch.nn._plain import plain  # noqa: E402
 
 TEXTS = [
@@ -166,6 +167,20 @@ def test_any_strides_and_leading_axes(strides: str) -> None:
     assert torch.equal(y, layer(x.contiguous()))
     y.sum().backward()
     assert x.grad.shape == x.shape
+
+
+def test_layers_train_after_inference(text: str) -> None:
+    """What the first call keeps for others must not be a tensor of inference mode."""
+    layer = layer_of(text, (16, 24))
+    x = torch.randn(4, 16, requires_grad=True)
+    _plain._indices.clear()
+    with torch.inference_mode():
+        plain(layer.structure, x, layer.structure_weights(), layer.bias)
+        want = layer(x)
+    y = plain(layer.structure, x, layer.structure_weights(), layer.bias)
+    y.sum().backward()
+    assert x.grad is not None and not any(i.is_inference() for i in _plain._indices.values())
+    torch.testing.assert_close(y, want)
 
 
 def test_one_sample_without_leading_axes() -> None:

@@ -69,11 +69,12 @@ def _seeds(like: Tensor, graph: int, count: int) -> Tensor:
     torch's random numbers. The count is on the device, so that a CUDA graph that is replayed goes on.
     """
     key = (graph, like.device)
-    if key not in _calls:
-        _calls[key] = torch.zeros((), dtype=torch.int64, device=like.device)
-    if (count, like.device) not in _steps:
-        steps = [_signed((i + 1) * _GOLDEN) for i in range(count)]
-        _steps[count, like.device] = torch.tensor(steps, dtype=torch.int64, device=like.device)
+    with torch.inference_mode(False):  # what is kept outlives that
+        if key not in _calls:
+            _calls[key] = torch.zeros((), dtype=torch.int64, device=like.device)
+        if (count, like.device) not in _steps:
+            steps = [_signed((i + 1) * _GOLDEN) for i in range(count)]
+            _steps[count, like.device] = torch.tensor(steps, dtype=torch.int64, device=like.device)
     calls = _calls[key]
     z = _steps[count, like.device] + calls * _signed(count * _GOLDEN)
     calls.add_(1)

@@ -115,7 +115,8 @@ def _index(numbers: Sequence[int], x: Tensor) -> Tensor:
         return torch.tensor(numbers, device=x.device)
     key = (x.device, tuple(numbers))
     if key not in _indices:
-        _indices[key] = torch.tensor(numbers, device=x.device)
+        with torch.inference_mode(False):  # it outlives that
+            _indices[key] = torch.tensor(numbers, device=x.device)
     return _indices[key]
 
 
