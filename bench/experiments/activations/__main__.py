@@ -27,6 +27,7 @@ from torch.utils.checkpoint import checkpoint
 import tuckfold
 import tuckfold.torch as tt
 from bench.experiments.activations import models
+from bench.experiments.activations.timing import step_times
 from bench.gpu.networks import ResNet50, ViT
 from bench.record import ROOT, Figure, Record, table
 from tuckfold.torch._activations import _proof
@@ -168,27 +169,7 @@ def measure(work: Work, name: str, change: Callable, device: str, tiny: bool, st
         row["predicted"] = peak.total
         act.remove()
         change(step.model)
-    for _ in range(8):
-        step()
-        if on_gpu:
-            torch.cuda.synchronize()
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
-    times, host = [], []
-    for _ in range(steps):
-        if on_gpu:
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            began = time.perf_counter()
-            step()
-            host.append((time.perf_counter() - began) * 1e3)
-            stop.record()
-            torch.cuda.synchronize()
-            times.append(start.elapsed_time(stop))
-        else:
-            began = time.perf_counter()
-            step()
-            times.append((time.perf_counter() - began) * 1e3)
+    times, host = step_times(step, steps, on_gpu)
     row["ms"] = statistics.median(times)
     if on_gpu:
         row["host_ms"] = statistics.median(host)

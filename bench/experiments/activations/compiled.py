@@ -25,6 +25,7 @@ from torch import Tensor, nn
 import tuckfold
 import tuckfold.torch as tt
 from bench.experiments.activations.__main__ import WORKS, Work
+from bench.experiments.activations.timing import step_times
 from bench.record import ROOT, Figure, Record, table
 
 METHOD = (
@@ -142,24 +143,7 @@ def measure(step: Step, row: dict, options: Options, folder: Path) -> None:
         mine = folder / f"{row['work']} {row['variant']}.pt"
         row |= compare(torch.load(exact), torch.load(mine))
     on_gpu = options.device == "cuda"
-    for _ in range(5):
-        step()
-    if on_gpu:
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-    times = []
-    for _ in range(options.steps):
-        if on_gpu:
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            step()
-            stop.record()
-            torch.cuda.synchronize()
-            times.append(start.elapsed_time(stop))
-        else:
-            began = time.perf_counter()
-            step()
-            times.append((time.perf_counter() - began) * 1e3)
+    times, _ = step_times(step, options.steps, on_gpu, warm=5)
     row["ms"] = statistics.median(times)
     if on_gpu:
         row["peak"] = torch.cuda.max_memory_allocated()

@@ -20,6 +20,7 @@ from torch import nn
 import tuckfold
 import tuckfold.torch as tt
 from bench.experiments.activations.__main__ import WORKS, Step, Work, loss_of
+from bench.experiments.activations.timing import step_times
 from bench.record import ROOT, Figure, Record, table
 from tuckfold.torch._activations._handle import handle_of
 
@@ -69,25 +70,8 @@ def measure(work: Work, name: str, options: dict | None, device: str, steps: int
             fit = act.fit((step.x, step.y), loss=loss_of, optimizer=step.optimizer)
         row |= {"fit_s": time.perf_counter() - began, "predicted": fit.predicted}
         row |= {"tried": fit.peak.total, "noise": fit.noise, "items": fit.items}
-    for _ in range(8):
-        step()
-        if on_gpu:
-            torch.cuda.synchronize()
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
-    times, host = [], []
-    for _ in range(steps):
-        if on_gpu:
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-        began = time.perf_counter()
-        step()
-        host.append((time.perf_counter() - began) * 1e3)
-        if on_gpu:
-            stop.record()
-            torch.cuda.synchronize()
-            times.append(start.elapsed_time(stop))
-    row["ms"], row["host_ms"] = statistics.median(times or host), statistics.median(host)
+    times, host = step_times(step, steps, on_gpu)
+    row["ms"], row["host_ms"] = statistics.median(times), statistics.median(host)
     if on_gpu:
         row["peak"] = torch.cuda.max_memory_allocated() - before
     if act is not None:

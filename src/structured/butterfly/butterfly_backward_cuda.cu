@@ -213,12 +213,7 @@ __global__ void __launch_bounds__(128) gather_kernel(const __grid_constant__ Gat
   const CudaGroup& group = s.groups[g];
   const int stage = i / 4;
   if (stage >= group.count) return;
-  float4 sum = args.sums[at];
-#pragma unroll 8
-  for (int slot = 1; slot < args.slots; ++slot) {
-    const float4 more = args.sums[static_cast<std::int64_t>(slot) * all + at];
-    add_to(sum, more);
-  }
+  const float4 sum = sum_of_blocks(args.sums + at, args.slots, all);
   if (s.tied) {
     args.sums[at] = sum;
     return;

@@ -325,12 +325,7 @@ __global__ void __launch_bounds__(128)
     return;
   }
   if (args.grad_twiddle == nullptr) return;
-  float4 sum = args.sums[at];
-#pragma unroll 8
-  for (int c = 1; c < args.clusters; ++c) {
-    const float4 more = args.sums[static_cast<std::int64_t>(c) * all + at];
-    add_to(sum, more);
-  }
+  const float4 sum = sum_of_blocks(args.sums + at, args.clusters, all);
   if (s.tied) {
     args.sums[at] = sum;
     return;

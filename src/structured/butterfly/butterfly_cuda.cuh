@@ -191,6 +191,17 @@ __device__ TUCKFOLD_INLINE void add_to(float4& sum, const float4& more) {
   sum.w += more.w;
 }
 
+// What all blocks have at a place, in the order of blocks; the next one's is `apart` further.
+__device__ TUCKFOLD_INLINE float4 sum_of_blocks(const float4* at, int blocks, std::int64_t apart) {
+  float4 sum = *at;
+#pragma unroll 8
+  for (int block = 1; block < blocks; ++block) {
+    const float4 more = at[block * apart];
+    add_to(sum, more);
+  }
+  return sum;
+}
+
 // The sum of all lanes, in all of them.
 __device__ TUCKFOLD_INLINE void add_lanes(float4& sum) {
   for (int apart = cuda::kWarp / 2; apart > 0; apart /= 2) {
