@@ -23,6 +23,7 @@ def main() -> None:
             "tuckfold: the package was built without the command line tool; install Debian's "
             "libcli11-dev, nlohmann-json3-dev, libpng-dev and zlib1g-dev, then tuckfold again"
         )
+    os.environ["TUCKFOLD_PYTHON"] = sys.executable  # doctor looks at this one
     os.execv(tool, ["tuckfold", *sys.argv[1:]])
 
 

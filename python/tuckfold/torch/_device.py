@@ -33,10 +33,23 @@ def device_of(device: torch.device | str | int) -> torch.device:
     """The device, with its number if it is a GPU.
 
     Raises:
-        NotImplementedError: there is no such GPU.
+        NotImplementedError: there is no such device here.
+        ValueError: no device has that name.
     """
-    place = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    try:
+        place = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    except RuntimeError:
+        raise ValueError(
+            f"[DataLoader] device must be one of torch's, such as 'cuda:0', got {device!r}"
+        ) from None
     if place.type != "cuda":
+        try:
+            torch.empty(0, device=place)
+        except (AssertionError, NotImplementedError, RuntimeError) as error:
+            raise NotImplementedError(
+                f"[DataLoader] torch cannot use device={str(place)!r} here; leave device out to read to "
+                "the CPU"
+            ) from error
         return place
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count == 0 or (place.index or 0) >= count:

@@ -51,22 +51,23 @@ Finding zfp() {
 }
 
 // The first lines that a program prints; empty if there is none.
-std::string said_by(const char* command) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command, "r"), ::pclose);
-  std::array<char, 256> text{};
+std::string said_by(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
+  std::array<char, 512> text{};
   if (pipe == nullptr) return "";
   const std::size_t bytes = std::fread(text.data(), 1, text.size(), pipe.get());
   std::string line(text.data(), bytes);
   return line.substr(0, line.find('\n'));
 }
 
+// The Python whose package runs this program, else the first on PATH.
 Finding python() {
   // Finds installed packages without importing them: torch takes seconds.
   const std::string found = said_by(
-      "python3 -c 'import sys, importlib.metadata as m\n"
+      "\"${TUCKFOLD_PYTHON:-python3}\" -c 'import sys, importlib.metadata as m\n"
       "have = {d.metadata[\"Name\"]: d.version for d in m.distributions()}\n"
       "print(\"Python \" + sys.version.split()[0], *[f\"{n} {have[n]}\" for n in (\"torch\", "
-      "\"numpy\", \"tuckfold\") if n in have], sep=\", \")' 2>/dev/null");
+      "\"numpy\", \"tuckfold\") if n in have], sys.executable, sep=\", \")' 2>/dev/null");
   if (found.empty()) return {"Python", "no python3 on PATH", "only verbs of this program will run"};
   std::string remedy;
   if (found.find("tuckfold ") == found.npos) remedy = "pip install tuckfold, for its package";

@@ -167,6 +167,11 @@ def test_a_gpu_that_is_not_there_is_said_so(path: Path) -> None:
     for device in ("cuda", "cuda:1", 0, torch.device("cuda")):
         with pytest.raises(NotImplementedError, match="torch finds 0 GPUs here; leave device out"):
             tuckfold.torch.DataLoader(path, 8, device=device)
+    for device in ("xpu", "mps"):
+        with pytest.raises(NotImplementedError, match=f"torch cannot use device='{device}' here"):
+            tuckfold.torch.DataLoader(path, 8, device=device)
+    with pytest.raises(ValueError, match="such as 'cuda:0', got 'gpu'"):
+        tuckfold.torch.DataLoader(path, 8, device="gpu")
     loader = tuckfold.torch.DataLoader(path, 8, arrays="raw", device="cpu")
     assert loader._mover is None and next(iter(loader)).shape == (8, 3, 16, 24)
 

@@ -227,6 +227,18 @@ def test_refusals_say_rule_and_value(make: object, said: str) -> None:
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize("sizes", [(784, 10), (10, 784), (3, 5), (1, 1)])
+def test_every_layer_has_sizes_that_fit(sizes: tuple[int, int]) -> None:
+    for name in tnn.__all__:
+        kind = getattr(tnn, name)
+        if (
+            isinstance(kind, type)
+            and issubclass(kind, tnn.Structured)
+            and kind is not tnn.Structured
+        ):
+            assert kind(*sizes)(torch.zeros(2, sizes[0])).shape == (2, sizes[1]), name
+
+
 def test_counts_are_those_of_the_butterfly_paper() -> None:
     def count(layer: torch.nn.Module) -> int:
         return sum(p.numel() for p in layer.parameters()) + 10250

@@ -179,6 +179,11 @@ class Structured(nn.Module):
         )
 
 
+def _fits(given: int | None, usual: int, in_features: int, out_features: int) -> int:
+    """A size that was not given: as usual, or what the layer has room for."""
+    return given if given is not None else max(1, min(usual, in_features, out_features))
+
+
 class Butterfly(Structured):
     """A product of log2(n) sparse factors of 2 x 2 matrices, n the power of two that holds the inputs.
 
@@ -226,9 +231,9 @@ class Pixelfly(Structured):
         bias: whether there is one.
         device: where the weights are.
         dtype: of the weights.
-        block: side of a block.
+        block: side of a block; 32 unless given, or less in a layer with fewer features.
         butterfly: size of the butterfly that is stretched over the blocks, a power of two.
-        rank: of the other part.
+        rank: of the other part; 16 unless given, or as many as there are features.
         factors: of the butterfly, from the diagonal out; 0 takes all.
         form: "sum" of both parts, "gated", mixed by a gate of each sample, or "mean".
         init: "default" or "paper".
@@ -246,13 +251,16 @@ class Pixelfly(Structured):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        block: int = 32,
+        block: int | None = None,
         butterfly: int = 16,
-        rank: int = 16,
+        rank: int | None = None,
         factors: int = 0,
         form: str = "sum",
         init: str = "default",
     ) -> None:
+        block, rank = (
+            _fits(*pair, in_features, out_features) for pair in ((block, 32), (rank, 16))
+        )
         text = text_of(
             "pixelfly", block=block, butterfly=butterfly, rank=rank, factors=factors, form=form
         )
@@ -268,7 +276,7 @@ class Monarch(Structured):
         bias: whether there is one.
         device: where the weights are.
         dtype: of the weights.
-        blocks: in each of the two matrices.
+        blocks: in each of the two matrices; 4 unless given, or as many as there are features.
         init: "default" or "paper".
     """
 
@@ -280,9 +288,10 @@ class Monarch(Structured):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        blocks: int = 4,
+        blocks: int | None = None,
         init: str = "default",
     ) -> None:
+        blocks = _fits(blocks, 4, in_features, out_features)
         text = text_of("monarch", blocks=blocks)
         super().__init__(text, in_features, out_features, bias, device, dtype, init=init)
 
@@ -296,7 +305,7 @@ class BlockDiagonal(Structured):
         bias: whether there is one.
         device: where the weights are.
         dtype: of the weights.
-        blocks: how many.
+        blocks: how many; 4 unless given, or as many as there are features.
         init: "default" or "paper".
     """
 
@@ -308,9 +317,10 @@ class BlockDiagonal(Structured):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        blocks: int = 4,
+        blocks: int | None = None,
         init: str = "default",
     ) -> None:
+        blocks = _fits(blocks, 4, in_features, out_features)
         text = text_of("block_diagonal", blocks=blocks)
         super().__init__(text, in_features, out_features, bias, device, dtype, init=init)
 
@@ -324,7 +334,7 @@ class LowRank(Structured):
         bias: whether there is one.
         device: where the weights are.
         dtype: of the weights.
-        rank: rows in between.
+        rank: rows in between; 8 unless given, or as many as there are features.
         init: "default" or "paper".
     """
 
@@ -336,9 +346,10 @@ class LowRank(Structured):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
-        rank: int = 8,
+        rank: int | None = None,
         init: str = "default",
     ) -> None:
+        rank = _fits(rank, 8, in_features, out_features)
         text = text_of("low_rank", rank=rank)
         super().__init__(text, in_features, out_features, bias, device, dtype, init=init)
 
