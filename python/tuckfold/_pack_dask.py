@@ -9,6 +9,7 @@ import argparse
 import json
 import math
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -41,6 +42,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--dask", required=True, metavar="SCHEDULER", help="its address, such as tcp://host:8786, or its file, scheduler.json")  # fmt: skip
     parser.add_argument("--codec", action="append", default=[], metavar="[NAME=]SPEC", help="for arrays whose samples have two axes or more, or for the one that is named")  # fmt: skip
     parser.add_argument("--max-error", type=float, metavar="X", help="a bound for every value; chunks that exceed it are stored raw")  # fmt: skip
+    parser.add_argument("--fill", action="append", default=[], metavar="[NAME=]VALUE", help="a value that stands for missing ones and comes back exactly, beside those that files name")  # fmt: skip
     parser.add_argument("--select", action="append", metavar="NAME", help="an array to read; again for others; else all")  # fmt: skip
     parser.add_argument("--side-by-side", action="store_true", help="each input is an array, named as the file up to its first dot")  # fmt: skip
     parser.add_argument("--shards", type=int, metavar="N", help="files to write, each by a task; else one for each 256 MiB of values")  # fmt: skip
@@ -162,6 +164,55 @@ def _dask_arrays(inputs: dict[str, list[tuple[str, str, str, Any]]], shards: int
     return made
 
 
+def _fill(options: argparse.Namespace, inputs: dict[str, list[tuple[str, str, str, Any]]]) -> dict[str, tuple[float, ...]]:  # fmt: skip
+    """The fill values that files name, as `pack` without --dask takes them, and those of --fill."""
+    found: dict[str, dict[str, float]] = {name: {} for name in inputs}
+    for name, parts in inputs.items():
+        for kind, _, _, array in parts:
+            named = array.fill if kind == "tuck" else _named_as_missing(array)
+            found[name] |= {repr(value): value for value in named}
+    for text in options.fill:
+        name, equal, value = text.rpartition("=")
+        if equal and name not in inputs:
+            raise ValueError(f"[pack] --fill names '{name}', and the arrays are {', '.join(inputs)}")  # fmt: skip
+        try:
+            number = float(value)
+        except ValueError:
+            raise ValueError(f"[pack] --fill must be a number, got '{value}'") from None
+        takers = [n for n in ([name] if equal else inputs) if _in_dtype(number, inputs[n][0][3].dtype) is not None]  # fmt: skip
+        if not takers:
+            raise ValueError(f"[pack] --fill={text}: no array that may be packed with a loss can have {value}")  # fmt: skip
+        for taker in takers:
+            found[taker][repr(number)] = number
+    return {name: tuple(values.values()) for name, values in found.items() if values}
+
+
+def _in_dtype(value: float, dtype: Any) -> float | None:
+    """As a value of the dtype; None where it has none, or where every codec keeps all values."""
+    import numpy as np
+
+    dtype = np.dtype(dtype)
+    if dtype.kind != "f" and dtype not in (np.uint8, np.uint16):
+        return None
+    with np.errstate(all="ignore"):
+        rounded = float(np.asarray(value).astype(dtype))
+    if dtype.kind == "f":
+        return rounded if math.isfinite(value) == math.isfinite(rounded) else None
+    return rounded if rounded == value else None
+
+
+def _named_as_missing(array: Any) -> list[float]:
+    """_FillValue and missing_value, as netCDF has them, and NaN beside them."""
+    import numpy as np
+
+    values = []
+    for attribute in ("_FillValue", "missing_value"):
+        for value in np.atleast_1d(getattr(array, "attrs", {}).get(attribute, [])):
+            number = _in_dtype(float(value), array.dtype) if value.dtype.kind in "iuf" else None
+            values += [] if number is None else [number]
+    return [*values, math.nan] if values and np.dtype(array.dtype).kind == "f" else values
+
+
 # ---- options
 
 
@@ -210,6 +261,7 @@ def _pack(options: argparse.Namespace) -> None:
             arrays,
             codec=_codecs(options.codec, arrays) or None,
             max_error=options.max_error,
+            fill=_fill(options, inputs) or None,
             metadata=_metadata(options.metadata),
             force=options.force,
             samples_per_chunk=options.samples_per_chunk,
@@ -227,7 +279,11 @@ def _pack(options: argparse.Namespace) -> None:
 def main(words: Sequence[str] | None = None) -> int:
     """Returns the exit code of the command line tool for what went wrong."""
     try:
-        _pack(_arguments(words))
+        options = _arguments(words)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", tuckfold.DataWarning)
+            warnings.showwarning = _say  # type: ignore[assignment]
+            _pack(options)
     except ModuleNotFoundError as error:
         return _fail(4, f"[pack] --dask needs {error.name}; pip install dask distributed")
     except tuckfold.CorruptDataError as error:
@@ -243,6 +299,10 @@ def main(words: Sequence[str] | None = None) -> int:
     except Exception as error:  # such as a task whose workers were killed again and again
         return _fail(5, f"[pack] {type(error).__name__}: {error}")
     return 0
+
+
+def _say(message: Warning | str, *_: object) -> None:
+    print(f"tuckfold: warning: {message}", file=sys.stderr)
 
 
 def _fail(code: int, error: object) -> int:

@@ -423,20 +423,25 @@ def saved_array(about: dict[str, Any]) -> SavedArray:
 def warnings_on(about: dict[str, Any], bound: float | None, samples: int) -> list[str]:
     """What a user should know of an array that was written; the command line says the same."""
     name, codec = about["name"], about["codec"]
-    lines = []
-    lost = []
-    if about["changed"]:
-        lost.append(f"{about['changed']} values that are NaN or infinite came back otherwise")
-    if about["lost"]:
-        lost.append(f"{about['lost']} finite values came back as NaN or infinity")
-    if lost:
-        lines.append(
-            f"'{name}': {', and '.join(lost)} with {codec}; fill= keeps such values apart, and "
-            "max_error= and exact codecs keep all"
-        )
+    lines = values_lost(name, codec, about["changed"], about["lost"])
     raw = f"of {samples} samples of '{name}' are stored as they are"
     if about["past_bound"]:
         lines.append(f"{about['past_bound']} {raw}: {codec} does not keep max_error={bound}")
     if about["too_few"]:
         lines.append(f"{about['too_few']} {raw}: {codec} does not make so few smaller")
     return lines
+
+
+def values_lost(name: str, codec: str, changed: int, lost: int) -> list[str]:
+    """A warning of values that a codec did not keep, or none."""
+    what = []
+    if changed:
+        what.append(f"{changed} values that are NaN or infinite came back otherwise")
+    if lost:
+        what.append(f"{lost} finite values came back as NaN or infinity")
+    if not what:
+        return []
+    return [
+        f"'{name}': {', and '.join(what)} with {codec}; fill= keeps such values apart, and "
+        "max_error= and exact codecs keep all"
+    ]

@@ -16,7 +16,8 @@ import ctypes
 import json
 import os
 import uuid
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ import dask
 import dask.array
 
 from tuckfold import _library as lib
+from tuckfold._errors import DataWarning
 from tuckfold._file import File
 from tuckfold._file import open as open_file
 from tuckfold._spec import CodecSpec
-from tuckfold._writer import Writer, check_names
+from tuckfold._writer import Saved, Writer, check_names, values_lost
 
 __all__ = ["pack"]
 
@@ -100,8 +102,9 @@ def pack(
     ]  # fmt: skip
     try:
         written = dask.compute(*tasks, **({} if scheduler is None else {"scheduler": scheduler}))
-        if list(written) != sizes:
-            raise RuntimeError(f"[pack] shards have {written} samples, and blocks {sizes}")
+        counts = [shard.samples for shard in written]
+        if counts != sizes:
+            raise RuntimeError(f"[pack] shards have {counts} samples, and blocks {sizes}")
         names = (ctypes.c_char_p * len(shards))(*[os.fsencode(shard) for shard in shards])
         lib.call("write_manifest", os.fsencode(where), names, len(shards))
     except BaseException:
@@ -115,6 +118,7 @@ def pack(
             left.unlink(missing_ok=True)
     for old in before - set(shards):
         old.unlink(missing_ok=True)
+    _warn(written, sum(sizes))
     return open_file(str(where))
 
 
@@ -143,20 +147,33 @@ def _blocks_of(arrays: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write_shard(shard: str, run: str, arrays: dict[str, Any], options: dict[str, Any]) -> int:
-    """Writes a shard; returns its samples."""
+def _warn(shards: Sequence[Saved], samples: int) -> None:
+    """What workers say of their shards, of all of them together."""
+    for name in (array.name for array in shards[0].arrays):
+        parts = [shard[name] for shard in shards]
+        lost, changed = sum(part.lost for part in parts), sum(part.changed for part in parts)
+        raw = sum(part.stored_raw for part in parts)
+        for text in values_lost(name, str(parts[0].codec), changed, lost):
+            warnings.warn(f"[pack] {text}", DataWarning, stacklevel=3)
+        if raw:
+            text = f"{raw} of {samples} samples of '{name}' are stored as they are: {parts[0].codec} does not make them smaller or does not keep max_error"  # fmt: skip
+            warnings.warn(f"[pack] {text}", DataWarning, stacklevel=3)
+
+
+def _write_shard(shard: str, run: str, arrays: dict[str, Any], options: dict[str, Any]) -> Saved:
+    """Writes a shard."""
     path = Path(shard)
     mine = path.with_name(f".{path.name}.{run}-{uuid.uuid4().hex[:12]}")
     try:
         with Writer(mine, arrays, force=True, **options) as writer:
             writer.write(arrays)
-            samples = len(next(iter(arrays.values())))
+            saved = writer.finish()
         mine.replace(path)
     except BaseException:
         for left in (mine, mine.with_name(mine.name + ".partial")):
             left.unlink(missing_ok=True)
         raise
-    return samples
+    return saved
 
 
 def _shard_paths(manifest: Path, count: int) -> list[Path]:

@@ -217,6 +217,47 @@ def test_pack_on_a_cluster_reads_several_formats(tmp_path: Path) -> None:
     assert not (tmp_path / "none.tuck").exists()
 
 
+def test_fill_values_and_warnings_are_those_of_a_plain_pack(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    h5py = pytest.importorskip("h5py")
+    fields = np.random.default_rng(1).normal(15, 3, (12, 32, 32)).astype("f4")
+    holes = fields.copy()
+    holes[:, :8] = 1e20
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["t"] = holes
+        file["t"].attrs["_FillValue"] = np.float32(1e20)
+        file["label"] = np.arange(12)
+        file["label"].attrs["_FillValue"] = -1
+    np.save(tmp_path / "x.npy", holes)
+    fields[3, 4, 5] = np.inf
+    np.save(tmp_path / "infinite.npy", fields)
+    codec = ("--codec", "dct_quant(rate=8)", "--shards", 3, "-f", "-o", tmp_path / "out.tuck")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        at = f"--dask={cluster.scheduler_address}"
+        for words in ((tmp_path / "x.h5",), (tmp_path / "x.npy", "--fill", "1e20"), (tmp_path / "x.npy", "--fill", "data=1e20")):  # fmt: skip
+            done = run_tool("pack", *words, *codec, at)
+            assert done.returncode == 0, done.stderr
+            with tuckfold.open(tmp_path / "out.tuck") as f:
+                (name,) = set(f) - {"label"}
+                back = f[name][:]
+                assert np.array_equal(back == np.float32(1e20), holes == np.float32(1e20))
+                assert np.abs(back[:, 8:] - holes[:, 8:]).max() < 1
+            again = run_tool("pack", tmp_path / "out.tuck", "--codec", "dct_quant(rate=7)", "-f", "-o", tmp_path / "again.tuck", at)  # fmt: skip
+            assert again.returncode == 0, again.stderr
+            with tuckfold.open(tmp_path / "again.tuck") as f:
+                assert np.array_equal(f[name][:] == np.float32(1e20), holes == np.float32(1e20))
+        done = run_tool("pack", tmp_path / "infinite.npy", *codec, at)
+        assert done.returncode == 0 and "NaN or infin" in done.stderr, done.stderr
+        for words, text in (
+            (("--fill", "x=1"), "--fill names 'x'"),
+            (("--fill", "many"), "must be a number"),
+        ):
+            done = run_tool("pack", tmp_path / "x.npy", *codec, at, *words)
+            assert done.returncode == 2 and text in done.stderr
+
+
 def test_dask_and_xarray_read_and_write_zarr(tmp_path: Path) -> None:
     xarray = pytest.importorskip("xarray")
     pytest.importorskip("zarr")
