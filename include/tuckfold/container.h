@@ -205,6 +205,7 @@ struct TrailingData {
   std::string path;
   std::uint64_t bytes = 0;
   bool trailer_broken = false;  // a trailer is among them: the append was finished
+  bool not_listed = false;  // a whole state is: a shard was appended to by itself, not its manifest
 };
 
 // How gather_images() turns samples into images for a network.
@@ -333,6 +334,8 @@ struct RepairReport {
   // For a manifest: shards that differ from its list but were used anyway; and the reasons why
   // other shards could not be read.
   std::vector<std::string> not_listed{}, unreadable{};
+  // For a manifest: shards with more samples than it lists, which are left out.
+  std::vector<std::string> grown{};
 };
 
 // Copies the valid chunks to a new file. All arrays lose the samples of a broken chunk, so that

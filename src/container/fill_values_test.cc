@@ -334,8 +334,10 @@ TEST(FillValues, AHostileSchemaIsCorruptData) {
   EXPECT_EQ(code(field + "," + array("m", "u8", R"(, "mask_of": 7)")), Errc::CorruptData);
   EXPECT_EQ(code(field + "," + array("m", "f32", R"(, "mask_of": "a")")), Errc::CorruptData);
   EXPECT_EQ(code(array("a", "f32", "") + "," + mask), Errc::CorruptData);  // without fill values
-  for (const char* fill : {R"(, "fill": 7)", R"(, "fill": [7])", R"(, "fill": ["x"])",
-                           R"(, "fill": ["1e99"])", R"(, "fill": [""])", R"(, "fill": ["1 "])"}) {
+  for (const char* fill :
+       {R"(, "fill": 7)", R"(, "fill": [7])", R"(, "fill": ["x"])", R"(, "fill": ["1e99"])",
+        R"(, "fill": [""])", R"(, "fill": ["1 "])", R"(, "fill": ["NaN"])",
+        R"(, "fill": ["infinity"])", R"(, "fill": ["+5"])", R"(, "fill": ["1e-400"])"}) {
     EXPECT_EQ(code(array("a", "f32", fill)), Errc::CorruptData) << fill;
   }
 }

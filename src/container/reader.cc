@@ -66,9 +66,11 @@ void ReaderState::add_file(const std::shared_ptr<const MappedFile>& file, Index 
   samples += static_cast<std::int64_t>(index.samples);
   file_bytes += file->bytes().size();
   if (const std::uint64_t bytes = file->bytes().size() - index.end; bytes > 0) {
+    const bool is_grown = has_later_state(file->bytes(), index.end);
     trailing.push_back({.path = file->path(),
                         .bytes = bytes,
-                        .trailer_broken = has_broken_trailer(file->bytes(), index.end)});
+                        .trailer_broken = !is_grown && has_broken_trailer(file->bytes(), index.end),
+                        .not_listed = is_grown});
   }
   // No checksum of checksums, which is the same for any two that are equal.
   checksum = (checksum ^ index.crc) * 0x9e3779b97f4a7c15;

@@ -299,6 +299,7 @@ RepairReport repair_shards(const std::vector<ManifestShard>& shards, const std::
       found = find_whole(listed ? file->bytes().first(shard.bytes) : file->bytes(), shard.path,
                          progress);
       if (!listed) all.not_listed.push_back(shard.path);
+      if (listed && has_later_state(file->bytes(), shard.bytes)) all.grown.push_back(shard.path);
     } catch (const Error& error) {
       if (error.code() != Errc::CorruptData && error.code() != Errc::Io) throw;
       all.unreadable.push_back(error.what());

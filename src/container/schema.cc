@@ -91,7 +91,10 @@ class SchemaReader {
       double number = 0;
       const char* end = item.string.data() + item.string.size();
       const auto [stop, error] = std::from_chars(item.string.data(), end, number);
-      const bool whole = error == std::errc{} && stop == end;
+      // from_chars also takes "NaN", "infinity" and the like.
+      const bool is_named = item.string == "nan" || item.string == "inf" || item.string == "-inf";
+      const bool is_number = item.string.find_first_not_of("0123456789.eE+-") == std::string::npos;
+      const bool whole = error == std::errc{} && stop == end && (is_named || is_number);
       const std::optional<FillValue> value =
           whole ? fill_value_in(dtype, number) : std::optional<FillValue>();
       if (!value) corrupt(fmt::format("{} has no fill value '{}'", to_string(dtype), item.string));

@@ -11,6 +11,7 @@
 #include "container/resume.h"
 #include "container/shard_files.h"
 #include "container/shards.h"
+#include "container/trailing_data.h"
 
 namespace tuckfold {
 namespace {
@@ -284,6 +285,31 @@ TEST_F(Sharded, MoreShardsThanAreMapped) {
     }
   }
   EXPECT_TRUE(refused);
+}
+
+TEST_F(Sharded, AShardThatWasAppendedToByItselfIsNotBroken) {
+  make(2, 0, 4);
+  const std::string shard = folder / "d-00000-of-00002.tuck", to = folder / "e.tuck";
+  {
+    FileWriter writer(shard, {}, {.mode = WriteMode::Append, .threads = 1, .sync = false});
+    writer.write(Batch(4, 2).views());
+    writer.finish();
+  }
+  const FileReader reader(path);
+  EXPECT_TRUE(holds(reader, numbers_to(8)));
+  ASSERT_EQ(reader.trailing_data().size(), 1u);
+  EXPECT_TRUE(reader.trailing_data()[0].not_listed);
+  EXPECT_FALSE(reader.trailing_data()[0].trailer_broken);
+  EXPECT_NE(to_string(reader.trailing_data()[0]).find("appended to by itself"), std::string::npos);
+  EXPECT_EQ(code_thrown([&] { FileReader strict(path, {.strict = true}); }), Errc::CorruptData);
+  const RepairReport report = repair(path, to);
+  EXPECT_EQ(report.grown, std::vector<std::string>{shard});
+  EXPECT_TRUE(holds(FileReader(to, {.strict = true}), numbers_to(8)));
+  EXPECT_EQ(repair(shard, to).samples, 6);
+  // The same with an append of the shard that was stopped after that.
+  std::string bytes = ref::read_file(shard);
+  write_file(shard, bytes + std::string(100, 'x'));
+  EXPECT_TRUE(FileReader(path).trailing_data()[0].not_listed);
 }
 
 TEST_F(Sharded, RepairTakesManifests) {

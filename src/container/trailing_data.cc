@@ -36,7 +36,19 @@ bool has_broken_trailer(ByteSpan file, std::uint64_t end) {
   return false;
 }
 
+bool has_later_state(ByteSpan file, std::uint64_t end) {
+  const std::optional<Trailer> last = find_trailer(file);
+  return last && last->end > end;
+}
+
 std::string to_string(const TrailingData& trailing) {
+  if (trailing.not_listed) {
+    return fmt::format(
+        "samples of '{}' are not read: it was appended to by itself, and its manifest does not "
+        "list "
+        "its last {} bytes; read them from the file, and append to the manifest instead",
+        trailing.path, trailing.bytes);
+  }
   return fmt::format(
       "samples of '{}' may be missing: {}, so that its last {} bytes are not read; `tuckfold "
       "repair` "

@@ -17,6 +17,9 @@ std::string to_string(const TrailingData& trailing);
 // A writer that is stopped leaves none.
 bool has_broken_trailer(ByteSpan file, std::uint64_t end);
 
+// Whether a whole state ends after `end`, the end of the one that a manifest lists.
+bool has_later_state(ByteSpan file, std::uint64_t end);
+
 // Whether the schema at the start of the file, or of a shard, is broken. Readers use the index's
 // schema; this one is for a repair without an index.
 bool has_broken_schema(const std::string& path);

@@ -50,6 +50,13 @@ void run(const Options& options) {
     text +=
         fmt::format("'{}' is not the file that the manifest lists; it was used anyway\n", shard);
   }
+  for (const std::string& shard : report.grown) {
+    text += fmt::format(
+        "'{}' has samples that the manifest does not list; they are left out, and repairing that "
+        "file "
+        "keeps them\n",
+        shard);
+  }
   for (const SampleRange& range : report.dropped) {
     lost += range.samples;
     dropped.push_back({{"first", range.first}, {"samples", range.samples}});
@@ -61,6 +68,7 @@ void run(const Options& options) {
                                           {"dropped", dropped},
                                           {"index_lost", !report.by_index},
                                           {"shards_not_listed", report.not_listed},
+                                          {"shards_grown", report.grown},
                                           {"shards_unreadable", report.unreadable}}})));
   }
   if (!report.by_index) text += "an index was lost; the file was searched for chunks\n";
