@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from tuckfold import _library as lib
 from tuckfold._codec import Layout
@@ -48,6 +49,13 @@ def _load() -> None:
 
 
 _load()
+
+
+def is_transformed() -> bool:
+    """Whether `torch.func` or forward-mode derivatives are at work, which know no operators of ours."""
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def call(op: Callable[..., Any], *arguments: object) -> Any:

@@ -22,7 +22,7 @@ class Codec(nn.Module):
     counts as the identity.
 
     On the CPU and on CUDA devices the library's kernels run, in f32, with the bytes of ``pack``.
-    Elsewhere, for f64, and under transforms of ``torch.func``, the same products are torch's own; a
+    Elsewhere, for f64, under transforms of ``torch.func`` and for forward-mode derivatives the same products are torch's own; a
     tensor of f64 has coefficients of f64.
 
     Args:
@@ -109,8 +109,7 @@ class Codec(nn.Module):
         return self._text
 
     def _by_kernel(self, tensor: Tensor) -> bool:
-        # torch.func.grad and its kin do not know operators with a registered backward.
-        if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+        if ops.is_transformed():
             return False
         device = tensor.device.type
         there = device == "cpu" or (device == "cuda" and self._on_cuda)

@@ -13,6 +13,7 @@ import tuckfold.torch as tt  # noqa: E402
 from nets import NETWORKS, gradients, images, made, resnet_like, same  # noqa: E402
 from test_lossy import error  # noqa: E402
 from test_peak import allocated_at_most  # noqa: E402
+from tuckfold.torch._activations._budget import error_of  # noqa: E402
 
 
 def loss(out: Tensor, y: Tensor) -> Tensor:
@@ -67,6 +68,40 @@ def test_steps_stay_within_the_budget_and_use_it(name: str, least: float) -> Non
         assert act.problems == []
         act.remove()
     assert noises == sorted(noises) and noises[-1] > 0
+
+
+@pytest.mark.parametrize("part", [0.43, 0.45, 0.48])
+def test_codecs_are_as_gentle_as_the_budget_allows(part: float) -> None:
+    """Also where steps take much more than the solver knows, as with workspaces of the CPU's kernels."""
+    torch.manual_seed(1)
+    layers: list[nn.Module] = [nn.Conv2d(3, 8, 3, padding=1)]
+    for _ in range(5):
+        layers += [nn.BatchNorm2d(8), nn.SiLU(), nn.Conv2d(8, 8, 3, padding=1)]
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(8 * 24 * 24, 10))
+    batch = torch.randn(16, 3, 24, 24), torch.arange(16) % 10
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(model(batch[0]), batch[1]).backward()
+        optimizer.step()
+
+    for _ in range(2):
+        step()
+    budget = int(part * measured(model, optimizer, batch, step))
+    possible = []
+    for bits in (8, 6, 4, 3):
+        with tt.activations(model, codec=f"block_quant(bits={bits}, group=256)", least=4096):
+            step()
+            if measured(model, optimizer, batch, step) <= 0.97 * budget:
+                possible.append(bits)
+    optimizer.zero_grad()
+    act = tt.wrap(model, budget=budget, least=4096)
+    fit = act.fit(batch, loss=loss, optimizer=optimizer)
+    assert fit.peak.total <= budget and fit.assumed and "a coarse guess" in str(fit)
+    # The time of codecs counts too, so that fewer bits than possible may be chosen, but not the fewest.
+    most = error_of(f"block_quant(bits={min(4, max(possible))}, group=256, round=stochastic)")
+    assert possible and fit.noise <= 1.01 * most
 
 
 def test_a_large_budget_changes_nothing() -> None:

@@ -7,6 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.autograd import forward_ad  # noqa: E402
+
 import tuckfold.torch as tt  # noqa: E402
 from tuckfold.torch import nn as tnn  # noqa: E402
 from tuckfold.torch.nn import _plain  # noqa: E402
@@ -63,6 +65,42 @@ def test_gradcheck(text: str) -> None:
         return torch.func.functional_call(layer, dict(zip(names, weights, strict=True)), (x,))
 
     assert torch.autograd.gradcheck(call, (x, *layer.parameters()))
+
+
+def test_second_derivatives_and_transforms(text: str) -> None:
+    layer = layer_of(text, (7, 6), dtype=torch.float64)
+    x = torch.randn(3, 7, dtype=torch.float64, requires_grad=True)
+    call = lambda x, *_: torch.tanh(layer(x))  # noqa: E731
+    assert torch.autograd.gradgradcheck(call, (x, *layer.parameters()))
+    v, t = torch.randn(2, 7, dtype=torch.float64)
+    jacobian = torch.autograd.functional.jacobian(layer, v)
+    close = lambda a, b: torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)  # noqa: E731
+    close(torch.func.jvp(layer, (v,), (t,))[1], jacobian @ t)
+    close(torch.func.jacfwd(layer)(v), jacobian)
+    close(torch.func.vmap(layer)(x), layer(x))
+    square = lambda v: layer(v).square().sum()  # noqa: E731
+    close(torch.func.grad(square)(v), torch.autograd.functional.jacobian(square, v))
+    close(torch.func.hessian(square)(v), torch.autograd.functional.hessian(square, v))
+    for parameter in layer.parameters():
+        parameter.requires_grad_(False)
+    with forward_ad.dual_level():
+        dual = layer(forward_ad.make_dual(v, t))
+        close(forward_ad.unpack_dual(dual).tangent, jacobian @ t)
+
+
+def test_a_gradient_penalty_trains(text: str) -> None:
+    """Second derivatives are those of the dense layer, in f32 too."""
+    layer = layer_of(text, (8, 8))
+    if "gated" in text:
+        pytest.skip("its matrix depends on the input")
+    found = []
+    for module in (layer, layer.to_linear()):
+        x = torch.linspace(-1, 1, 32).reshape(4, 8).requires_grad_()
+        (g,) = torch.autograd.grad(torch.tanh(module(x)).sum(), x, create_graph=True)
+        (g.norm(dim=1) - 1).square().mean().backward()
+        assert all(p.grad is not None for p in module.parameters())
+        found.append(x.grad)
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 
 def test_to_dense_and_to_linear(text: str) -> None:

@@ -42,6 +42,8 @@ _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | 
     "tib": 1 << 40,
 }
 _TRIES = 6
+_TRIES_FOR_MORE = 4  # once a choice fits
+_SPARE = 0.01  # of a budget, which is left
 _PASSES_FOR_PROOFS = 3
 # Variance, over the gradient's square, that is as bad as a step twice as long.
 _NOISE_FOR_TIME = 0.01
@@ -103,6 +105,7 @@ class Fit:
         predicted: what the solver expected.
         noise: the variance that codecs add to the gradient: as measured on the batch where noise is
             limited, else as the model of noise has it.
+        assumed: whether nothing of the noise was measured; see ``Activations.probe``.
         items: a tensor each: name, how it is stored, bytes before and after, its part of the noise.
         changed: tensors that an earlier fit stored otherwise; another way must be a tenth better.
     """
@@ -113,6 +116,7 @@ class Fit:
     noise: float
     items: list[tuple[str, str, int, int, float]] = field(default_factory=list)
     changed: int = 0
+    assumed: bool = False
 
     def __str__(self) -> str:
         width = max([len("tensor"), *(len(i[0]) for i in self.items)])
@@ -122,8 +126,11 @@ class Fit:
             sizes = f"{bytes_text(before):>10}  {bytes_text(after):>10}"
             lines.append(f"{name:{width}}  {how:{wide}}  {sizes}  {noise:.1e}")
         lines.append(str(self.peak))
+        guess = ", a coarse guess before `probe`" if self.assumed and self.noise > 0 else ""
         budget = "" if self.budget is None else f", of a budget of {bytes_text(self.budget)}"
-        lines.append(f"{bytes_text(self.predicted)} were predicted{budget}; noise {self.noise:.1e}")
+        lines.append(
+            f"{bytes_text(self.predicted)} were predicted{budget}; noise {self.noise:.1e}{guess}"
+        )
         return "\n".join(lines)
 
 
@@ -348,39 +355,124 @@ def fit(
     on_gpu = ledger.timeline.device.type == "cuda"
     fixed = fixed_bytes(act, given, optimizer, on_gpu)
     problem, names = problem_of(ledger, menu, seconds, goal.weights, goal.link, current)
-    if goal.budget is None:
-        problem["noise"] = goal.noise
-    room = (goal.budget or 0) - fixed - goal.margin
+    if goal.budget is not None:
+        return _fit_budget(
+            goal, act, ledger, problem, names, menu, fixed, current, given, loss, optimizer
+        )
+    problem["noise"] = goal.noise
     for attempt in range(_TRIES):
-        if goal.budget is not None:
-            problem["budget"] = max(0, room)
         plan = _solved(problem)
         if not plan["fits"]:
             break
-        chosen = [names[i][k] for i, k in enumerate(plan["choice"])]
-        keys = [item.key for item in ledger.items]
-        goal.decide(act, dict(zip(keys, chosen, strict=True)))
-        if goal.budget is None:
-            noise = measured_noise(act, inputs, keywords, loss) / goal.unit
-            if noise > goal.noise and problem["noise"] > 0:
-                # As much less as the model of noise was wrong by, and some for the next measurement.
-                less = 0.0 if attempt == _TRIES - 2 else _NOISE_MARGIN * goal.noise / noise
-                problem["noise"] *= less
-                continue
+        chosen = _decide(goal, act, ledger, names, plan)
+        noise = measured_noise(act, inputs, keywords, loss) / goal.unit
+        if noise > goal.noise and problem["noise"] > 0:
+            # As much less as the model of noise was wrong by, and some for the next measurement.
+            less = 0.0 if attempt == _TRIES - 2 else _NOISE_MARGIN * goal.noise / noise
+            problem["noise"] *= less
+            continue
         peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
-        took = _taken(peak, fixed, ledger.timeline.device)
-        if goal.budget is None or took <= goal.budget:
-            fitted = _fitted(goal, ledger, plan, peak, chosen, fixed, current)
-            return fitted if goal.budget is not None else replace(fitted, noise=noise)
-        room = min(room, plan["peak"]) - (took - goal.budget)
+        fitted = _fitted(goal, ledger, plan, peak, chosen, fixed, current)
+        return replace(fitted, noise=noise, assumed=False)
     goal.decide(act, {})
     peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
-    took = _taken(peak, fixed, ledger.timeline.device)
-    if goal.budget is not None and took <= goal.budget:
-        plan = plan_storage(problem | {"budget": 0})
-        everything = [n[-1] for n in names]
-        return _fitted(goal, ledger, plan, peak, everything, fixed, current)
+    raise _impossible(goal, _taken(peak, fixed, ledger.timeline.device), plan["why"])
+
+
+def _decide(goal: Goal, act: Activations, ledger: Ledger, names: list[list[str]], plan: dict[str, Any]) -> list[str]:  # fmt: skip
+    """What a plan chooses, item by item, which holds from now on."""
+    chosen = [names[i][k] for i, k in enumerate(plan["choice"])]
+    keys = [item.key for item in ledger.items]
+    goal.decide(act, dict(zip(keys, chosen, strict=True)))
+    return chosen
+
+
+def _fit_budget(
+    goal: Goal,
+    act: Activations,
+    ledger: Ledger,
+    problem: dict[str, Any],
+    names: list[list[str]],
+    menu: tuple[str, ...],
+    fixed: int,
+    current: dict[Any, str],
+    given: tuple[Any, ...],
+    loss: Callable[..., Any],
+    optimizer: torch.optim.Optimizer | None,
+) -> Fit:
+    """Gives the solver the room that the budget leaves, less where a step then takes too much, and more
+    where it leaves some, since choices with more room are gentler."""
+    inputs, keywords, target = given
+    budget = goal.budget
+    assert budget is not None
+    room = budget - fixed - goal.margin
+    spare = int(_SPARE * budget)
+    too_much: int | None = None  # the least peak, by the solver, with which a step took too much
+    best: tuple[int, dict[str, Any], Peak] | None = None
+    measured: dict[tuple[int, ...], tuple[Peak, int]] = {}
+    is_least = False  # whether the least peak was tried
+    for attempt in range(_TRIES + _TRIES_FOR_MORE):
+        plan = _solved(problem | {"budget": max(0, room)})
+        if not plan["fits"]:
+            if too_much is None or best is not None or is_least:
+                break
+            # What steps take beyond the solver's peak is not the same for all choices: the least peak
+            # may fit though less room was asked for.
+            plan, is_least = plan_storage(problem | {"budget": 0}), True
+            room = plan["peak"]
+        choice = tuple(plan["choice"])
+        if choice not in measured:
+            _decide(goal, act, ledger, names, plan)
+            peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
+            measured[choice] = peak, _taken(peak, fixed, ledger.timeline.device)
+        peak, took = measured[choice]
+        if took <= budget:
+            if best is None or room > best[0]:
+                best = room, plan, peak
+            more = room + (budget - took) if too_much is None else (room + too_much) // 2
+            is_exact = all(names[i][k] in ("keep", "recompute") for i, k in enumerate(choice))
+            if is_exact or min(budget - took, more - room) <= spare:
+                break
+            room = more
+        else:
+            too_much = min(plan["peak"], plan["peak"] if too_much is None else too_much)
+            if best is None:
+                if is_least or attempt == _TRIES - 1:
+                    break
+                room = min(room, plan["peak"]) - (took - budget)
+            elif too_much - best[0] <= spare:
+                break
+            else:
+                room = (best[0] + too_much) // 2
+    if best is not None:
+        _, plan, peak = best
+        chosen = _decide(goal, act, ledger, names, plan)
+        return _fitted(goal, ledger, plan, peak, chosen, fixed, current)
+    # The solver has no more to give: everything the same way, the gentlest first.
+    for codec in (*menu, None):
+        chosen = [_one_way(item, codec) for item in names]
+        goal.decide(act, dict(zip((item.key for item in ledger.items), chosen, strict=True)))
+        peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
+        took = _taken(peak, fixed, ledger.timeline.device)
+        if took <= budget:
+            return _fitted(goal, ledger, _only(problem, chosen), peak, chosen, fixed, current)
     raise _impossible(goal, took, plan["why"])
+
+
+def _one_way(names: list[str], codec: str | None) -> str:
+    """Recomputed where that is possible, else with the codec, or as small as possible."""
+    if "recompute" in names:
+        return "recompute"
+    return codec if codec in names else names[-1]
+
+
+def _only(problem: dict[str, Any], chosen: list[str]) -> dict[str, Any]:
+    """The plan of a choice."""
+    items = [
+        item | {"choices": [c for c in item["choices"] if c["how"] == how]}
+        for item, how in zip(problem["items"], chosen, strict=True)
+    ]
+    return plan_storage(problem | {"items": items, "budget": 0})
 
 
 def _solved(problem: dict[str, Any]) -> dict[str, Any]:
@@ -433,4 +525,4 @@ def _fitted(
             noise = goal.weights.get(item.key, 1 / max(1, len(ledger.items))) * error_of(how)
         rows.append((item.name, how, item.nbytes, after, noise))
     noise = sum(row[4] for row in rows)
-    return Fit(goal.budget, peak, fixed + plan["peak"], noise, rows, changed)
+    return Fit(goal.budget, peak, fixed + plan["peak"], noise, rows, changed, not goal.weights)

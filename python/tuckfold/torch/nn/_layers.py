@@ -21,7 +21,8 @@ class Structured(nn.Module):
 
     It stands where ``torch.nn.Linear`` does: any leading axes, a bias, device and dtype, ``state_dict``,
     autocast, ``torch.compile`` and ONNX export. Backward keeps the input alone and computes the rest again;
-    gradients are the same bits on any number of threads.
+    gradients are the same bits on any number of threads. Second derivatives, transforms of ``torch.func``
+    and forward-mode derivatives run ``torch``'s operators.
 
     On the CPU it runs Tuckfold's kernels, for float32, float64, float16 and bfloat16. Elsewhere it runs
     ``torch``'s operators where this build has no kernel.
@@ -153,7 +154,7 @@ class Structured(nn.Module):
             x = x.to(dtype)
             weights = [w.to(dtype) if w.is_floating_point() else w for w in weights]
             bias = None if bias is None else bias.to(dtype)
-        if torch.onnx.is_in_onnx_export():
+        if torch.onnx.is_in_onnx_export() or ops.is_transformed():
             return plain(self.structure, x, weights, bias)
         if device == "cpu" and x.dtype in ops.DTYPES.values():
             return _ops.call(_structured, x, self.text, self.out_features, weights, bias)

@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tuckfold._structure import structure_of
 from tuckfold.torch import _library as ops  # loads the operators
+from tuckfold.torch.nn._plain import plain
 
 __all__ = ["call"]
 call = ops.call
@@ -35,12 +37,32 @@ def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(x, *weights)
 
 
+def _differentiable(ctx: Any, grad_y: Tensor, x: Tensor, weights: list[Tensor]) -> tuple[Any, ...]:
+    """The gradients by torch's operators, for `create_graph`."""
+    s = structure_of(ctx.text, x.shape[-1], grad_y.shape[-1])
+    y = plain(s, x, weights)
+    wanted = [t for t in (x, *weights) if t.requires_grad]
+    found = iter(torch.autograd.grad(y, wanted, grad_y, create_graph=True) if wanted else ())
+    gx, *grads = [next(found) if t.requires_grad else None for t in (x, *weights)]
+    bias = grad_y.reshape(-1, grad_y.shape[-1]).sum(0) if ctx.has_bias else None
+    return gx, None, None, grads, bias
+
+
+def _no_more(ctx: Any, *_: Any) -> None:
+    raise NotImplementedError(
+        "[structured_backward] has no derivative of its own; call the layer, whose second derivatives "
+        "are torch's"
+    )
+
+
 def _backward(name: str) -> Any:
     operator = getattr(torch.ops.tuckfold, f"{name}_backward")
 
     def backward(ctx: Any, grad_y: Tensor) -> tuple[Any, ...]:
         x, *weights = ctx.saved_tensors
         needs_x = ctx.needs_input_grad[0]
+        if torch.is_grad_enabled():
+            return _differentiable(ctx, grad_y, x, weights)
         gx, *rest = operator(grad_y, x, ctx.text, weights, needs_x)
         grads = [
             g if w.is_floating_point() else None for g, w in zip(rest[:-1], weights, strict=True)
@@ -56,3 +78,4 @@ for _name in ("structured", "structured_kernel"):
     torch.library.register_autograd(
         f"tuckfold::{_name}", _backward(_name), setup_context=_keep_inputs
     )
+    torch.library.register_autograd(f"tuckfold::{_name}_backward", _no_more)
