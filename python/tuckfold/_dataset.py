@@ -169,7 +169,7 @@ class Batches:
         samples: how many there are.
         batch_size: samples of a batch; the last one may have fewer.
         shuffle: a new order in each epoch, instead of that of the file.
-        seed: of the orders.
+        seed: of the orders; 0 or more.
         drop_last: leave out what does not fill a batch on every rank.
         rank: of this process.
         world_size: how many processes share the samples.

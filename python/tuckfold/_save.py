@@ -14,7 +14,7 @@ from tuckfold._errors import DataWarning
 from tuckfold._outliers import note_on_outliers, without_fill
 from tuckfold._progress import Progress, Reporter, pieces
 from tuckfold._spec import CodecSpec, spec_of
-from tuckfold._writer import Column, Saved, Writer, check_names, fill_of, of_array
+from tuckfold._writer import Column, Saved, Writer, check_fill, check_names, fill_of, of_array
 
 _TRIAL_VALUES = 4_000_000
 
@@ -101,7 +101,8 @@ def save(
             Without codec, the smallest codec that promises it is searched.
         psnr: a goal in dB, for which a codec is searched. What all samples reach is measured; a miss is a
             :class:`DataWarning`.
-        fill: values that stand for missing ones and come back exactly: a number, several, or a mapping.
+        fill: values that stand for missing ones and come back exactly: a number or several, for arrays whose
+            dtype has them, or a mapping.
         metadata: a dict to keep in the file.
         force: replace a file that exists, and what a stopped writer left.
         shards: write so many files and a manifest.
@@ -129,9 +130,10 @@ def save(
     check_names("save", "codec", codec, names)
     check_names("save", "fill", fill, names)
     columns = [
-        _column(name, source, kind, codec, target, fill_of(fill, name))
+        _column(name, source, kind, codec, target, fill_of(fill, name, kind))
         for name, (source, kind) in sources.items()
     ]
+    check_fill("save", fill, columns)
     if (
         codec is not None
         and not isinstance(codec, Mapping)

@@ -96,12 +96,35 @@ def check_names(what: str, argument: str, value: Any, names: Sequence[str]) -> N
             )
 
 
-def fill_of(value: Any, name: str) -> tuple[float, ...]:
-    """The fill values of an array: one, or a sequence of them."""
+def fill_of(value: Any, name: str, dtype: str) -> tuple[float, ...]:
+    """The fill values of an array: one, or a sequence of them. Values that are given for all arrays are
+    for those whose dtype has them."""
     found = of_array(value, name)
     if found is None:
         return ()
-    return tuple(float(v) for v in found) if isinstance(found, Sequence) else (float(found),)
+    values = tuple(float(v) for v in found) if isinstance(found, Sequence) else (float(found),)
+    return values if isinstance(value, Mapping) else tuple(v for v in values if _may_be(v, dtype))
+
+
+def _may_be(value: float, dtype: str) -> bool:
+    """Whether a dtype has the value; of floats, all."""
+    if dtype in ("f64", "f32", "f16", "bf16"):
+        return True
+    if dtype == "bool" or not value.is_integer():
+        return dtype == "bool" and value in (0, 1)
+    bits = int(dtype[1:])
+    low, high = (0, 1 << bits) if dtype[0] == "u" else (-1 << (bits - 1), 1 << (bits - 1))
+    return low <= value < high
+
+
+def check_fill(what: str, value: Any, columns: Sequence[Column]) -> None:
+    """Refuses a fill value that no array has."""
+    if value is None or isinstance(value, Mapping):
+        return
+    for number in value if isinstance(value, Sequence) else (value,):
+        if not any(_may_be(float(number), column.dtype) for column in columns):
+            dtypes = ", ".join(dict.fromkeys(column.dtype for column in columns))
+            raise ValueError(f"[{what}] fill={number}: no array has that value; they are {dtypes}")
 
 
 def _columns_of(path: Any, strict: bool) -> dict[str, Column]:
@@ -135,7 +158,8 @@ class Writer:
         codec: a spec for arrays whose samples have two axes or more, or a mapping of names to specs.
             Others are packed by ``zstd``.
         max_error: a number, or a mapping. Chunks in which a value differs by more are stored as they are.
-        fill: values that stand for missing ones and come back exactly: a number, several, or a mapping.
+        fill: values that stand for missing ones and come back exactly: a number or several, for arrays whose
+            dtype has them, or a mapping.
         metadata: a dict to keep in the file.
         append: add to the samples of a file, or a shard to a manifest. Until all is written, readers see
             what was there.
@@ -187,6 +211,7 @@ class Writer:
             self._column(name, about, codec, max_error, fill, samples_per_chunk, there.get(name))
             for name, about in (arrays or {n: (c.dtype, c.shape) for n, c in there.items()}).items()
         ]
+        check_fill("write", fill, columns)
         if not columns and not append:
             raise ValueError("[write] give the arrays: {'image': ('f32', (3, 32, 32))}")
         mode = _APPEND if append else _RESUME if resume else _CREATE
@@ -222,7 +247,7 @@ class Writer:
             dtype,
             shape,
             str(spec_of(given)) if given is not None else "zstd",
-            fill_of(fill, name),
+            fill_of(fill, name, dtype),
             samples_per_chunk=operator.index(samples_per_chunk),
         )  # fmt: skip
         if there is not None:

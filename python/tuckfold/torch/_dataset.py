@@ -84,7 +84,7 @@ class DataLoader(_dataset.Batches):
         batch_size: samples of a batch; the last one may have fewer.
         arrays: as for :class:`Dataset`, if data is a path.
         shuffle: a new order in each epoch, instead of that of the file.
-        seed: of the orders.
+        seed: of the orders; 0 or more.
         drop_last: leave out what does not fill a batch on every rank.
         rank: of this process; that of ``torch.distributed`` unless given, else 0.
         world_size: how many processes share the samples; likewise.

@@ -174,7 +174,8 @@ SampleSlice parse_range(const char* verb, std::string_view text, std::int64_t sa
   const std::string_view step_text = second == rest.npos ? "" : rest.substr(second + 1);
   const std::int64_t step = step_text.empty() ? 1 : number(step_text);
   if (step < 1) invalid("[{}] the step of a range must be 1 or more, got {}", verb, text);
-  if (first < 0 || end < first || end > samples) outside();
+  if (first < 0 || first > samples || end < 0 || end > samples) outside();
+  if (end <= first) return {first, 0, step};  // as in Python
   return {first, (end - first) / step + ((end - first) % step != 0 ? 1 : 0), step};
 }
 

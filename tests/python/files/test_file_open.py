@@ -252,6 +252,24 @@ def test_a_manifest_is_read_as_one_file(tmp_path: Path) -> None:
             assert np.array_equal(f["label"][a:b], LABELS[a:b])
 
 
+def test_fill_values_for_all_are_for_arrays_that_have_them(tmp_path: Path) -> None:
+    x = np.ones((4, 8, 8), np.float32)
+    x[1, 2, 3] = np.nan
+    path = tmp_path / "a.tuck"
+    tuckfold.save(path, x=x, label=np.arange(4, dtype=np.int32), mask=x > 0, fill=[0.0, np.nan])
+    with tuckfold.open(path) as f:
+        assert len(f["x"].fill) == 2 and f["label"].fill == f["mask"].fill == (0.0,)
+        assert np.isnan(f["x"][1][2, 3])
+    for fill, arrays in ((0.5, {"label": np.arange(4)}), (-1, {"u": np.zeros((2, 3), np.uint8)}), (300, {"u": np.zeros((2, 3), np.uint8)})):  # fmt: skip
+        with pytest.raises(ValueError, match="no array has that value"):
+            tuckfold.save(tmp_path / "b.tuck", arrays, fill=fill)
+        with pytest.raises(ValueError, match="no array has that value"):
+            tuckfold.Writer(tmp_path / "b.tuck", arrays, fill=fill)
+    with pytest.raises(ValueError, match="has no value nan"):
+        tuckfold.save(tmp_path / "b.tuck", label=np.arange(4), fill={"label": np.nan})
+    assert [p.name for p in tmp_path.iterdir()] == ["a.tuck"]
+
+
 def test_fill_values_come_back(tmp_path: Path) -> None:
     field = FIELD.copy()
     field[3, 2:5, 7] = np.nan
