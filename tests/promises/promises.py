@@ -24,6 +24,8 @@ BLOCK_QUANT = "src/codec/block_quant/block_quant_test.cc::BlockQuant"
 PROMISES = [
     ("docs/tasks/dataset.md", "replaces its shard by the same bytes",
      "tests/python/files/test_dask.py::test_a_killed_worker_leaves_a_complete_dataset"),
+    ("docs/format.md", "If they have a whole state of their own",
+     "src/container/sharded_test.cc::Sharded.AShardThatWasAppendedToByItselfIsNotBroken"),
     ("docs/files.md", "Fill values that files name come back exactly there, too.",
      "tests/python/files/test_dask.py::test_fill_values_and_warnings_are_those_of_a_plain_pack"),
     ("README.md", "on an H200, exact gradients", GRADIENTS),
