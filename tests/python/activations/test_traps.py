@@ -290,3 +290,25 @@ def test_forward_mode_has_no_problems() -> None:
             got = torch.func.jvp(model, (x,), (tangent,))
             assert all(torch.equal(a, b) for a, b in zip(got, wanted, strict=True))
         assert act.problems == []
+
+
+def test_what_a_model_changes_is_no_problem_of_ours(caplog) -> None:
+    """The input of an operator that is recomputed, changed after it: backward says so, and nothing else."""
+
+    class Changing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            a = self.a(x)
+            b = nn.functional.gelu(a)
+            a.mul_(2)
+            return self.b(b)
+
+    model = Changing()
+    act = tt.wrap(model, least=0)
+    for _ in range(6):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            model(torch.randn(2, 3, 16, 16)).sum().backward()
+    assert act.problems == [] and "storing it failed" not in caplog.text

@@ -32,7 +32,7 @@ from tuckfold.torch._activations._policy import Policy
 from tuckfold.torch._activations._probe import Probe, probe
 from tuckfold.torch._activations._report import write_report
 from tuckfold.torch._activations._run import Run
-from tuckfold.torch._activations._saved import Handle, stream_of
+from tuckfold.torch._activations._saved import Handle, ModifiedError, stream_of
 from tuckfold.torch._activations._steady import Steady
 from tuckfold.torch._activations._trace import Row, Scope, Trace
 
@@ -360,7 +360,10 @@ class Activations:
         return {id(m.weight): m for m in self._norms if m.weight is not None}
 
     def note(self, error: Exception) -> None:
-        """Something went wrong in a hook: the tensor is kept, and training goes on."""
+        """Something went wrong in a hook: the tensor is kept, and training goes on. What the model itself
+        does wrong, backward will say."""
+        if isinstance(error, ModifiedError):
+            return
         text = f"{type(error).__name__}: {error}"
         if text not in self.problems and len(self.problems) < 100:
             self.problems.append(text)

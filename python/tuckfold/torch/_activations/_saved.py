@@ -32,12 +32,16 @@ def stream_of(device: torch.device) -> int:
     return torch._C._cuda_getCurrentRawStream(device.index)
 
 
+class ModifiedError(RuntimeError):
+    """What autograd raises for a tensor that was changed in place after it was saved."""
+
+
 def check_version(tensor: Tensor, version: int, origin: tuple[str, int] | None) -> None:
     """Raises what autograd raises; it does not look itself where there are hooks."""
     if tensor._version == version:
         return
     made_by = f", which is output {origin[1]} of {origin[0]}," if origin else ""
-    raise RuntimeError(
+    raise ModifiedError(
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: [{tensor.type()} {list(tensor.shape)}]{made_by} is at version "
         f"{tensor._version}; expected version {version} instead. Hint: enable anomaly detection to "
