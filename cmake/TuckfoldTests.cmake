@@ -92,12 +92,14 @@ tuckfold_compile(tuckfold_example_cc)
 target_link_libraries(tuckfold_example_cc PRIVATE tuckfold)
 tuckfold_test(example_cc $<TARGET_FILE:tuckfold_example_cc>)
 
-# The one file of the tests that includes all of a tensor: torch's headers take a while.
+# The only files of the tests that include all of a tensor: torch's headers take a while.
 if(TARGET Torch::FromPip)
-  add_executable(tuckfold_example_torch examples/pack_tensor.cc)
-  tuckfold_compile(tuckfold_example_torch)
-  target_link_libraries(tuckfold_example_torch PRIVATE tuckfold Torch::FromPip)
-  tuckfold_test(example_torch $<TARGET_FILE:tuckfold_example_torch>)
+  foreach(name IN ITEMS pack_tensor train)
+    add_executable(tuckfold_example_${name} examples/${name}.cc)
+    tuckfold_compile(tuckfold_example_${name})
+    target_link_libraries(tuckfold_example_${name} PRIVATE tuckfold Torch::FromPip)
+    tuckfold_test(example_${name} $<TARGET_FILE:tuckfold_example_${name}>)
+  endforeach()
 endif()
 
 # An outside project would have to be built with the same sanitizer; it tests the installation only.

@@ -1,6 +1,6 @@
 // Packs an at::Tensor in place, with any strides, and unpacks it into another.
 //
-//   cmake --preset release && cmake --build build/release --target tuckfold_example_torch
+//   cmake --preset release && cmake --build build/release --target tuckfold_example_pack_tensor
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linspace.h>

@@ -46,7 +46,7 @@ def test_links_of_pages_lead_somewhere() -> None:
 
 def test_cpp_on_its_page_is_that_of_the_example() -> None:
     example = "".join(
-        (ROOT / "examples" / name).read_text() for name in ("pack.cc", "pack_tensor.cc")
+        (ROOT / "examples" / name).read_text() for name in ("pack.cc", "pack_tensor.cc", "train.cc")
     )
     for language, code in FENCE.findall((ROOT / "docs/tasks/cpp.md").read_text()):
         assert language != "cpp" or code in example
