@@ -84,21 +84,39 @@ HWY_INLINE void forward_pass(D d, const V* x, V* y) {
   }
 }
 
+// The factors of a pass back, for kernels that keep them in registers.
+template <class V>
+struct Factors {
+  V ratio, odd[4][4];
+};
+
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE void inverse_pass(D d, const V* y, V* x) {
-  const V ratio = hn::Set(d, dct_chop::kRatio);
+HWY_INLINE Factors<V> factors_of(D d) {
+  Factors<V> factors;
+  factors.ratio = hn::Set(d, dct_chop::kRatio);
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 1; j < 4; ++j) factors.odd[i][j] = hn::Set(d, dct_chop::kOdd[i][j]);
+  }
+  return factors;
+}
+
+template <class V>
+HWY_INLINE void inverse_pass(const Factors<V>& factors, const V* y, V* x) {
   const V p = hn::Add(y[0], y[4]), q = hn::Sub(y[0], y[4]);
-  const V a = hn::MulAdd(ratio, y[6], y[2]), b = hn::MulSub(ratio, y[2], y[6]);
+  const V a = hn::MulAdd(factors.ratio, y[6], y[2]), b = hn::MulSub(factors.ratio, y[2], y[6]);
   const V even[4] = {hn::Add(p, a), hn::Add(q, b), hn::Sub(q, b), hn::Sub(p, a)};
   for (int j = 0; j < 4; ++j) {
-    V odd = j == 0 ? y[1] : hn::Mul(y[1], hn::Set(d, dct_chop::kOdd[0][j]));
+    V odd = j == 0 ? y[1] : hn::Mul(y[1], factors.odd[0][j]);
     for (int u = 3; u < 8; u += 2) {
-      odd =
-          j == 0 ? hn::Add(odd, y[u]) : hn::MulAdd(y[u], hn::Set(d, dct_chop::kOdd[u / 2][j]), odd);
+      odd = j == 0 ? hn::Add(odd, y[u]) : hn::MulAdd(y[u], factors.odd[u / 2][j], odd);
     }
     x[j] = hn::Add(even[j], odd);
     x[7 - j] = hn::Sub(even[j], odd);
   }
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void inverse_pass(D d, const V* y, V* x) {
+  inverse_pass(factors_of(d), y, x);
 }
 
 }  // namespace tuckfold::dct_quant::HWY_NAMESPACE

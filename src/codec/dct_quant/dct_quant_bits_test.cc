@@ -288,6 +288,25 @@ TEST_P(DctQuantBits, AnyBytesUnpackAlike) {
       EXPECT_GT(fitting, rate < 2 ? 1 : 20) << rate;
       expect_normative_unpack(spec_of(rate, dc), std::as_bytes(std::span(bytes)), DType::F32,
                               shape);
+      if (rate <= 8) {
+        for (const char* more : {"", ", offset=100", ", offset=-1e30", ", clamp=zero"}) {
+          expect_normative_unpack(spec_of(rate, dc, more), std::as_bytes(std::span(bytes)),
+                                  DType::U8, shape);
+        }
+      }
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Blocks of an image of bytes are unpacked 16 at a time, and stored four side by side where they are.
+TEST_P(DctQuantBits, ImagesOfBytesOfAnySides) {
+  for (const double rate : {1.0, 2.0, 3.5, 4.0, 4.125, 6.0, 8.0}) {
+    for (const Shape& shape :
+         {Shape{8, 8}, Shape{7, 8, 8}, Shape{3, 8, 24}, Shape{5, 16, 40}, Shape{3, 32, 32},
+          Shape{2, 96, 96}, Shape{1, 8, 120}, Shape{2, 24, 136}, Shape{40, 16, 16}}) {
+      const Tensor in = blocks_tensor(DType::U8, shape, 12, static_cast<int>(Kind::Integers));
+      expect_normative(spec_of(rate, 8), in);
       if (HasFatalFailure()) return;
     }
   }
@@ -306,6 +325,9 @@ TEST_P(DctQuantBits, NothingBesideTheTensorsIsReadOrWritten) {
         const Guarded packed(packed_bytes, at_end);
         pack(spec, ConstTensorView(in.data(), DType::F32, shape), {packed.data(), packed_bytes});
         unpack(spec, {packed.data(), packed_bytes}, TensorView(out.data(), DType::F32, shape));
+        if (rate > 8) continue;
+        const Guarded pixels(values.size() / 4, at_end);
+        unpack(spec, {packed.data(), packed_bytes}, TensorView(pixels.data(), DType::U8, shape));
       }
     }
   }

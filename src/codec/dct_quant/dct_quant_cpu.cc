@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "codec/dct_quant/dct_quant.h"
+#include "codec/dct_quant/dct_quant_bytes_cpu-inl.h"
 #include "codec/dct_quant/dct_quant_lanes_pack_cpu-inl.h"
 #include "codec/dct_quant/dct_quant_lanes_unpack_cpu-inl.h"
 #include "codec/dct_quant/dct_quant_pack_cpu-inl.h"
@@ -62,7 +63,7 @@ bool evenly_spaced(Float* const* rows) {
 }
 
 // Collects blocks until a batch is full, which `run` then takes.
-template <class Float, class Run>
+template <class Float, class Run, int kBlocks = kBatchBlocks>
 class Batcher {
  public:
   explicit Batcher(Run run) : run_(run) {}
@@ -73,13 +74,12 @@ class Batcher {
     if (row != batch_.row) flush();
     batch_.row = row;
     while (blocks > 0) {
-      const auto some =
-          static_cast<int>(std::min<std::int64_t>(blocks, kBatchBlocks - batch_.count));
+      const auto some = static_cast<int>(std::min<std::int64_t>(blocks, kBlocks - batch_.count));
       for (int i = 0; i < some; ++i) batch_.at[batch_.count + i] = at + 8 * i;
       at += 8 * some;
       blocks -= some;
       batch_.count += some;
-      if (batch_.count == kBatchBlocks) flush();
+      if (batch_.count == kBlocks) flush();
     }
   }
   void flush() {
@@ -257,12 +257,22 @@ bool unpack_to_bytes(const UnpackJob& job, std::int64_t begin, std::int64_t end)
   if (out == nullptr) return false;
   with_tiles(job.params.form, [&]<int kTiles>() {
     const int bytes = job.params.form.bytes;
-    const auto* in = reinterpret_cast<const std::uint8_t*>(job.in) + begin * b.block_cols * bytes;
+    const auto* all = reinterpret_cast<const std::uint8_t*>(job.in);
+    const std::uint8_t* end_of_all = all + b.all_block_rows() * b.block_cols * bytes;
+    const std::uint8_t* in = all + begin * b.block_cols * bytes;
+    std::uint8_t last[kTogether * kMaxWideBytes + kReadBeyond];  // a copy that ends later
     const auto run = [&](const Batch<std::uint8_t>& batch) {
-      unpack_batch<kTiles>(job.params, false, in, batch);
-      in += batch.count * bytes;
+      const std::uint8_t* from = in;
+      const auto size = static_cast<std::size_t>(batch.count * bytes);
+      if (end_of_all - in < kTogether * bytes + kReadBeyond) {
+        std::memcpy(last, in, size);
+        std::memset(last + size, 0, sizeof(last) - size);
+        from = last;
+      }
+      unpack_bytes<kTiles>(job.params, from, batch);
+      in += size;
     };
-    Batcher<std::uint8_t, decltype(run)> batcher(run);
+    Batcher<std::uint8_t, decltype(run), kTogether> batcher(run);
     for (std::int64_t row = begin; row < end; ++row, out += each) {
       batcher.add(out, b.cols, b.block_cols);
     }
@@ -289,10 +299,9 @@ void pack_block_rows_target(const PackJob& job, std::int64_t begin, std::int64_t
 void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
 #if TUCKFOLD_DCT_QUANT_WIDE
   if (takes_wide(job.params.form) && can_unpack_wide()) {
-    if (unpack_to_bytes(job, begin, end)) return;
-    return with_tiles(job.params.form, [&]<int kTiles>() {
-      unpack_batches(job, begin, end, unpack_batch<kTiles, float>);
-    });
+    if (can_unpack_bytes() && unpack_to_bytes(job, begin, end)) return;
+    return with_tiles(job.params.form,
+                      [&]<int kTiles>() { unpack_batches(job, begin, end, unpack_batch<kTiles>); });
   }
 #endif
 #if TUCKFOLD_DCT_QUANT_LANES

@@ -1,0 +1,382 @@
+// dct_quant's unpacking kernel of 512 bits for images of bytes. A vector has the same coefficient of
+// 16 blocks, so that neither pass of the transform moves values between lanes: codes are transposed
+// before, as words, and pixels after, as bytes. It needs VBMI2, as CPUs since 2019 with these
+// vectors have.
+#if defined(TUCKFOLD_CODEC_DCT_QUANT_BYTES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TUCKFOLD_CODEC_DCT_QUANT_BYTES_INL_H
+#undef TUCKFOLD_CODEC_DCT_QUANT_BYTES_INL_H
+#else
+#define TUCKFOLD_CODEC_DCT_QUANT_BYTES_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "codec/dct_quant/dct_quant_unpack_cpu-inl.h"
+
+#if TUCKFOLD_DCT_QUANT_WIDE
+#define TUCKFOLD_VBMI2 HWY_TARGET_STR ",avx512vbmi,avx512vbmi2"
+#define TUCKFOLD_VBMI2_ATTR __attribute__((target(TUCKFOLD_VBMI2)))
+HWY_PUSH_ATTRIBUTES(TUCKFOLD_VBMI2)
+namespace tuckfold::dct_quant::HWY_NAMESPACE {
+
+inline bool can_unpack_bytes() {
+  return can_unpack_wide() && __builtin_cpu_supports("avx512vbmi2") != 0;
+}
+
+constexpr int kTogether = 16;     // blocks
+constexpr int kReadBeyond = 128;  // bytes after the last of them that may be read
+constexpr int kFourBytes = 32;    // four blocks of so many bytes are looked up at once, else two
+
+// Block 4 g + i is lane 4 i + g: four blocks side by side, which `g` counts, have 128 bits each
+// while their codes are read.
+constexpr int lane_of_block(int block) { return block % 4 * 4 + block / 4; }
+
+struct alignas(64) BytesBuffers {
+  float scale[16][16];  // of tiles, by rows
+  // Of four blocks each: where a tile's bytes begin and end, and its width without the lowest bit,
+  // plus kOdd if that is set.
+  std::uint8_t begin[4][64], end[256], width[4][64];
+  static constexpr int kOdd = 64;
+  // By blocks: a nibble for each tile, by columns. The first bits after those that an even width has
+  // of its values: the lowest bits of an odd width, else ones.
+  std::uint64_t next_bits[16];
+  // The same of four blocks and two tiles side by side: bit 8 i + 4 j + t.
+  std::uint32_t masks[2][8][2];
+  // Of the first coefficients, by lanes: bits beyond the tile's width, that width, and the step;
+  // NaN if a header is invalid, so that all of the block is.
+  std::uint32_t dc[16], first_width[16];
+  float first_step[16];
+  std::uint16_t odd[16];                      // of a block, bit i: tile kTileAt[i] has an odd width
+  std::uint8_t low_dc[16];                    // of a block: the lowest bits of `dc`, from its tail
+  alignas(64) std::uint16_t codes[8][4][32];  // by rows of two tiles
+  float half[64][16];                         // after the first pass; then columns of pixels
+};
+
+// 4 x 4 values of 32 bits in each 128.
+HWY_INLINE void transpose_fours(__m512i* v) {
+  const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
+  const __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
+  v[0] = _mm512_unpacklo_epi64(a, c);
+  v[1] = _mm512_unpackhi_epi64(a, c);
+  v[2] = _mm512_unpacklo_epi64(b, d);
+  v[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+// Nibbles of eight blocks, by columns of tiles, to eight bytes of two tiles side by side each, one
+// for each block.
+HWY_INLINE __m512i by_tile_pairs(__m512i nibbles) {
+  struct alignas(64) Tables {
+    std::uint8_t left[64], right[64];  // the bit that a byte begins with
+    std::uint8_t transposed[64];
+  };
+  alignas(64) static constexpr Tables kTables = [] {
+    Tables tables{};
+    for (int i = 0; i < 64; ++i) {
+      const int at = i % 2 * 32 + i % 8 / 2 * 4;
+      tables.left[i] = static_cast<std::uint8_t>(at);
+      tables.right[i] = static_cast<std::uint8_t>(at + 12);
+      tables.transposed[i] = static_cast<std::uint8_t>(i % 8 * 8 + i / 8);
+    }
+    return tables;
+  }();
+  const __m512i left = _mm512_multishift_epi64_epi8(_mm512_load_si512(kTables.left), nibbles);
+  const __m512i right = _mm512_multishift_epi64_epi8(_mm512_load_si512(kTables.right), nibbles);
+  constexpr int kSelect = 0xca;  // first ? second : third
+  return _mm512_permutexvar_epi8(
+      _mm512_load_si512(kTables.transposed),
+      _mm512_ternarylogic_epi64(_mm512_set1_epi8(0x0f), left, right, kSelect));
+}
+
+// Reads the bits of a block that follow the tiles' bytes.
+HWY_INLINE void read_tail(const Form& form, const std::uint8_t* in, int block, BytesBuffers& io) {
+  const std::uint8_t* at = in + io.end[16 * block + 15];
+  std::uint64_t tail = get64(at);
+  io.low_dc[block] = static_cast<std::uint8_t>(tail & 15);
+  if (form.header_bits() % 8 != 0) tail = tail >> 4 | static_cast<std::uint64_t>(at[8]) << 60;
+  const std::uint64_t odd = _pdep_u64(io.odd[block], kNibbles) * 15;
+  io.next_bits[block] = _pdep_u64(tail, odd) | ~odd;
+}
+
+// Reads the headers of 16 blocks: scales, first coefficients, and what read_codes needs. Returns
+// whether all pixels are below 2^31.
+template <int kTiles>
+HWY_INLINE bool read_headers(const Form& form, const std::uint8_t* in, BytesBuffers& io) {
+  const auto ints = [](int value) TUCKFOLD_VBMI2_ATTR { return _mm512_set1_epi32(value); };
+  // From the first byte that is looked up to a block's first.
+  const int bytes = form.bytes, third = bytes <= kFourBytes ? 2 * bytes : 0;
+  __m512i offset = _mm512_setzero_si512();
+  offset = _mm512_mask_set1_epi8(offset, 0xffffull << 16, static_cast<char>(bytes));
+  offset = _mm512_mask_set1_epi8(offset, 0xffffull << 32, static_cast<char>(third));
+  offset = _mm512_mask_set1_epi8(offset, 0xffffull << 48, static_cast<char>(third + bytes));
+  __m512i bits[4], given[4], widths[4];
+  unsigned misfits = 0;
+  for (int g = 0; g < 4; ++g) {
+    const FourHeaders four = read_four<kTiles>(form, in + 4 * g * bytes);
+    bits[g] = four.bits;
+    given[g] = four.given;
+    widths[g] = four.width;
+    const __m512i begin = _mm512_sub_epi8(four.ends, four.pairs);
+    _mm512_store_si512(io.end + 64 * g, four.ends);
+    std::memcpy(io.odd + 4 * g, &four.odd, 8);
+    _mm512_store_si512(io.begin[g], _mm512_add_epi8(begin, offset));
+    const __m512i odd = _mm512_and_si512(four.width, _mm512_set1_epi8(1));
+    _mm512_store_si512(
+        io.width[g], _mm512_add_epi8(_mm512_sub_epi8(four.width, odd), _mm512_slli_epi16(odd, 6)));
+    if (HWY_UNLIKELY(four.misfits != 0)) {
+      for (int i = 0; i < 4; ++i) misfits |= (four.misfits >> i & 1) << lane_of_block(4 * g + i);
+    }
+  }
+  for (int b = 0; b < kTogether; ++b) read_tail(form, in + b * bytes, b, io);
+  // By lanes: the lower and the upper half of the headers.
+  transpose_fours(bits);
+  const __m512i q = _mm512_and_si512(bits[0], ints(1023));
+  constexpr int kDc = 12 + 2 * kTiles;  // where the first coefficient's bits begin
+  const __m512i dc = kDc < 32 ? _mm512_shrdi_epi32(bits[0], bits[1], kDc % 32)
+                              : _mm512_srli_epi32(bits[1], kDc % 32);
+  const int high_dc = form.dc - form.header_bits() % 8;
+  _mm512_store_si512(io.dc, _mm512_and_si512(dc, ints((1 << high_dc) - 1)));
+  // The value of a code at the top of a word: step * 2^(given - 16); of a tile without bits, 0.
+  const __m512 step = _mm512_castsi512_ps(_mm512_slli_epi32(q, kStepShift));
+  const __m512 powers =
+      _mm512_setr_ps(0, 0x1p-15f, 0x1p-14f, 0x1p-13f, 0x1p-12f, 0x1p-11f, 0x1p-10f, 0x1p-9f,
+                     0x1p-8f, 0x1p-7f, 0x1p-6f, 0x1p-5f, 0x1p-4f, 0x1p-3f, 0x1p-2f, 0x1p-1f);
+  transpose_fours(given);
+  for (int k = 0; k < 16; ++k) {
+    const __m512i width = _mm512_srli_epi32(given[k / 4], static_cast<unsigned>(k % 4 * 8));
+    _mm512_store_ps(io.scale[4 * kTileRow[k] + kTileCol[k]],
+                    _mm512_mul_ps(step, _mm512_permutexvar_ps(width, powers)));
+  }
+  transpose_fours(widths);
+  const __m512i width = _mm512_and_si512(widths[0], ints(255));
+  const __mmask16 halved = _mm512_cmpgt_epi32_mask(width, _mm512_and_si512(given[0], ints(255)));
+  _mm512_store_si512(io.first_width, width);
+  const __mmask16 none = static_cast<__mmask16>(misfits) |
+                         _mm512_cmplt_epi32_mask(q, ints(kLeastStep)) |
+                         _mm512_cmpge_epi32_mask(q, ints(kNoStep));
+  const __m512 first_step = _mm512_mask_mul_ps(step, halved, step, _mm512_set1_ps(0.5f));
+  _mm512_store_ps(io.first_step,
+                  _mm512_mask_mov_ps(first_step, none, _mm512_set1_ps(float_of(kNanBits))));
+  for (int p = 0; p < 2; ++p) {
+    _mm512_store_si512(io.masks[p], by_tile_pairs(_mm512_load_si512(io.next_bits + 8 * p)));
+  }
+  // A code has 14 bits, the first one dc more, so that a pixel is below 2^18 steps, or 2^(12 + dc).
+  const int most = 4 * (127 + 31 - std::max(18, 12 + form.dc));
+  return _mm512_cmpge_epi32_mask(q, ints(most)) == 0;
+}
+
+// Codes of 16 blocks, two tiles side by side in a vector, which has 128 bits of each of four blocks:
+// at the top of a word, followed by a bit for the half that is added. kFour: bytes of four blocks
+// are looked up at once, else of two.
+template <bool kFour>
+TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void read_codes(int block_bytes, const std::uint8_t* in,
+                                                 BytesBuffers& io) {
+  struct alignas(64) Tables {
+    std::uint8_t tile[8][64];  // of a byte
+    std::uint8_t next[64];     // bytes of a tile
+    std::uint16_t value[32];   // the place of a value in its tile
+  };
+  alignas(64) static constexpr Tables kTables = [] {
+    Tables tables{};
+    for (int i = 0; i < 64; ++i) {
+      for (int h = 0; h < 8; ++h) tables.tile[h][i] = kTileAt[(h % 2 * 2 + i % 16 / 8) * 4 + h / 2];
+      tables.next[i] = static_cast<std::uint8_t>(i % 8);
+    }
+    for (int i = 0; i < 32; ++i) tables.value[i] = static_cast<std::uint16_t>(i % 4);
+    return tables;
+  }();
+  const __m512i next = _mm512_load_si512(kTables.next), value = _mm512_load_si512(kTables.value);
+  const __m512i first = _mm512_set1_epi16(-0x8000), second = _mm512_set1_epi16(0x4000);
+  const __m512i upper = _mm512_set1_epi16(0x0800);
+  HWY_UNROLL(1)
+  for (int g = 0; g < 4; ++g, in += 4 * block_bytes) {
+    const __m512i begin = _mm512_load_si512(io.begin[g]), widths = _mm512_load_si512(io.width[g]);
+    const __m512i bytes[2] = {_mm512_loadu_si512(in), _mm512_loadu_si512(in + 64)};
+    const std::uint8_t* others = in + 2 * block_bytes;
+    for (int h = 0; h < 8; ++h) {
+      // A tile's bytes to 64 bits, its values' to 16 each.
+      const __m512i tile = _mm512_load_si512(kTables.tile[h]);
+      const __m512i at = _mm512_add_epi8(_mm512_shuffle_epi8(begin, tile), next);
+      __m512i tiles = _mm512_permutex2var_epi8(bytes[0], at, bytes[1]);
+      if (!kFour) {
+        tiles = _mm512_mask_mov_epi64(tiles, 0xf0,
+                                      _mm512_permutex2var_epi8(_mm512_loadu_si512(others), at,
+                                                               _mm512_loadu_si512(others + 64)));
+      }
+      // Twice in a word. Times 3 it is below 256, and only six bits of a place count, but those of
+      // kOdd; of a shift four.
+      const __m512i width = _mm512_shuffle_epi8(widths, tile);
+      const __m512i places = _mm512_add_epi16(_mm512_mullo_epi16(width, value), upper);
+      const __m512i codes = _mm512_multishift_epi64_epi8(places, tiles);
+      // A one, or the lowest bit and a one.
+      __m512i below = _mm512_and_si512(width, second);
+      below = _mm512_mask_add_epi16(below, io.masks[g / 2][h][g % 2], below, first);
+      _mm512_store_si512(io.codes[h][g], _mm512_shrdv_epi16(below, codes, width));
+    }
+  }
+}
+
+// The first coefficients of 16 blocks, by lanes.
+HWY_INLINE __m512 read_first(const Form& form, const BytesBuffers& from) {
+  __m512i dc = _mm512_load_si512(from.dc);
+  if (form.header_bits() % 8 != 0) {
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i low =
+        _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(from.low_dc)));
+    dc = _mm512_or_si512(_mm512_slli_epi32(dc, 4), _mm512_permutexvar_epi32(order, low));
+  }
+  __m512i words[4];
+  for (int g = 0; g < 4; ++g) words[g] = _mm512_load_si512(from.codes[0][g]);
+  transpose_fours(words);
+  const __m512i width = _mm512_load_si512(from.first_width);
+  const __m512i code = _mm512_srlv_epi32(_mm512_slli_epi32(words[0], 16),
+                                         _mm512_sub_epi32(_mm512_set1_epi32(32), width));
+  const __m512i shift = _mm512_sub_epi32(_mm512_set1_epi32(32 - form.dc), width);
+  const __m512i number = _mm512_srav_epi32(
+      _mm512_sllv_epi32(_mm512_or_si512(_mm512_sllv_epi32(dc, width), code), shift), shift);
+  return _mm512_mul_ps(_mm512_cvtepi32_ps(number), _mm512_load_ps(from.first_step));
+}
+
+// The first pass back of 16 blocks.
+TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void restore_rows(const Form& form, BytesBuffers& io) {
+  const __m512 first = read_first(form, io);
+  // 2^23 and a word without sign, as bits of an f32.
+  const __m512i lower = _mm512_set1_epi32(0xffff), upper = _mm512_set1_epi32(0x4b008000);
+  const __m512 zero_point = _mm512_set1_ps(0x1p23f + 0x1p15f);
+  constexpr int kFlip = 0x6a;  // lower ? word ^ upper : upper
+  const Factors<V> factors = factors_of(DF());
+  HWY_UNROLL(1)
+  for (int r = 0; r < 4; ++r) {  // of tiles
+    __m512i words[2][4];         // two coefficients each, side by side in the block
+    for (int c = 0; c < 2; ++c) {
+      for (int g = 0; g < 4; ++g) words[c][g] = _mm512_load_si512(io.codes[2 * r + c][g]);
+      transpose_fours(words[c]);
+    }
+    for (int down = 0; down < 2; ++down) {
+      V y[8], x[8];
+      for (int c = 0; c < 4; ++c) {
+        const __m512 scale = _mm512_load_ps(io.scale[4 * r + c]);
+        const __m512i two = words[c / 2][c % 2 * 2 + down];
+        const __m512i bits[2] = {_mm512_ternarylogic_epi32(two, lower, upper, kFlip),
+                                 _mm512_xor_si512(_mm512_srli_epi32(two, 16), upper)};
+        for (int k = 0; k < 2; ++k) {
+          const int v = 2 * c + k;
+          __m512 z = _mm512_mul_ps(_mm512_sub_ps(_mm512_castsi512_ps(bits[k]), zero_point), scale);
+          if (v == 0 && down == 0 && r == 0) z = first;
+          y[v] = V{_mm512_mul_ps(z, _mm512_set1_ps(kScale[(2 * r + down) * 8 + v]))};
+        }
+      }
+      inverse_pass(factors, y, x);
+      for (int j = 0; j < 8; ++j) hn::Store(x[j], DF(), io.half[(2 * r + down) * 8 + j]);
+    }
+  }
+}
+
+// A column of pixels, as whole numbers, of NaN the least one. kSmall: they are known to be below
+// 2^31, and to need no further step.
+template <bool kSmall>
+HWY_INLINE void restore_column(float offset, const Factors<V>& factors, const BytesBuffers& from,
+                               int j, __m512i* out) {
+  V y[8], x[8];
+  for (int u = 0; u < 8; ++u) y[u] = hn::Load(DF(), from.half[8 * u + j]);
+  inverse_pass(factors, y, x);
+  for (int r = 0; r < 8; ++r) {
+    __m512 value = x[r].raw;
+    if (!kSmall) {
+      if (offset != 0) value = _mm512_add_ps(value, _mm512_set1_ps(offset));
+      value = _mm512_min_ps(_mm512_set1_ps(0x1p30f), value);  // NaN stays
+    }
+    out[r] = _mm512_cvtps_epi32(value);
+  }
+}
+
+// The second pass, to columns two by two, in the place of the first of them.
+template <bool kSmall>
+TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void restore_columns(float offset, BytesBuffers& io) {
+  const Factors<V> factors = factors_of(DF());
+  HWY_UNROLL(1)
+  for (int k = 0; k < 4; ++k) {
+    __m512i left[8], right[8];
+    restore_column<kSmall>(offset, factors, io, 2 * k, left);
+    restore_column<kSmall>(offset, factors, io, 2 * k + 1, right);
+    for (int r = 0; r < 8; ++r) {
+      _mm512_store_si512(io.half[8 * r + 2 * k], _mm512_packs_epi32(left[r], right[r]));
+    }
+  }
+}
+
+// Stores the pixels of 16 blocks, or what is there of them, negative ones as 0.
+HWY_INLINE void store_pixels(const BytesBuffers& from, const Batch<std::uint8_t>& out) {
+  // From a vector of columns 0 to 3 and one of 4 to 7, which have 128 bits of blocks 4 g + i, to
+  // rows of eight blocks.
+  alignas(64) static constexpr auto kOrder = [] {
+    std::array<std::array<std::uint8_t, 64>, 2> table{};
+    for (int at = 0; at < 128; ++at) {
+      const int g = at / 32, i = at % 32 / 8, j = at % 8;
+      table[at / 64][at % 64] = static_cast<std::uint8_t>(j / 4 * 64 + 16 * i + j % 4 * 4 + g);
+    }
+    return table;
+  }();
+  const __m512i orders[2] = {_mm512_load_si512(kOrder[0].data()),
+                             _mm512_load_si512(kOrder[1].data())};
+  bool fours = out.count == kTogether;  // blocks side by side
+  for (int b = 0; b < kTogether && fours; b += 4) fours = out.at[b + 3] == out.at[b] + 24;
+  const std::int64_t step = out.row;
+  std::uint8_t* rows[4] = {};
+  for (int g = 0; g < 4 && fours; ++g) rows[g] = out.at[4 * g];
+  HWY_UNROLL(8)
+  for (int r = 0; r < 8; ++r) {
+    __m512i half[2];
+    for (int k = 0; k < 2; ++k) {
+      half[k] = _mm512_packus_epi16(_mm512_load_si512(from.half[8 * r + 4 * k]),
+                                    _mm512_load_si512(from.half[8 * r + 4 * k + 2]));
+    }
+    const __m512i pixels[2] = {_mm512_permutex2var_epi8(half[0], orders[0], half[1]),
+                               _mm512_permutex2var_epi8(half[0], orders[1], half[1])};
+    if (HWY_LIKELY(fours)) {
+      for (int g = 0; g < 4; ++g, rows[g - 1] += step) {
+        const __m256i four = g % 2 == 0 ? _mm512_castsi512_si256(pixels[g / 2])
+                                        : _mm512_extracti64x4_epi64(pixels[g / 2], 1);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(rows[g]), four);
+      }
+      continue;
+    }
+    alignas(64) std::uint8_t blocks[kTogether][8];
+    _mm512_store_si512(blocks[0], pixels[0]);
+    _mm512_store_si512(blocks[8], pixels[1]);
+    for (int b = 0; b < out.count; ++b) std::memcpy(out.at[b] + r * step, blocks[b], 8);
+  }
+}
+
+// A batch of 16 blocks or fewer. kReadBeyond bytes after it are read, and those of missing blocks.
+template <int kTiles>
+TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void unpack_bytes(const Params& p, const std::uint8_t* in,
+                                                   const Batch<std::uint8_t>& out) {
+  const Form form = p.form;  // a copy: what is written might else be it
+  BytesBuffers io;
+  const bool small = read_headers<kTiles>(form, in, io);
+  if (form.bytes <= kFourBytes) {
+    read_codes<true>(form.bytes, in, io);
+  } else {
+    read_codes<false>(form.bytes, in, io);
+  }
+  restore_rows(form, io);
+  if (small && p.offset == 0) {
+    restore_columns<true>(0, io);
+  } else {
+    restore_columns<false>(p.offset, io);
+  }
+  store_pixels(io, out);
+}
+
+}  // namespace tuckfold::dct_quant::HWY_NAMESPACE
+HWY_POP_ATTRIBUTES
+#undef TUCKFOLD_VBMI2
+#undef TUCKFOLD_VBMI2_ATTR
+#endif  // TUCKFOLD_DCT_QUANT_WIDE
+
+#endif  // include guard
