@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from tuckfold._file import File, FileArray
+from tuckfold._file import File, FileArray, numbers_of
 from tuckfold._file import open as open_file
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class Dataset:
 
     def read(self, samples: Any) -> Any:
         """A batch: samples in any order, as :meth:`FileArray.read` takes them."""
+        if samples is not None and not isinstance(samples, (slice, range)):
+            samples = numbers_of(samples)
         return self._shaped([array.read(samples) for array in self._arrays])
 
     def __len__(self) -> int:

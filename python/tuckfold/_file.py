@@ -51,11 +51,21 @@ def size_text(size: float) -> str:
     return f"{size:.1f} TB"
 
 
+@functools.cache
+def _of_numpy() -> Any:
+    """What needs numpy, imported when it is first used; later this is faster than an import."""
+    from tuckfold import _arrays
+
+    return _arrays
+
+
 def numbers_of(samples: Any) -> np.ndarray:
     """Numbers of samples as one row. A mask is refused: its booleans would be the numbers 0 and 1."""
     import numpy as np
 
     numbers = np.asarray(samples)
+    if numbers.ndim == 1 and numbers.dtype == np.int64 and numbers.flags.c_contiguous:
+        return numbers
     if numbers.ndim != 1:
         raise ValueError(f"[read] samples must have one axis, got {numbers.ndim}")
     if numbers.size and numbers.dtype.kind not in "iu":
@@ -168,28 +178,25 @@ class FileArray:
         ...     f["image"].read([7, 3], out=out) is out
         True
         """
-        import numpy as np
-
-        from tuckfold import _arrays
-
         if samples is None or isinstance(samples, slice):
             samples = range(*(samples or slice(None)).indices(self.shape[0]))
         if not isinstance(samples, range):
             samples = numbers_of(samples)
+        _arrays = _of_numpy()
         count = len(samples)
         shape = (count, *self._about["shape"])
         each = self._sample_bytes
         if out is None:
-            result = _arrays.empty(shape, self.stored)
+            result = _arrays.empty(shape, self._about["dtype"])
             if progress is None and count * each <= _AT_ONCE_BYTES:
-                self._read_to(samples, result.__array_interface__["data"][0])
+                self._read_to(samples, lib.address_of(result))
                 return result
         else:
             result = out
         view = _arrays.array_of("read", result)
         if view.shape != shape:
             raise ValueError(f"[read] {shape} must fit out, which has shape {view.shape}")
-        name = self.stored if view.dtype == np.uint16 and self.stored == "bf16" else None
+        name = self.stored if view.dtype == "u2" and self.stored == "bf16" else None
         if _arrays.stored_dtype("read", view, name) != self.stored:
             raise ValueError(f"[read] '{self.name}' is of {self.stored}, and out of {view.dtype}")
         if not view.flags.writeable:
@@ -226,10 +233,10 @@ class FileArray:
                 remote.fetch(handle.value, self._number, self.name, samples)
             status = lib.reader_read(handle.value, self._number, samples.start, len(samples), out, threads)  # fmt: skip
         else:
-            numbers = numbers_of(samples)
+            numbers = numbers_of(samples) if isinstance(samples, range) else samples
             if remote is not None:
                 remote.fetch(handle.value, self._number, self.name, numbers)
-            address = numbers.__array_interface__["data"][0]
+            address = lib.address_of(numbers)
             status = lib.reader_gather(handle.value, self._number, address, len(numbers), out, threads)  # fmt: skip
         if status != 0:
             self._file._fail()

@@ -362,6 +362,14 @@ def get_num_threads() -> int:
     return _threads
 
 
+def address_of(array: Any) -> int:
+    """Where the values of a contiguous array of numpy begin. Its own ways take three times as long."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError, BufferError):  # empty, not to be written, or of a foreign dtype
+        return array.__array_interface__["data"][0]
+
+
 def path_of(path: Any) -> bytes:
     """A path for C, which would end it at its first NUL."""
     encoded = os.fsencode(path)

@@ -132,6 +132,36 @@ class RowGather {
   LowestError error_;
 };
 
+// ---- numbers of chunks that are kept ------------------------------------------------------------
+
+// Numbers, such as labels, with nothing but a copy for each. False where a chunk has yet to be
+// unpacked.
+template <std::size_t kBytes>
+bool copy_kept(const Column& column, std::span<const std::int64_t> samples, const TensorView& out) {
+  auto* to = static_cast<std::byte*>(out.data);
+  const std::int64_t step = out.strides[0] * static_cast<std::int64_t>(kBytes);
+  for (const std::int64_t sample : samples) {
+    const std::size_t number = column.chunk_of(sample);
+    const std::byte* rows = column.kept->find(number);
+    if (rows == nullptr) return false;
+    const ChunkInfo& chunk = column.chunks[number];
+    std::memcpy(to, rows + static_cast<std::size_t>(sample - chunk.first + chunk.skip) * kBytes,
+                kBytes);
+    to += step;
+  }
+  return true;
+}
+
+bool copy_kept(const Column& column, std::span<const std::int64_t> samples, const TensorView& out) {
+  if (column.kept == nullptr || out.shape.rank() != 1) return false;
+  switch (size_bytes(out.dtype)) {
+    case 1: return copy_kept<1>(column, samples, out);
+    case 2: return copy_kept<2>(column, samples, out);
+    case 4: return copy_kept<4>(column, samples, out);
+    default: return copy_kept<8>(column, samples, out);
+  }
+}
+
 // ---- samples of chunks that are unpacked as a whole ---------------------------------------------
 
 class ChunkGather {
@@ -283,7 +313,9 @@ void FileReader::gather(std::size_t array, std::span<const std::int64_t> samples
   impl_->check_output(array, std::ssize(samples), out, threads);
   if (samples.empty()) return;
   if (out.data == nullptr && out.shape.elems() > 0) invalid("[read] the output has no data");
-  if (impl_->columns[array].rows_alone && !impl_->masks[array]) {
+  const bool masked = impl_->masks[array].has_value();
+  if (!masked && copy_kept(impl_->columns[array], samples, out)) return;
+  if (impl_->columns[array].rows_alone && !masked) {
     RowGather(*impl_, array, samples, out).run(threads);
   } else {
     ChunkGather(*this, *impl_, array, samples, out).run(threads);
