@@ -38,8 +38,8 @@ constexpr int lane_of_block(int block) { return block % 4 * 4 + block / 4; }
 
 struct alignas(64) BytesBuffers {
   float scale[16][16];  // of tiles, by rows
-  // Of four blocks each: where a tile's bytes begin and end, and its width without the lowest bit,
-  // plus kOdd if that is set.
+  // Of four blocks each: where a tile's bytes begin, where they end after the first tile's begin, and
+  // its width without the lowest bit, plus kOdd if that is set.
   std::uint8_t begin[4][64], end[256], width[4][64];
   static constexpr int kOdd = 64;
   // By blocks: a nibble for each tile, by columns. The first bits after those that an even width has
@@ -92,7 +92,7 @@ HWY_INLINE __m512i by_tile_pairs(__m512i nibbles) {
       _mm512_ternarylogic_epi64(_mm512_set1_epi8(0x0f), left, right, kSelect));
 }
 
-// Reads the bits of a block that follow the tiles' bytes.
+// Reads the bits of a block that follow the tiles' bytes, which begin at `in`.
 HWY_INLINE void read_tail(const Form& form, const std::uint8_t* in, int block, BytesBuffers& io) {
   const std::uint8_t* at = in + io.end[16 * block + 15];
   std::uint64_t tail = get64(at);
@@ -102,36 +102,111 @@ HWY_INLINE void read_tail(const Form& form, const std::uint8_t* in, int block, B
   io.next_bits[block] = _pdep_u64(tail, odd) | ~odd;
 }
 
+// The bytes of four blocks that `at` counts from the first, or of the second two from the third.
+HWY_INLINE __m512i look_up(const std::uint8_t* in, int block_bytes, __m512i at) {
+  const __m512i found =
+      _mm512_permutex2var_epi8(_mm512_loadu_si512(in), at, _mm512_loadu_si512(in + 64));
+  if (block_bytes <= kFourBytes) return found;
+  in += 2 * block_bytes;
+  return _mm512_mask_mov_epi64(
+      found, 0xf0,
+      _mm512_permutex2var_epi8(_mm512_loadu_si512(in), at, _mm512_loadu_si512(in + 64)));
+}
+
 // Reads the headers of 16 blocks: scales, first coefficients, and what read_codes needs. Returns
 // whether all pixels are below 2^31.
 template <int kTiles>
 HWY_INLINE bool read_headers(const Form& form, const std::uint8_t* in, BytesBuffers& io) {
+  struct alignas(64) Tables {
+    std::uint8_t header[64];   // its bytes, twice
+    std::uint8_t field[64];    // the bits that its fields begin with
+    std::uint8_t mask[64];     // of the fields; 0 of tiles that are not coded
+    std::uint8_t place[64];    // of a tile
+    std::uint8_t doubled[64];  // the same twice; 0 of tiles that are not coded
+    std::uint8_t columns[64];  // tiles by columns
+    std::uint8_t half[64];     // of running sums: the last of the first half, for the second
+  };
+  alignas(64) static constexpr Tables kTables = [] {
+    Tables tables{};
+    for (int i = 0; i < 64; ++i) {
+      const int k = i % 16;
+      tables.header[i] = static_cast<std::uint8_t>(i % 8);
+      tables.field[i] = static_cast<std::uint8_t>(k == 0 ? 10 : 12 + 2 * k);
+      tables.mask[i] = k >= kTiles ? 0 : k == 0 ? 15 : 3;
+      tables.place[i] = static_cast<std::uint8_t>(k);
+      tables.doubled[i] = static_cast<std::uint8_t>(k >= kTiles ? 0 : 2 * k);
+      tables.columns[i] = kTileAt[k];
+      tables.half[i] = k < 8 ? 0x80 : 7;
+    }
+    return tables;
+  }();
+  const auto load = [](const void* table) TUCKFOLD_VBMI2_ATTR { return _mm512_load_si512(table); };
   const auto ints = [](int value) TUCKFOLD_VBMI2_ATTR { return _mm512_set1_epi32(value); };
+  const auto chars = [](int value)
+                         TUCKFOLD_VBMI2_ATTR { return _mm512_set1_epi8(static_cast<char>(value)); };
+  // In each 16 bytes the sums of all up to a place, which must be below 256.
+  const auto running = [&](__m512i v) TUCKFOLD_VBMI2_ATTR {
+    const __m512i sums = _mm512_mullo_epi64(v, _mm512_set1_epi64(0x0101010101010101));
+    return _mm512_add_epi8(sums, _mm512_shuffle_epi8(sums, load(kTables.half)));
+  };
+  constexpr __mmask64 kCoded = ((1u << kTiles) - 1) * 0x0001000100010001u;
   // From the first byte that is looked up to a block's first.
   const int bytes = form.bytes, third = bytes <= kFourBytes ? 2 * bytes : 0;
   __m512i offset = _mm512_setzero_si512();
   offset = _mm512_mask_set1_epi8(offset, 0xffffull << 16, static_cast<char>(bytes));
   offset = _mm512_mask_set1_epi8(offset, 0xffffull << 32, static_cast<char>(third));
   offset = _mm512_mask_set1_epi8(offset, 0xffffull << 48, static_cast<char>(third + bytes));
+  const __m512i headers = _mm512_add_epi8(offset, load(kTables.header));
+  const __m512i tiles = _mm512_add_epi8(offset, chars(form.header_bits() / 8));
+  const __m512i nibbles = _mm512_set1_epi64(form.nibbles), most_width = chars(form.max_width);
   __m512i bits[4], given[4], widths[4];
   unsigned misfits = 0;
+  __mmask64 wide[4];
+  __mmask8 many[4];
+  HWY_UNROLL(4)
   for (int g = 0; g < 4; ++g) {
-    const FourHeaders four = read_four<kTiles>(form, in + 4 * g * bytes);
-    bits[g] = four.bits;
-    given[g] = four.given;
-    widths[g] = four.width;
-    const __m512i begin = _mm512_sub_epi8(four.ends, four.pairs);
-    _mm512_store_si512(io.end + 64 * g, four.ends);
-    std::memcpy(io.odd + 4 * g, &four.odd, 8);
-    _mm512_store_si512(io.begin[g], _mm512_add_epi8(begin, offset));
-    const __m512i odd = _mm512_and_si512(four.width, _mm512_set1_epi8(1));
-    _mm512_store_si512(
-        io.width[g], _mm512_add_epi8(_mm512_sub_epi8(four.width, odd), _mm512_slli_epi16(odd, 6)));
-    if (HWY_UNLIKELY(four.misfits != 0)) {
-      for (int i = 0; i < 4; ++i) misfits |= (four.misfits >> i & 1) << lane_of_block(4 * g + i);
+    bits[g] = look_up(in + 4 * g * bytes, bytes, headers);
+    const __m512i fields = _mm512_and_si512(
+        _mm512_multishift_epi64_epi8(load(kTables.field), bits[g]), load(kTables.mask));
+    given[g] = _mm512_maskz_sub_epi8(kCoded, running(fields), load(kTables.doubled));
+    // Both halves' sums, in both halves; what they leave over is given to the first tiles.
+    const __m512i halves = _mm512_sad_epu8(given[g], _mm512_setzero_si512());
+    const __m512i sum = _mm512_add_epi64(halves, _mm512_shuffle_epi32(halves, _MM_PERM_BADC));
+    const __m512i left =
+        _mm512_shuffle_epi8(_mm512_sub_epi64(nibbles, sum), _mm512_setzero_si512());
+    const __mmask64 more = _mm512_mask_cmpgt_epi8_mask(_mm512_test_epi8_mask(given[g], given[g]),
+                                                       left, load(kTables.place));
+    widths[g] = _mm512_mask_add_epi8(given[g], more, given[g], chars(1));
+    wide[g] = _mm512_cmpgt_epu8_mask(given[g], most_width);
+    many[g] = _mm512_cmpgt_epi64_mask(sum, nibbles);
+  }
+  if (HWY_UNLIKELY((wide[0] | wide[1] | wide[2] | wide[3] | many[0] | many[1] | many[2] |
+                    many[3]) != 0)) {  // widths that do not fit are taken as zero
+    for (int b = 0; b < kTogether; ++b) {
+      const int g = b / 4, i = b % 4;
+      if ((wide[g] >> (16 * i) & 0xffff) == 0 && (many[g] >> (2 * i) & 1) == 0) continue;
+      const __mmask64 others = ~(__mmask64{0xffff} << (16 * i));
+      widths[g] = _mm512_maskz_mov_epi8(others, widths[g]);
+      given[g] = _mm512_maskz_mov_epi8(others, given[g]);
+      misfits |= 1u << lane_of_block(b);
     }
   }
-  for (int b = 0; b < kTogether; ++b) read_tail(form, in + b * bytes, b, io);
+  HWY_UNROLL(4)
+  for (int g = 0; g < 4; ++g) {
+    const __m512i pairs = _mm512_and_si512(_mm512_srli_epi16(widths[g], 1), chars(0x7f));
+    const __m512i ends = running(pairs);
+    _mm512_store_si512(io.end + 64 * g, ends);
+    const __mmask64 odd =
+        _mm512_test_epi8_mask(_mm512_shuffle_epi8(widths[g], load(kTables.columns)), chars(1));
+    std::memcpy(io.odd + 4 * g, &odd, 8);
+    _mm512_store_si512(io.begin[g], _mm512_add_epi8(_mm512_sub_epi8(ends, pairs), tiles));
+    constexpr int kSelect = 0xca;  // first ? second : third
+    const __m512i marked = _mm512_ternarylogic_epi64(
+        chars(BytesBuffers::kOdd), _mm512_slli_epi16(widths[g], 6), widths[g], kSelect);
+    _mm512_store_si512(io.width[g], _mm512_and_si512(marked, chars(BytesBuffers::kOdd | 14)));
+  }
+  const std::uint8_t* tiles_in = in + form.header_bits() / 8;
+  for (int b = 0; b < kTogether; ++b) read_tail(form, tiles_in + b * bytes, b, io);
   // By lanes: the lower and the upper half of the headers.
   transpose_fours(bits);
   const __m512i q = _mm512_and_si512(bits[0], ints(1023));
@@ -140,11 +215,11 @@ HWY_INLINE bool read_headers(const Form& form, const std::uint8_t* in, BytesBuff
                               : _mm512_srli_epi32(bits[1], kDc % 32);
   const int high_dc = form.dc - form.header_bits() % 8;
   _mm512_store_si512(io.dc, _mm512_and_si512(dc, ints((1 << high_dc) - 1)));
-  // The value of a code at the top of a word: step * 2^(given - 16); of a tile without bits, 0.
+  // The value of a code at the top of 32 bits: step * 2^(given - 32); of a tile without bits, 0.
   const __m512 step = _mm512_castsi512_ps(_mm512_slli_epi32(q, kStepShift));
-  const __m512 powers =
-      _mm512_setr_ps(0, 0x1p-15f, 0x1p-14f, 0x1p-13f, 0x1p-12f, 0x1p-11f, 0x1p-10f, 0x1p-9f,
-                     0x1p-8f, 0x1p-7f, 0x1p-6f, 0x1p-5f, 0x1p-4f, 0x1p-3f, 0x1p-2f, 0x1p-1f);
+  const __m512 powers = _mm512_setr_ps(0, 0x1p-31f, 0x1p-30f, 0x1p-29f, 0x1p-28f, 0x1p-27f,
+                                       0x1p-26f, 0x1p-25f, 0x1p-24f, 0x1p-23f, 0x1p-22f, 0x1p-21f,
+                                       0x1p-20f, 0x1p-19f, 0x1p-18f, 0x1p-17f);
   transpose_fours(given);
   for (int k = 0; k < 16; ++k) {
     const __m512i width = _mm512_srli_epi32(given[k / 4], static_cast<unsigned>(k % 4 * 8));
@@ -244,10 +319,7 @@ HWY_INLINE __m512 read_first(const Form& form, const BytesBuffers& from) {
 // The first pass back of 16 blocks.
 TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void restore_rows(const Form& form, BytesBuffers& io) {
   const __m512 first = read_first(form, io);
-  // 2^23 and a word without sign, as bits of an f32.
-  const __m512i lower = _mm512_set1_epi32(0xffff), upper = _mm512_set1_epi32(0x4b008000);
-  const __m512 zero_point = _mm512_set1_ps(0x1p23f + 0x1p15f);
-  constexpr int kFlip = 0x6a;  // lower ? word ^ upper : upper
+  const __m512i upper = _mm512_set1_epi32(-0x10000);
   const Factors<V> factors = factors_of(DF());
   HWY_UNROLL(1)
   for (int r = 0; r < 4; ++r) {  // of tiles
@@ -261,11 +333,10 @@ TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void restore_rows(const Form& form, BytesBuffer
       for (int c = 0; c < 4; ++c) {
         const __m512 scale = _mm512_load_ps(io.scale[4 * r + c]);
         const __m512i two = words[c / 2][c % 2 * 2 + down];
-        const __m512i bits[2] = {_mm512_ternarylogic_epi32(two, lower, upper, kFlip),
-                                 _mm512_xor_si512(_mm512_srli_epi32(two, 16), upper)};
+        const __m512i numbers[2] = {_mm512_slli_epi32(two, 16), _mm512_and_si512(two, upper)};
         for (int k = 0; k < 2; ++k) {
           const int v = 2 * c + k;
-          __m512 z = _mm512_mul_ps(_mm512_sub_ps(_mm512_castsi512_ps(bits[k]), zero_point), scale);
+          __m512 z = _mm512_mul_ps(_mm512_cvtepi32_ps(numbers[k]), scale);
           if (v == 0 && down == 0 && r == 0) z = first;
           y[v] = V{_mm512_mul_ps(z, _mm512_set1_ps(kScale[(2 * r + down) * 8 + v]))};
         }

@@ -45,17 +45,10 @@ HWY_INLINE __m512i running_sums(__m512i v) {
   return _mm512_add_epi8(sums, _mm512_shuffle_epi8(sums, first_half));
 }
 
-// What four headers say, 16 bytes for each: widths, and where the tiles' bytes end in a block, in
-// pairs of bits a value.
-struct FourHeaders {
-  __m512i bits;  // of the headers, twice
-  __m512i given, width, pairs, ends;
-  __mmask64 odd;     // bit 16 i + j: tile kTileAt[j] of the i-th block has an odd width
-  unsigned misfits;  // bit i: widths of the i-th do not fit, and are taken as zero
-};
-
+// Widths and places of four blocks from `block` on. Bit i of the result: those of the i-th do not
+// fit, and are taken as zero.
 template <int kTiles>
-HWY_INLINE FourHeaders read_four(const Form& form, const std::uint8_t* in) {
+HWY_INLINE unsigned read_widths(const Form& form, int block, UnpackBuffers& io) {
   const auto bytes = [](int value)
                          TUCKFOLD_VBMI_ATTR { return _mm512_set1_epi8(static_cast<char>(value)); };
   constexpr std::uint64_t kEach = 0x0001000100010001u;
@@ -69,15 +62,15 @@ HWY_INLINE FourHeaders read_four(const Form& form, const std::uint8_t* in) {
     for (int k = 0; k < 16; ++k) table[k] = static_cast<std::uint8_t>(k == 0 ? 10 : 12 + 2 * k);
     return table;
   }();
-  __m512i bits = zero;
+  __m512i given = zero;
   for (int i = 0; i < 4; ++i) {
-    const auto* header = reinterpret_cast<const __m128i*>(in + i * form.bytes);
-    bits = _mm512_mask_broadcastq_epi64(bits, static_cast<__mmask8>(3 << (2 * i)),
-                                        _mm_loadl_epi64(header));
+    const auto* header = reinterpret_cast<const __m128i*>(io.bytes + (block + i) * form.bytes);
+    given = _mm512_mask_broadcastq_epi64(given, static_cast<__mmask8>(3 << (2 * i)),
+                                         _mm_loadl_epi64(header));
   }
-  __m512i given = _mm512_multishift_epi64_epi8(
+  given = _mm512_multishift_epi64_epi8(
       _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kFields.data()))),
-      bits);
+      given);
   given = _mm512_and_si512(given, _mm512_mask_mov_epi8(bytes(3), kEach, bytes(15)));
   given = running_sums(_mm512_maskz_mov_epi8(kCoded, given));
   given = _mm512_maskz_sub_epi8(kCoded, given, _mm512_add_epi8(places, places));
@@ -102,26 +95,18 @@ HWY_INLINE FourHeaders read_four(const Form& form, const std::uint8_t* in) {
   }
   const __m512i pairs = _mm512_and_si512(_mm512_srli_epi16(width, 1), bytes(0x7f));
   const __m512i ends = _mm512_add_epi8(running_sums(pairs), bytes(form.header_bits() / 8));
+  _mm512_store_si512(io.given[block], given);
+  _mm512_store_si512(io.width[block], width);
+  _mm512_store_si512(io.begin[block], _mm512_sub_epi8(ends, pairs));
+  _mm512_store_si512(io.end[block], ends);
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(io.first_width + block), _mm512_cvtepi64_epi8(width));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(io.first_given + block), _mm512_cvtepi64_epi8(given));
   const __m512i by_columns =
       _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kTileAt.data())));
-  const __mmask64 odd = _mm512_test_epi8_mask(_mm512_shuffle_epi8(width, by_columns), bytes(1));
-  return {bits, given, width, pairs, ends, odd, misfits};
-}
-
-// The same to the buffers. Returns the misfits.
-template <int kTiles>
-HWY_INLINE unsigned read_widths(const Form& form, int block, UnpackBuffers& io) {
-  const FourHeaders four = read_four<kTiles>(form, io.bytes + block * form.bytes);
-  _mm512_store_si512(io.given[block], four.given);
-  _mm512_store_si512(io.width[block], four.width);
-  _mm512_store_si512(io.begin[block], _mm512_sub_epi8(four.ends, four.pairs));
-  _mm512_store_si512(io.end[block], four.ends);
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(io.first_width + block),
-                   _mm512_cvtepi64_epi8(four.width));
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(io.first_given + block),
-                   _mm512_cvtepi64_epi8(four.given));
-  std::memcpy(io.odd + block, &four.odd, 8);
-  return four.misfits;
+  const __m512i ordered = _mm512_shuffle_epi8(width, by_columns);
+  const __mmask64 odd = _mm512_test_epi8_mask(ordered, bytes(1));
+  std::memcpy(io.odd + block, &odd, 8);
+  return misfits;
 }
 
 // Reads the fields of one block that are stored apart from the tiles' bytes.
