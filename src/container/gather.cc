@@ -83,9 +83,18 @@ class RowGather {
         piece.rows.push_back(row);
       }
       at = begin;
+      look_ahead(piece, first + count, count);
       flush(first + count);
     } catch (...) {
       note(first, count, at);
+    }
+  }
+
+  // Fetches rows of the next piece while those of this one are unpacked.
+  void look_ahead(const Piece& piece, std::int64_t first, std::int64_t count) const {
+    const std::int64_t end = std::min(first + count, std::ssize(samples_));
+    for (; first < end; ++first) {
+      piece.finder.look_ahead(samples_[static_cast<std::size_t>(first)]);
     }
   }
 

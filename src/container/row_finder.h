@@ -2,6 +2,7 @@
 // thread, of an array whose samples are unpacked alone.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -55,6 +56,25 @@ class RowFinder {
     }
     const std::int64_t row = sample - column_.chunks[chunk].first + column_.chunks[chunk].skip;
     return found_.packed.data() + static_cast<std::size_t>(row) * row_bytes_;
+  }
+
+  // Brings the row of a sample that will be looked for soon closer, or its begin. Only of chunks that
+  // were checked, in the file of the last row.
+  void look_ahead(std::int64_t sample) const noexcept {
+    constexpr std::size_t kLine = 64, kMost = 8192;
+    const std::size_t chunk = column_.chunk_of(sample);
+    const Column::Place& place = column_.places[chunk];
+    const std::uint64_t state = column_.seen[chunk].load(std::memory_order_relaxed);
+    if (file_ == nullptr || place.shard != shard_ || state == 0) return;
+    const ChunkInfo& info = column_.chunks[chunk];
+    const std::size_t head = state & (Column::kIsRaw - 1);
+    const std::size_t bytes = (info.frame_bytes - head) / (state >> 32);
+    const auto row = static_cast<std::size_t>(sample - info.first + info.skip);
+    const std::byte* at = file_->bytes().data() + place.offset + kRecordHeadBytes +
+                          kChunkHeadBytes + head + row * bytes;
+    for (std::size_t i = 0; i < std::min(bytes, kMost); i += kLine) {
+      __builtin_prefetch(at + i, 0, 2);
+    }
   }
 
   // Of the row that was found last.

@@ -88,19 +88,22 @@ HWY_INLINE void forward_pass(D d, const V* x, V* y) {
 template <class V>
 struct Factors {
   V ratio, odd[4][4];
+  V one;
 };
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE Factors<V> factors_of(D d) {
   Factors<V> factors;
   factors.ratio = hn::Set(d, dct_chop::kRatio);
+  factors.one = hn::Set(d, 1.0f);
   for (int i = 0; i < 4; ++i) {
     for (int j = 1; j < 4; ++j) factors.odd[i][j] = hn::Set(d, dct_chop::kOdd[i][j]);
   }
   return factors;
 }
 
-template <class V>
+// kMultiply: some of the sums are products with one, for units that multiply and wait otherwise.
+template <bool kMultiply = false, class V>
 HWY_INLINE void inverse_pass(const Factors<V>& factors, const V* y, V* x) {
   const V p = hn::Add(y[0], y[4]), q = hn::Sub(y[0], y[4]);
   const V a = hn::MulAdd(factors.ratio, y[6], y[2]), b = hn::MulSub(factors.ratio, y[2], y[6]);
@@ -110,7 +113,7 @@ HWY_INLINE void inverse_pass(const Factors<V>& factors, const V* y, V* x) {
     for (int u = 3; u < 8; u += 2) {
       odd = j == 0 ? hn::Add(odd, y[u]) : hn::MulAdd(y[u], factors.odd[u / 2][j], odd);
     }
-    x[j] = hn::Add(even[j], odd);
+    x[j] = kMultiply ? hn::MulAdd(even[j], factors.one, odd) : hn::Add(even[j], odd);
     x[7 - j] = hn::Sub(even[j], odd);
   }
 }

@@ -354,7 +354,7 @@ HWY_INLINE void restore_column(float offset, const Factors<V>& factors, const By
                                int j, __m512i* out) {
   V y[8], x[8];
   for (int u = 0; u < 8; ++u) y[u] = hn::Load(DF(), from.half[8 * u + j]);
-  inverse_pass(factors, y, x);
+  inverse_pass<true>(factors, y, x);
   for (int r = 0; r < 8; ++r) {
     __m512 value = x[r].raw;
     if (!kSmall) {
@@ -368,7 +368,8 @@ HWY_INLINE void restore_column(float offset, const Factors<V>& factors, const By
 // The second pass, to columns two by two, in the place of the first of them.
 template <bool kSmall>
 TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void restore_columns(float offset, BytesBuffers& io) {
-  const Factors<V> factors = factors_of(DF());
+  Factors<V> factors = factors_of(DF());
+  asm("" : "+v"(factors.one.raw));  // or a compiler sees that sums would do
   HWY_UNROLL(1)
   for (int k = 0; k < 4; ++k) {
     __m512i left[8], right[8];
