@@ -57,6 +57,14 @@ struct alignas(64) BytesBuffers {
   float half[64][16];                         // after the first pass; then columns of pixels
 };
 
+// Where the pixels of 16 blocks, or fewer, are stored: rows of eight, `row` apart.
+struct PixelPlaces {
+  std::uint8_t* at[kTogether];
+  std::int64_t row;
+  int count;
+  bool fours;  // blocks are side by side in fours, and only the places of their first are given
+};
+
 // 4 x 4 values of 32 bits in each 128.
 HWY_INLINE void transpose_fours(__m512i* v) {
   const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
@@ -382,7 +390,7 @@ TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void restore_columns(float offset, BytesBuffers
 }
 
 // Stores the pixels of 16 blocks, or what is there of them, negative ones as 0.
-HWY_INLINE void store_pixels(const BytesBuffers& from, const Batch<std::uint8_t>& out) {
+HWY_INLINE void store_pixels(const BytesBuffers& from, const PixelPlaces& out) {
   // From a vector of columns 0 to 3 and one of 4 to 7, which have 128 bits of blocks 4 g + i, to
   // rows of eight blocks.
   alignas(64) static constexpr auto kOrder = [] {
@@ -395,8 +403,7 @@ HWY_INLINE void store_pixels(const BytesBuffers& from, const Batch<std::uint8_t>
   }();
   const __m512i orders[2] = {_mm512_load_si512(kOrder[0].data()),
                              _mm512_load_si512(kOrder[1].data())};
-  bool fours = out.count == kTogether;  // blocks side by side
-  for (int b = 0; b < kTogether && fours; b += 4) fours = out.at[b + 3] == out.at[b] + 24;
+  const bool fours = out.fours;
   const std::int64_t step = out.row;
   std::uint8_t* rows[4] = {};
   for (int g = 0; g < 4 && fours; ++g) rows[g] = out.at[4 * g];
@@ -427,7 +434,7 @@ HWY_INLINE void store_pixels(const BytesBuffers& from, const Batch<std::uint8_t>
 // A batch of 16 blocks or fewer. kReadBeyond bytes after it are read, and those of missing blocks.
 template <int kTiles>
 TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void unpack_bytes(const Params& p, const std::uint8_t* in,
-                                                   const Batch<std::uint8_t>& out) {
+                                                   const PixelPlaces& out) {
   const Form form = p.form;  // a copy: what is written might else be it
   BytesBuffers io;
   const bool small = read_headers<kTiles>(form, in, io);

@@ -63,7 +63,7 @@ bool evenly_spaced(Float* const* rows) {
 }
 
 // Collects blocks until a batch is full, which `run` then takes.
-template <class Float, class Run, int kBlocks = kBatchBlocks>
+template <class Float, class Run>
 class Batcher {
  public:
   explicit Batcher(Run run) : run_(run) {}
@@ -74,12 +74,13 @@ class Batcher {
     if (row != batch_.row) flush();
     batch_.row = row;
     while (blocks > 0) {
-      const auto some = static_cast<int>(std::min<std::int64_t>(blocks, kBlocks - batch_.count));
+      const auto some =
+          static_cast<int>(std::min<std::int64_t>(blocks, kBatchBlocks - batch_.count));
       for (int i = 0; i < some; ++i) batch_.at[batch_.count + i] = at + 8 * i;
       at += 8 * some;
       blocks -= some;
       batch_.count += some;
-      if (batch_.count == kBlocks) flush();
+      if (batch_.count == kBatchBlocks) flush();
     }
   }
   void flush() {
@@ -261,22 +262,29 @@ bool unpack_to_bytes(const UnpackJob& job, std::int64_t begin, std::int64_t end)
     const std::uint8_t* end_of_all = all + b.all_block_rows() * b.block_cols * bytes;
     const std::uint8_t* in = all + begin * b.block_cols * bytes;
     std::uint8_t last[kTogether * kMaxWideBytes + kReadBeyond];  // a copy that ends later
-    const auto run = [&](const Batch<std::uint8_t>& batch) {
-      const std::uint8_t* from = in;
-      const auto size = static_cast<std::size_t>(batch.count * bytes);
-      if (end_of_all - in < kTogether * bytes + kReadBeyond) {
-        std::memcpy(last, in, size);
+    PixelPlaces to{.row = b.cols};
+    std::int64_t col = 0;  // of the next block, in the block row that `out` is
+    const auto place = [&](int block, int blocks) {
+      to.at[block] = out + 8 * col;
+      if ((col += blocks) < b.block_cols) return;
+      col = 0;
+      out += each;
+    };
+    const std::int64_t blocks = (end - begin) * b.block_cols;
+    for (std::int64_t first = 0; first < blocks; first += kTogether) {
+      to.count = static_cast<int>(std::min<std::int64_t>(kTogether, blocks - first));
+      to.fours = b.block_cols % 4 == 0 && to.count == kTogether;
+      const int step = to.fours ? 4 : 1;
+      for (int block = 0; block < to.count; block += step) place(block, step);
+      const std::uint8_t* from = in + first * bytes;
+      if (end_of_all - from < kTogether * bytes + kReadBeyond) {
+        const auto size = static_cast<std::size_t>(to.count * bytes);
+        std::memcpy(last, from, size);
         std::memset(last + size, 0, sizeof(last) - size);
         from = last;
       }
-      unpack_bytes<kTiles>(job.params, from, batch);
-      in += size;
-    };
-    Batcher<std::uint8_t, decltype(run), kTogether> batcher(run);
-    for (std::int64_t row = begin; row < end; ++row, out += each) {
-      batcher.add(out, b.cols, b.block_cols);
+      unpack_bytes<kTiles>(job.params, from, to);
     }
-    batcher.flush();
   });
   return true;
 }
