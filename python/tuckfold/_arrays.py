@@ -83,6 +83,10 @@ def array_of(what: str, source: Any) -> np.ndarray:
                 f"[{what}] the tensor is not in the memory of the CPU; copy it there first, or use "
                 "tuckfold.torch, which takes tensors on a GPU"
             )
+        if getattr(source, "is_neg", bool)():  # of torch, which does not tell others
+            raise ValueError(
+                f"[{what}] the tensor is negated when it is read; call resolve_neg() first, or use tuckfold.torch"
+            )
         try:
             return np.from_dlpack(source)
         except (BufferError, RuntimeError, TypeError) as error:

@@ -261,7 +261,10 @@ class Batches:
     def _make(self, samples: np.ndarray, epoch: int) -> Any:
         """A batch, on a thread that reads ahead."""
         batch = self._read(samples)
-        return batch if self._transform is None else self._transform(batch)
+        try:
+            return batch if self._transform is None else self._transform(batch)
+        except StopIteration as error:  # which would end the epoch
+            raise RuntimeError("[batches] transform raised StopIteration") from error
 
     def _give(self, made: Any) -> Any:
         """What was made, on the thread that asked for it."""

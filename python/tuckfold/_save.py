@@ -178,5 +178,17 @@ def _write_all(writer: Writer, columns: list[Column], views: list[Any], progress
     each = sum(math.prod(c.shape) * lib.DTYPE_BYTES[c.dtype] for c in columns)
     with Reporter("save", progress, samples * each) as report:
         for begin, end in pieces(samples, each):
-            writer._write_views([_arrays.array_of("save", view[begin:end]) for view in views])
+            parts = [_arrays.array_of("save", view[begin:end]) for view in views]
+            for column, view, part in zip(columns, views, parts, strict=True):
+                _check_part(column.name, view, part, (end - begin, *column.shape))
+            writer._write_views(parts)
             report.add((end - begin) * each)
+
+
+def _check_part(name: str, source: Any, part: Any, shape: tuple[int, ...]) -> None:
+    """What a source gives for a slice must be what it said of itself."""
+    if part.shape != shape or part.dtype != source.dtype:
+        raise ValueError(
+            f"[save] '{name}' gave a slice of {part.dtype} {part.shape}, where its dtype and shape promise "
+            f"{source.dtype} {shape}"
+        )

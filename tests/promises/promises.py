@@ -24,6 +24,8 @@ BLOCK_QUANT = "src/codec/block_quant/block_quant_test.cc::BlockQuant"
 PROMISES = [
     ("docs/tasks/dataset.md", "replaces its shard by the same bytes",
      "tests/python/files/test_dask.py::test_a_killed_worker_leaves_a_complete_dataset"),
+    ("docs/tasks/cpp.md", "are equal in every bit to those of the plain network",
+     "tests/python/package/test_examples.py::test_training_in_cpp_keeps_every_bit"),
     ("docs/format.md", "If they have a whole state of their own",
      "src/container/sharded_test.cc::Sharded.AShardThatWasAppendedToByItselfIsNotBroken"),
     ("docs/files.md", "Fill values that files name come back exactly there, too.",

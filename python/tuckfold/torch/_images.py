@@ -22,14 +22,15 @@ _OUTPUTS = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 class Images:
     """How :class:`DataLoader` makes batches of images: N × C × H × W, in one pass over the pixels.
 
-    A pixel p of channel c becomes ``(p - mean[c]) / std[c]``. Where windows are random, that of a sample
+    A pixel p of channel c becomes ``(p - mean[c]) / std[c]``, computed in float32 as ``p * (1 / std) - mean / std``:
+    so pixels that differ from a large mean by little lose digits. Where windows are random, that of a sample
     follows from seed, epoch and the sample's number alone, whatever the batches and ranks are.
 
     Args:
         mean: a number, or one for each channel, in the units of the array: 0 to 255 for images of bytes.
         std: likewise.
         crop: height and width of the window that is taken, or one number for both; None: all.
-        pad: zeros around the image, before the window is taken.
+        pad: zeros around the image, before the window of ``crop`` is taken.
         random: take windows at random places; else from the middle.
         flip: mirror half of the images, chosen at random.
         dtype: ``torch.float32``, ``torch.float16`` or ``torch.bfloat16``.
@@ -61,6 +62,8 @@ class Images:
             raise ValueError(f"[images] layout must be CHW or HWC, got {self.layout}")
         if self.pad < 0:
             raise ValueError(f"[images] pad must be 0 or more, got {self.pad}")
+        if self.pad > 0 and self.crop is None:
+            raise ValueError(f"[images] pad={self.pad} needs crop, the window that is taken")
 
 
 class Reader:

@@ -42,7 +42,10 @@ class PackedGradients:
     def __init__(self, codec: str | CodecSpec, *, feedback: bool = True, group: Any = None) -> None:
         self.codec, self.feedback, self.group = fixed("PackedGradients", codec), feedback, group
         self.sent = self.raw = 0  # bytes that this process gave to others, and that it would have
-        self._lost: dict[int, Tensor] = {}
+        self._lost: dict[
+            int, tuple[list[Tensor], Tensor]
+        ] = {}  # parameters of a bucket, what was lost
+        self._moved: dict[Tensor, Tensor] = {}  # of parameters that are in other buckets now
         self._steps: dict[int, int] = {}
 
     def _seed(self, index: int, rank: int) -> int:
@@ -50,18 +53,36 @@ class PackedGradients:
         step = self._steps[index] = self._steps.get(index, 0) + 1
         return mixed(mixed(mixed(torch.initial_seed(), rank), index), step)
 
+    def _lost_of(self, index: int, parameters: list[Tensor], like: Tensor) -> Tensor | None:
+        """What was lost of the parameters of a bucket. DDP arranges buckets anew after the first step."""
+        before = self._lost.get(index)
+        if before is not None and _are(before[0], parameters) and before[1].shape == like.shape:
+            return before[1]
+        for others, lost in self._lost.values():
+            if lost.numel() == sum(p.numel() for p in others):
+                parts = lost.split([p.numel() for p in others])
+                self._moved |= dict(zip(others, parts, strict=True))
+        self._lost.clear()
+        if like.numel() != sum(p.numel() for p in parameters) or not self._moved:
+            return None
+        parts = [self._moved.pop(p, None) for p in parameters]
+        zeros = [like.new_zeros(p.numel()) for p in parameters]
+        return torch.cat([z if part is None else part.to(z) for part, z in zip(parts, zeros, strict=True)])  # fmt: skip
+
     def _average(self, bucket: _Bucket) -> torch.futures.Future[Tensor]:
         group = self.group if self.group is not None else dist.group.WORLD
         size, rank = dist.get_world_size(group), dist.get_rank(group)
         gradient, index = bucket.buffer(), bucket.index()
-        lost = self._lost.get(index)
-        if self.feedback and lost is not None and lost.shape == gradient.shape:
-            gradient = gradient + lost  # buckets are arranged anew after the first step
+        parameters = bucket.parameters()
+        if self.feedback:
+            lost = self._lost_of(index, parameters, gradient)
+            gradient = gradient if lost is None else gradient + lost
         packed = pack(gradient, self.codec, seed=self._seed(index, rank))
         if self.feedback:
             back = unpack(packed, self.codec, out=torch.empty_like(gradient))
             # A gradient that is not finite must not spoil all that follow.
-            self._lost[index] = torch.nan_to_num_(gradient - back, 0.0, 0.0, 0.0)
+            missed = torch.nan_to_num_(gradient - back, 0.0, 0.0, 0.0)
+            self._lost[index] = parameters, missed
         self.sent += packed.nbytes
         self.raw += gradient.nbytes
         parts = torch.empty(size * packed.numel(), dtype=torch.uint8, device=packed.device)
@@ -77,6 +98,10 @@ class PackedGradients:
             return out.copy_(total.div_(size))
 
         return work.get_future().then(averaged)
+
+
+def _are(a: list[Tensor], b: list[Tensor]) -> bool:
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
 def packed_gradients(state: PackedGradients, bucket: _Bucket) -> torch.futures.Future[Tensor]:

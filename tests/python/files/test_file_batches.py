@@ -136,6 +136,19 @@ def test_a_new_iteration_is_a_new_epoch(path: Path) -> None:
     assert batches.state_dict()["batch"] == 1
 
 
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_transform_does_not_end_an_epoch(path: Path, prefetch: int) -> None:
+    left = iter(range(2))
+
+    def change(batch):
+        next(left)
+        return batch
+
+    batches = tuckfold.Dataset(path, "y").batches(10, prefetch=prefetch, transform=change)
+    with pytest.raises(RuntimeError, match="transform raised StopIteration"):
+        list(batches)
+
+
 def test_batches_check_their_arguments(path: Path) -> None:
     data = tuckfold.Dataset(path)
     for wrong in (

@@ -310,3 +310,47 @@ def test_names_and_metadata_of_any_script(tmp_path: Path) -> None:
     with tuckfold.open(where) as f:
         assert list(f) == ["größe"] and f.metadata == {"名": "✓"}
     assert tuckfold.open(os.fsencode(where)).samples == 40
+
+
+class Claims:
+    """A source of slices, which gives something else than it says."""
+
+    def __init__(self, a: np.ndarray, change, samples: int | None = None) -> None:
+        self.a, self.change, self.dtype = a, change, a.dtype
+        self.shape = (samples or len(a), *a.shape[1:])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: slice) -> np.ndarray:
+        return self.change(self.a[key])
+
+
+def test_slices_must_be_what_their_source_says(tmp_path: Path) -> None:
+    a, path = np.arange(60, dtype=np.float32).reshape(30, 2), tmp_path / "a.tuck"
+    tuckfold.save(path, x=Claims(a, lambda z: z))
+    for wrong in (
+        Claims(a, lambda z: z.astype(np.int32)),
+        Claims(a, lambda z: z.astype(">f4")),
+        Claims(a, lambda z: z, samples=40),
+        Claims(a, lambda z: z[:0]),
+        Claims(a, lambda z: np.concatenate([z, z])),
+        Claims(a, lambda z: z[:, :1]),
+    ):
+        with pytest.raises(ValueError, match="gave a slice of"):
+            tuckfold.save(tmp_path / "b.tuck", x=wrong)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.tuck"]
+
+
+def test_tensors_that_are_negated_when_they_are_read_are_refused(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.complex(torch.randn(16, 8), torch.randn(16, 8)).conj().imag
+    for call in (
+        lambda: tuckfold.pack(x, "raw"),
+        lambda: tuckfold.dumps(x, "raw"),
+        lambda: tuckfold.psnr(np.zeros((16, 8), np.float32), x),
+        lambda: tuckfold.save(tmp_path / "a.tuck", x=x),
+        lambda: tuckfold.unpack(np.zeros(512, np.uint8), "raw", out=x),
+    ):
+        with pytest.raises(ValueError, match="resolve_neg"):
+            call()

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import tuckfold
 
+ROOT = Path(__file__).parents[3]
 MODULES = [
     "tuckfold",
     "tuckfold._choose",
@@ -51,3 +53,11 @@ def test_docstring_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.M
         names["torch"] = pytest.importorskip("torch")
     result = doctest.testmod(importlib.import_module(name), extraglobs=names)
     assert result.failed == 0
+
+
+def test_training_in_cpp_keeps_every_bit() -> None:
+    program = ROOT / "build/release/tuckfold_example_train"
+    if not program.exists():
+        pytest.skip(f"no {program}; ./dev build makes it where torch is")
+    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0 and "equal in every bit" in done.stdout, done.stdout + done.stderr

@@ -67,6 +67,43 @@ def examine(rank: int) -> None:
     assert means[False] > 0.1 and means[True] < 0.2 * means[False], means
 
 
+class Unused(nn.Module):
+    """Of two parameters, b gets no gradient but 0; DDP finds them in either order."""
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.zeros(4096)), nn.Parameter(torch.zeros(4096))
+        self.order = order
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        terms = {"a": (self.a * x).sum(), "b": (self.b * 0 * x).sum()}
+        return terms[self.order[0]] + terms[self.order[1]]
+
+
+def test_what_is_lost_follows_its_parameter() -> None:
+    """DDP arranges buckets anew after the first step: in another order, and in others of other sizes."""
+    begin(0, 1, free_port())
+    try:
+        for order in ("ab", "ba"):
+            for megabytes in (25, 0.01):
+                torch.manual_seed(0)
+                model, x = Unused(order), torch.randn(4096)
+                net = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=megabytes)
+                net.register_comm_hook(
+                    tt.PackedGradients("block_quant(bits=4)"), tt.packed_gradients
+                )
+                total, losses = torch.zeros(4096), []
+                for step in range(4):
+                    net.zero_grad()
+                    net(x).backward()
+                    assert model.b.grad.norm() == 0, (order, megabytes, step)
+                    total += model.a.grad
+                    losses.append(float((total - (step + 1) * x).norm()))
+                assert losses[-1] < 1.5 * losses[0], losses  # what is owed does not grow
+    finally:
+        dist.destroy_process_group()
+
+
 def work(rank: int, port: int) -> None:
     begin(rank, 2, port)
     examine(rank)

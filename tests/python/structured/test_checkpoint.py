@@ -55,6 +55,22 @@ def test_a_checkpoint_is_factorized_and_loaded(
     assert main([str(small)]) == 2  # factorized already
 
 
+def test_files_that_exist_are_not_replaced(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    before, other = checkpoint.read_bytes(), tmp_path / "other.safetensors"
+    (tmp_path / "link.safetensors").symlink_to(checkpoint)
+    for out in (checkpoint, tmp_path / "link.safetensors"):
+        for force in ([], ["--force"]):
+            assert main([str(checkpoint), "--budget", "40%", "-o", str(out), *force]) == 2
+            assert "is the input" in capsys.readouterr().err
+    other.write_text("precious")
+    assert main([str(checkpoint), "--budget", "40%", "-o", str(other)]) == 2
+    assert "add --force" in capsys.readouterr().err and other.read_text() == "precious"
+    assert main([str(checkpoint), "--budget", "40%", "-o", str(other), "-f"]) == 0
+    assert checkpoint.read_bytes() == before and other.stat().st_size > 1000
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [

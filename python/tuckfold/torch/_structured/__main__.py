@@ -34,10 +34,17 @@ def main(words: list[str] | None = None) -> int:
     )
     parser.add_argument("--families", default=",".join(FAMILIES), help="those to try")
     parser.add_argument("--least", type=int, default=4096, help="smaller matrices are kept")
+    parser.add_argument("-f", "--force", action="store_true", help="replace a file that exists")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     arguments = parser.parse_args(words)
     to = arguments.out or arguments.file.with_suffix(".factorized.safetensors")
     try:
+        if to.exists() and arguments.file.exists() and to.samefile(arguments.file):
+            raise ValueError(f"[factorize] '{to}' is the input; write to another file")
+        if to.exists() and not arguments.force:
+            raise ValueError(
+                f"[factorize] '{to}' exists; add --force to write over it, or name another with -o"
+            )
         report = factorize_file(
             arguments.file, to, arguments.budget, arguments.families.split(","), arguments.least
         )
