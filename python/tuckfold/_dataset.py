@@ -164,7 +164,7 @@ class Batches:
     Each ``iter()`` is the next epoch. Its order follows from seed and epoch alone. :meth:`state_dict` holds
     the position, counted in batches that were given out, and :meth:`load_state_dict` goes on there. With
     several ranks each sample is in one batch of one rank, and ranks have equally many batches, unless
-    there are fewer samples than that takes.
+    there are fewer samples than that takes. An iterator is for one thread.
 
     Args:
         read: makes a batch of an array of sample numbers.

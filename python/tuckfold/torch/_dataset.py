@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,9 @@ class Dataset(torch.utils.data.Dataset[Any]):
                 f"[dataset] there are {len(self)} samples, got number {index}"
             ) from None
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.read(range(len(self))[index])
         index = self._place(index)
         tensors = [read_tensor(array, range(index, index + 1)) for array in self._data.arrays]
         return self._data._shaped([tensor[0] for tensor in tensors])
@@ -131,7 +134,12 @@ class DataLoader(_dataset.Batches):
             group = torch.distributed.is_available() and torch.distributed.is_initialized()
             rank = torch.distributed.get_rank() if group else 0
             world_size = torch.distributed.get_world_size() if group else 1
-        self._pin_memory = pin_memory
+        if pin_memory and not torch.cuda.is_available():
+            warnings.warn(
+                "[DataLoader] pin_memory=True, and torch finds no GPU; batches are not pinned",
+                stacklevel=2,
+            )
+        self._pin_memory = pin_memory and torch.cuda.is_available()
         self._readers = self._readers_of(images or {})
         self._bits: tuple[int, Any] = (-1, None)  # of an epoch
         self._mover = None

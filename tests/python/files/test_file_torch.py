@@ -171,3 +171,15 @@ def test_a_damaged_chunk_ends_the_epoch_with_an_error(
     assert len(got) < len(plain)
     for batch, want in zip(got, plain, strict=False):
         assert all(torch.equal(a, b) for a, b in zip(batch, want, strict=True))
+
+
+def test_slices_and_pinned_memory_without_a_gpu(tmp_path: Path) -> None:
+    x = np.arange(40, dtype=np.float32).reshape(10, 2, 2)
+    tuckfold.save(tmp_path / "a.tuck", x=x)
+    data = tuckfold.torch.Dataset(tmp_path / "a.tuck", "x")
+    for part in (slice(2, 5), slice(None, None, -1), slice(8, 2, -2), slice(3, 3)):
+        assert np.array_equal(data[part].numpy(), x[part])
+    if not torch.cuda.is_available():
+        with pytest.warns(UserWarning, match="torch finds no GPU"):
+            loader = tuckfold.torch.DataLoader(tmp_path / "a.tuck", 4, arrays="x", pin_memory=True)
+        assert len(list(loader)) == 3

@@ -50,9 +50,25 @@ def test_a_checkpoint_is_factorized_and_loaded(
     want = tt.project(tensors["0.weight"], text).to_dense().float()
     torch.testing.assert_close(model[0].to_dense(), want, rtol=1e-4, atol=1e-5)
     assert torch.equal(model[2].weight, tensors["2.weight"])
-    with pytest.raises(ValueError, match="which is no Linear layer here"):
+    with pytest.raises(ValueError, match="which has no matrix here"):
         tt.load_factorized(torch.nn.Sequential(torch.nn.ReLU()), small)
     assert main([str(small)]) == 2  # factorized already
+
+
+def test_embeddings_get_the_product(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.ModuleDict({"e": torch.nn.Embedding(1000, 64), "a": torch.nn.Linear(64, 64)})
+    path, small = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    _file.write(path, dict(model.state_dict()), {})
+    assert main([str(path), "--budget", "50%", "--families", "low_rank", "-o", str(small)]) == 0
+    tensors, _ = _file.read(small)
+    names = tt.load_factorized(model, small)
+    assert "e" not in names and type(model["e"]) is torch.nn.Embedding
+    if "e.first" in tensors:
+        product = tensors["e.second"] @ tensors["e.first"]
+        torch.testing.assert_close(model["e"].weight, product, rtol=1e-4, atol=1e-5)
+    model["a"](model["e"](torch.tensor([3, 5]))).sum().backward()
+    assert model["e"].weight.grad is not None
 
 
 def test_files_that_exist_are_not_replaced(

@@ -78,6 +78,8 @@ def test_second_derivatives_and_transforms(text: str) -> None:
     close(torch.func.jvp(layer, (v,), (t,))[1], jacobian @ t)
     close(torch.func.jacfwd(layer)(v), jacobian)
     close(torch.func.vmap(layer)(x), layer(x))
+    batched = torch.autograd.functional.jacobian(layer, v, vectorize=True)
+    close(batched, jacobian)
     square = lambda v: layer(v).square().sum()  # noqa: E731
     close(torch.func.grad(square)(v), torch.autograd.functional.jacobian(square, v))
     close(torch.func.hessian(square)(v), torch.autograd.functional.hessian(square, v))

@@ -19,6 +19,7 @@ from tuckfold.torch._structured._factorize import (
     parse_budget,
 )
 from tuckfold.torch._structured._replace import layer_like, put
+from tuckfold.torch.nn import Structured
 
 _KEY = "tuckfold.structures"  # of the file's metadata: {"fc1": "low_rank(rank=8)"}
 
@@ -89,6 +90,8 @@ def factorize_file(
 def load_factorized(model: nn.Module, path: str | Path) -> list[str]:
     """Gives a model the structures and the weights of a file that ``tuckfold factorize`` wrote.
 
+    Layers that are no ``nn.Linear``, such as embeddings, stay what they are, with the product as their weight.
+
     Args:
         model: as the original checkpoint would be loaded into.
         path: of the file.
@@ -101,19 +104,28 @@ def load_factorized(model: nn.Module, path: str | Path) -> list[str]:
     """
     tensors, metadata = _file.read(Path(path))
     structures = json.loads(metadata.get(_KEY, "{}"))
+    replaced = []
     for name, text in structures.items():
         try:
             old = model.get_submodule(name)
         except AttributeError:
             old = None
-        if type(old) is not nn.Linear:
+        weight = getattr(old, "weight", None)
+        if type(old) is nn.Linear:
+            put(model, name, old, layer_like(old, text, None))
+            replaced.append(name)
+        elif isinstance(weight, torch.Tensor) and weight.dim() == 2:
+            layer = Structured(text, weight.shape[1], weight.shape[0], bias=False)
+            parts = {k: tensors.pop(f"{name}.{k}") for k in layer.state_dict()}
+            layer.to(next(iter(parts.values())).dtype).load_state_dict(parts)
+            tensors[f"{name}.weight"] = layer.to_dense()
+        else:
             raise ValueError(
-                f"[load_factorized] the file has {text} for {name}, which is no Linear layer here"
+                f"[load_factorized] the file has {text} for {name}, which has no matrix here"
             )
-        put(model, name, old, layer_like(old, text, None))
     try:
         with torch.no_grad():
             model.load_state_dict(tensors)
     except RuntimeError as error:
         raise ValueError(f"[load_factorized] {error}") from None
-    return list(structures)
+    return replaced

@@ -38,11 +38,13 @@ def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _differentiable(ctx: Any, grad_y: Tensor, x: Tensor, weights: list[Tensor]) -> tuple[Any, ...]:
-    """The gradients by torch's operators, for `create_graph`."""
+    """The gradients by torch's operators, for `create_graph` and for gradients that are batched."""
     s = structure_of(ctx.text, x.shape[-1], grad_y.shape[-1])
-    y = plain(s, x, weights)
+    has_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        y = plain(s, x, weights)
     wanted = [t for t in (x, *weights) if t.requires_grad]
-    found = iter(torch.autograd.grad(y, wanted, grad_y, create_graph=True) if wanted else ())
+    found = iter(torch.autograd.grad(y, wanted, grad_y, create_graph=has_graph) if wanted else ())
     gx, *grads = [next(found) if t.requires_grad else None for t in (x, *weights)]
     bias = grad_y.reshape(-1, grad_y.shape[-1]).sum(0) if ctx.has_bias else None
     return gx, None, None, grads, bias
@@ -61,7 +63,7 @@ def _backward(name: str) -> Any:
     def backward(ctx: Any, grad_y: Tensor) -> tuple[Any, ...]:
         x, *weights = ctx.saved_tensors
         needs_x = ctx.needs_input_grad[0]
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or torch._C._functorch.is_legacy_batchedtensor(grad_y):
             return _differentiable(ctx, grad_y, x, weights)
         gx, *rest = operator(grad_y, x, ctx.text, weights, needs_x)
         grads = [
