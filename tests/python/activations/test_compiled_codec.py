@@ -142,6 +142,19 @@ def test_dropout_draws_what_it_draws_without_a_codec(codec: str, backend: str) -
     assert found[0] == found[1]
 
 
+def test_open_sizes_are_said(caplog) -> None:
+    model = made(lambda: nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)))
+    act = wrapped(model, "block_quant(bits=8, group=64)")
+    module = torch.compile(model, backend="aot_eager")
+    module(torch.rand(512, 64)).square().sum().backward()
+    packed = act.plan().ratio
+    assert packed > 3 and "open sizes" not in caplog.text
+    module(torch.rand(600, 64)).square().sum().backward()  # torch opens the size now
+    assert (
+        act.plan().ratio < packed and "codecs do nothing: compile with dynamic=False" in caplog.text
+    )
+
+
 def test_seeds_that_inference_asked_for_first() -> None:
     x = torch.randn(3)
     with torch.inference_mode():

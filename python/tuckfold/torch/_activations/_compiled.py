@@ -24,7 +24,7 @@ from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
 from tuckfold.torch._activations._choice import Choice, Options
 from tuckfold.torch._activations._lossy import suits_graphs
-from tuckfold.torch._activations._split import Split
+from tuckfold.torch._activations._split import Split, is_static, value_of
 
 if TYPE_CHECKING:
     from tuckfold.torch._activations._handle import Activations
@@ -64,6 +64,10 @@ def _divide(act: Activations | None, graphs: Graphs, outputs: int, fused: bool) 
         act.note(error)
         return graphs
     act.compiled[_frame()] = rows
+    if act.is_lossy and not all(is_static(value_of(n)) for n in split.saved):
+        _log.warning(
+            "a compiled graph has open sizes, where codecs do nothing: compile with dynamic=False"
+        )
     before, after = sum(r.before for r in rows), sum(r.after for r in rows)
     if before == after:
         _log.warning("a compiled graph has nothing to store in less memory, and is left alone")
