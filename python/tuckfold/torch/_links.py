@@ -42,9 +42,8 @@ class PackedGradients:
     def __init__(self, codec: str | CodecSpec, *, feedback: bool = True, group: Any = None) -> None:
         self.codec, self.feedback, self.group = fixed("PackedGradients", codec), feedback, group
         self.sent = self.raw = 0  # bytes that this process gave to others, and that it would have
-        self._lost: dict[
-            int, tuple[list[Tensor], Tensor]
-        ] = {}  # parameters of a bucket, what was lost
+        # The parameters of each bucket, and what was lost of them.
+        self._lost: dict[int, tuple[list[Tensor], Tensor]] = {}
         self._moved: dict[Tensor, Tensor] = {}  # of parameters that are in other buckets now
         self._steps: dict[int, int] = {}
 
@@ -58,11 +57,13 @@ class PackedGradients:
         before = self._lost.get(index)
         if before is not None and _are(before[0], parameters) and before[1].shape == like.shape:
             return before[1]
-        for others, lost in self._lost.values():
-            if lost.numel() == sum(p.numel() for p in others):
-                parts = lost.split([p.numel() for p in others])
-                self._moved |= dict(zip(others, parts, strict=True))
-        self._lost.clear()
+        mine = set(parameters)
+        for other, (others, lost) in list(self._lost.items()):
+            if other == index or not mine.isdisjoint(others):
+                del self._lost[other]
+                sizes = [p.numel() for p in others]
+                if sum(sizes) == lost.numel():
+                    self._moved |= dict(zip(others, lost.split(sizes), strict=True))
         if like.numel() != sum(p.numel() for p in parameters) or not self._moved:
             return None
         parts = [self._moved.pop(p, None) for p in parameters]

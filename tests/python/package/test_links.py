@@ -89,9 +89,8 @@ def test_what_is_lost_follows_its_parameter() -> None:
                 torch.manual_seed(0)
                 model, x = Unused(order), torch.randn(4096)
                 net = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=megabytes)
-                net.register_comm_hook(
-                    tt.PackedGradients("block_quant(bits=4)"), tt.packed_gradients
-                )
+                state = tt.PackedGradients("block_quant(bits=4)")
+                net.register_comm_hook(state, tt.packed_gradients)
                 total, losses = torch.zeros(4096), []
                 for step in range(4):
                     net.zero_grad()
@@ -100,6 +99,7 @@ def test_what_is_lost_follows_its_parameter() -> None:
                     total += model.a.grad
                     losses.append(float((total - (step + 1) * x).norm()))
                 assert losses[-1] < 1.5 * losses[0], losses  # what is owed does not grow
+                assert not state._moved and len(state._lost) == (1 if megabytes == 25 else 2)
     finally:
         dist.destroy_process_group()
 
