@@ -23,7 +23,7 @@ class Quality:
     Attributes:
         cosine: the least of any parameter that has at least 1 % of the gradient's norm.
         parameter: which that is.
-        relative_error: of the whole gradient, root of the mean square over batches.
+        relative_error: the root of the errors' squares over the gradients', each summed over the batches.
         bias: the norm of the mean error over that of the mean gradient; what noise of mean 0 would leave
             over so few batches is subtracted. None where one batch was repeated: rounding to nearest repeats
             its error there.
