@@ -35,10 +35,16 @@ TEST(Range, AsInPython) {
   EXPECT_EQ(samples_of(":", 0), Numbers{});
 }
 
+TEST(Range, WhatIsEmptyInPythonIsEmpty) {
+  for (const char* text : {"5:4", "5:5", "-1:-5", "10:", "8:2:3"}) {
+    EXPECT_EQ(parse_range("test", text, 10).samples, 0) << text;
+  }
+}
+
 TEST(Range, WhatIsNotInTheFileIsRefused) {
   for (const char* text :
-       {"", "x", "1:2:3:4", "1:x", "::0", "::-1", "5:4", "11:", ":11", "10", "-11", "-11:", "1.5",
-        " 1", "0x1", "99999999999999999999", "::99999999999999999999", ":-11"}) {
+       {"", "x", "1:2:3:4", "1:x", "::0", "::-1", "11:", ":11", "10", "-11", "-11:", "1.5", " 1",
+        "0x1", "99999999999999999999", "::99999999999999999999", ":-11"}) {
     EXPECT_THROW(parse_range("test", text, 10), Error) << text;
   }
 }
