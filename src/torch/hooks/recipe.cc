@@ -1,4 +1,4 @@
-// Operators that are run again in backward, as _recompute.py has them.
+// Operators that are run again in backward, as _recompute.py and _recipe.py have them.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -110,7 +110,7 @@ Result argument(const Instance& instance, const Argument& arg, std::size_t& leaf
 }
 
 // A normalization, and the sum and the ReLU that follow it, which one kernel does together: Chain of
-// _recompute.py.
+// _recipe.py.
 struct Chain {
   const Operator* normalize = nullptr;
   const Argument* other = nullptr;  // what is added
@@ -143,7 +143,7 @@ bool is_channels_last(const at::Tensor& x) {
          (x.dim() == 5 && x.is_contiguous(at::MemoryFormat::ChannelsLast3d));
 }
 
-// `fused` of _recompute.py: v is x, weight, bias, mean and invstd.
+// `fused` of _recipe.py: v is x, weight, bias, mean and invstd.
 at::Tensor fused(const Values& v, const Values& others, bool relu) {
   const at::Tensor& x = v[0];
   const bool in_order = x.is_contiguous();
@@ -181,7 +181,7 @@ Cast cast_of(const Recipe& recipe, std::size_t number) {
   return first.code == Code::kNormalizeRows ? Cast{&first, op.out_dtype} : Cast{};
 }
 
-// `fused_rows` of _recompute.py.
+// `fused_rows` of _recipe.py.
 at::Tensor fused_rows(const Values& v, at::ScalarType dtype) {
   TORCH_CHECK(v[0].is_contiguous(), "[hooks] rows that are not contiguous");
   const at::Tensor out = at::empty_like(v[0], v[0].options().dtype(dtype));
