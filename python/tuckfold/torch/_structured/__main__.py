@@ -60,7 +60,7 @@ def main(words: list[str] | None = None) -> int:
     print(report.to_json() if arguments.json else report)
     if not arguments.json:
         print(
-            "outputs were not measured: tuckfold.torch.factorize(model, calibration=) does, and loses less"
+            "outputs were not measured; tuckfold.torch.factorize(model, calibration=...) does that"
         )
     return 0
 
