@@ -70,6 +70,28 @@ def test_embeddings_get_the_product(tmp_path: Path) -> None:
     assert model["e"].weight.grad is not None
 
 
+def test_layers_are_skipped_by_name(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    torch.manual_seed(0)
+    weights = {f"{name}.weight": torch.randn(64, 64) for name in ("enc.a", "enc.b", "head")}
+    path, small = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    _file.write(path, weights, {})
+    words = ["--budget", "40%", "--families", "low_rank", "--skip", "enc.*", "-o", str(small)]
+    assert main([str(path), *words, "--json"]) == 0
+    said = capsys.readouterr()
+    report = json.loads(said.out)
+    assert [row["name"] for row in report["layers"]] == ["head"] and said.err == ""
+    assert report["left"] == ["enc.a", "enc.b"]
+    tensors, _ = _file.read(small)
+    assert torch.equal(tensors["enc.a.weight"], weights["enc.a.weight"])
+
+
+def test_each_layer_is_said_before_it_is_tried() -> None:
+    seen: list[str] = []
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64))
+    tt.factorize(model, "40%", families=["low_rank"], progress=seen.append)
+    assert seen == ["0", "2"]
+
+
 def test_files_that_exist_are_not_replaced(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -93,6 +115,8 @@ def test_files_that_exist_are_not_replaced(
         (["--budget", "much"], 2, "budget must be like 25%"),
         (["--families", "wavelet"], 2, "families are low_rank"),
         (["--least", "1000000"], 2, "no matrices NAME.weight"),
+        (["--skip", "0"], 2, "that are not skipped"),
+        (["--skip", "encoder.*"], 2, "--skip encoder.* names no matrix"),
     ],
 )
 def test_refusals(

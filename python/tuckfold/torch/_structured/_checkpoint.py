@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -25,7 +25,12 @@ _KEY = "tuckfold.structures"  # of the file's metadata: {"fc1": "low_rank(rank=8
 
 
 def factorize_tensors(
-    tensors: dict[str, Tensor], budget: str | int, families: Sequence[str], least: int
+    tensors: dict[str, Tensor],
+    budget: str | int,
+    families: Sequence[str],
+    least: int,
+    skip: Callable[[str], bool] | None = None,
+    progress: Callable[[str], object] | None = None,
 ) -> tuple[dict[str, Tensor], dict[str, str], Factorized]:
     """New tensors, the structures of those that changed, and the report."""
     check_families(families)
@@ -34,14 +39,20 @@ def factorize_tensors(
         for name, tensor in tensors.items()
         if name.endswith(".weight") and tensor.dim() == 2 and tensor.is_floating_point()
         if tensor.numel() >= least
+        if skip is None or not skip(name.removesuffix(".weight"))
     }
     if not found:
         raise ValueError(
             f"[factorize] the file has no matrices NAME.weight of {least} numbers or more"
+            + (" that are not skipped" if skip else "")
         )
     total = sum(tensor.numel() for tensor in found.values())
     limit = parse_budget(budget, total)
-    curves = [curve(tensor, families, None) for tensor in found.values()]
+    curves = []
+    for name, tensor in found.items():
+        if progress is not None:
+            progress(name.removesuffix(".weight"))
+        curves.append(curve(tensor, families, None))
     chosen = choose(curves, [tensor.numel() for tensor in found.values()], limit)
     rows, structures, made = [], {}, dict(tensors)
     for (name, tensor), choice in zip(found.items(), chosen, strict=True):
@@ -77,12 +88,14 @@ def factorize_file(
     budget: str | int = "25%",
     families: Sequence[str] = FAMILIES,
     least: int = 4096,
+    skip: Callable[[str], bool] | None = None,
+    progress: Callable[[str], object] | None = None,
 ) -> Factorized:
     """Factorizes every ``NAME.weight`` of two axes in a safetensors file, by the errors of the matrices alone."""
     tensors, metadata = _file.read(source)
     if _KEY in metadata:
         raise ValueError(f"[factorize] {source} is factorized already; begin with the original")
-    made, structures, report = factorize_tensors(tensors, budget, families, least)
+    made, structures, report = factorize_tensors(tensors, budget, families, least, skip, progress)
     _file.write(to, made, metadata | {_KEY: json.dumps(structures)})
     return report
 

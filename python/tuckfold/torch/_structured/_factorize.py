@@ -179,6 +179,7 @@ def factorize(
     families: Sequence[str] = FAMILIES,
     skip: Callable[[str], bool] | None = None,
     least: int = 4096,
+    progress: Callable[[str], object] | None = None,
 ) -> Factorized:
     """Replaces trained linear layers and 1 x 1 convolutions by structured ones, in place, within a budget.
 
@@ -194,6 +195,7 @@ def factorize(
         families: those to try.
         skip: says of a name whether that layer is left alone; such layers do not count.
         least: matrices with fewer numbers are left alone, as are weights that stand in several places.
+        progress: called with the name of each layer before structures for it are tried.
 
     Returns:
         What each layer became, with its error and a bound that no matrix of the same structure can pass.
@@ -223,6 +225,8 @@ def factorize(
     limit = parse_budget(budget, total)
     curves = []
     for name, module in found.items():
+        if progress is not None:
+            progress(name)
         watch = watches.get(name)
         moment = None if watch is None or watch.samples == 0 else watch.moment / watch.samples
         curves.append(curve(matrix_of(module), families, moment))
