@@ -1,7 +1,5 @@
 """Two processes with gloo: gradients of wrapped models are those of plain ones, bit for bit."""
 
-import os
-import socket
 import sys
 from pathlib import Path
 
@@ -11,7 +9,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
 
-def work(rank: int, port: int, kind: str) -> None:
+def work(rank: int, meeting: Path, kind: str) -> None:
     sys.path[:0] = [str(Path(__file__).parent)]
     import torch.distributed as dist
     from torch import nn
@@ -20,8 +18,7 @@ def work(rank: int, port: int, kind: str) -> None:
     from nets import Block, alexnet_like, images, made, same
 
     torch.set_num_threads(1)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    dist.init_process_group("gloo", rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     make = (lambda: nn.Sequential(Block(32), Block(32))) if kind == "fsdp2" else alexnet_like
     x = torch.rand(4, 6, 32) if kind == "fsdp2" else images()[rank::2]
 
@@ -55,8 +52,5 @@ def work(rank: int, port: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
-def test_two_processes(kind: str) -> None:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    torch.multiprocessing.spawn(work, (port, kind), nprocs=2)
+def test_two_processes(kind: str, tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(work, (tmp_path / "meeting", kind), nprocs=2)

@@ -1,8 +1,6 @@
 """Gradients that processes exchange packed: two of them with gloo, and one alone."""
 
-import copy
-import os
-import socket
+from pathlib import Path
 
 import pytest
 
@@ -17,16 +15,10 @@ EIGHT = "block_quant(bits=8, group=64, round=stochastic)"
 TWO = "block_quant(bits=2, group=64)"
 
 
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def begin(rank: int, size: int, port: int) -> None:
+def begin(rank: int, size: int, meeting: Path) -> None:
+    """Processes meet in a file: a port that was free a moment ago may be another's by now."""
     torch.set_num_threads(1)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    dist.init_process_group("gloo", rank=rank, world_size=size)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
 
 
 def gradients(codec: str | None, steps: int, rank: int, **options) -> tuple[list, object]:
@@ -80,52 +72,47 @@ class Unused(nn.Module):
         return terms[self.order[0]] + terms[self.order[1]]
 
 
-def test_what_is_lost_follows_its_parameter() -> None:
-    """DDP arranges buckets anew after the first step: in another order, and in others of other sizes."""
-    begin(0, 1, free_port())
-    try:
-        for order in ("ab", "ba"):
-            for megabytes in (25, 0.01):
-                torch.manual_seed(0)
-                model, x = Unused(order), torch.randn(4096)
-                net = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=megabytes)
-                state = tt.PackedGradients("block_quant(bits=4)")
-                net.register_comm_hook(state, tt.packed_gradients)
-                total, losses = torch.zeros(4096), []
-                for step in range(4):
-                    net.zero_grad()
-                    net(x).backward()
-                    assert model.b.grad.norm() == 0, (order, megabytes, step)
-                    total += model.a.grad
-                    losses.append(float((total - (step + 1) * x).norm()))
-                assert losses[-1] < 1.5 * losses[0], losses  # what is owed does not grow
-                assert not state._moved and len(state._lost) == (1 if megabytes == 25 else 2)
-    finally:
-        dist.destroy_process_group()
-
-
-def work(rank: int, port: int) -> None:
-    begin(rank, 2, port)
+def work(rank: int, meeting: Path) -> None:
+    begin(rank, 2, meeting)
     examine(rank)
     dist.destroy_process_group()
 
 
 @pytest.mark.slow
-def test_two_processes_average_what_they_decode() -> None:
-    torch.multiprocessing.spawn(work, (free_port(),), nprocs=2)
+def test_two_processes_average_what_they_decode(tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(work, (tmp_path / "meeting",), nprocs=2)
 
 
 @pytest.fixture
-def alone():
+def alone(tmp_path: Path):
     if not dist.is_available() or dist.is_initialized():
         pytest.skip("needs a process group of its own")
-    threads, before = torch.get_num_threads(), copy.copy(dict(os.environ))
-    begin(0, 1, free_port())
+    threads = torch.get_num_threads()
+    begin(0, 1, tmp_path / "meeting")
     yield
     dist.destroy_process_group()
     torch.set_num_threads(threads)
-    os.environ.clear()
-    os.environ |= before
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_is_lost_follows_its_parameter() -> None:
+    """DDP arranges buckets anew after the first step: in another order, and in others of other sizes."""
+    for order in ("ab", "ba"):
+        for megabytes in (25, 0.01):
+            torch.manual_seed(0)
+            model, x = Unused(order), torch.randn(4096)
+            net = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=megabytes)
+            state = tt.PackedGradients("block_quant(bits=4)")
+            net.register_comm_hook(state, tt.packed_gradients)
+            total, losses = torch.zeros(4096), []
+            for step in range(4):
+                net.zero_grad()
+                net(x).backward()
+                assert model.b.grad.norm() == 0, (order, megabytes, step)
+                total += model.a.grad
+                losses.append(float((total - (step + 1) * x).norm()))
+            assert losses[-1] < 1.5 * losses[0], losses  # what is owed does not grow
+            assert not state._moved and len(state._lost) == (1 if megabytes == 25 else 2)
 
 
 def test_one_process(alone) -> None:

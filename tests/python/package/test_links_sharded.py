@@ -1,5 +1,7 @@
 """Packed gradients of FSDP2, and packed tensors between pipeline stages: two processes with gloo."""
 
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,7 +11,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 import tuckfold.torch as tt  # noqa: E402
-from test_links import EIGHT, TWO, begin, error, free_port  # noqa: E402
+from test_links import EIGHT, TWO, begin, error  # noqa: E402
 
 WIDTH, STEPS = 64, 25
 
@@ -35,8 +37,8 @@ def sharded_gradients(codec: str | None, steps: int, rank: int, **options) -> tu
     return found, links
 
 
-def shard(rank: int, port: int) -> None:
-    begin(rank, 2, port)
+def shard(rank: int, meeting: Path) -> None:
+    begin(rank, 2, meeting)
     exact = sharded_gradients(None, 1, rank)[0][0]
     eight, links = sharded_gradients(EIGHT, 3, rank)
     assert len(links) == 2
@@ -75,8 +77,8 @@ def staged(rank: int, codec: str | None, **options) -> tuple[torch.Tensor, objec
     return torch.cat([p.grad.flatten() for p in part.parameters()]), stage
 
 
-def pipe(rank: int, port: int) -> None:
-    begin(rank, 2, port)
+def pipe(rank: int, meeting: Path) -> None:
+    begin(rank, 2, meeting)
     plain, _ = staged(rank, None)
     packed, stage = staged(rank, EIGHT)
     assert 0 < error(packed, plain) < 0.02
@@ -91,8 +93,8 @@ def pipe(rank: int, port: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("work", [shard, pipe])
-def test_two_processes(work) -> None:
-    torch.multiprocessing.spawn(work, (free_port(),), nprocs=2)
+def test_two_processes(work, tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(work, (tmp_path / "meeting",), nprocs=2)
 
 
 def test_what_does_not_suit_is_refused() -> None:
