@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/convert.h"
+#include "base/copy_rows.h"
 #include "base/half.h"
 #include "base/panels.h"
 #include "base/stream.h"
@@ -16,9 +17,6 @@ namespace {
 
 template <class T>
 constexpr bool kNarrow = std::is_same_v<T, F16> || std::is_same_v<T, BF16>;
-template <class T>
-constexpr bool kHasRuns = !std::is_same_v<T, float>;  // in base/convert.h
-constexpr std::int64_t kVectorRun = 16;               // shorter runs are not worth a call
 
 template <class T>
 float as_float(T value) {
@@ -46,11 +44,10 @@ T from_float(float value) {
   }
 }
 
-// Calls body with a value of the type that converts to and from f32.
+// Calls body with a value of the type that converts to and from f32, and is another.
 template <class Body>
-void with_real(DType dtype, Body&& body) {
+void with_narrow_or_wide(DType dtype, Body&& body) {
   switch (dtype) {
-    case DType::F32: return body(float{});
     case DType::F16: return body(F16{});
     case DType::BF16: return body(BF16{});
     case DType::F64: return body(double{});
@@ -60,51 +57,55 @@ void with_real(DType dtype, Body&& body) {
   }
 }
 
-// A run of elements to f32, and back.
+// Runs of elements to f32, and back: neighbours one after the other, each run `each` elements after
+// the last. Short runs are copied side by side first: a call for each costs more.
+constexpr std::int64_t kLongRun = 64;
+constexpr std::int64_t kSomeElems = 1024;
+
 template <class T>
-void widen_run(const T* from, std::int64_t step, std::int64_t length, float* out) {
-  if (std::is_same_v<T, float> && step == 1) {
-    std::memcpy(out, from, static_cast<std::size_t>(length) * sizeof(float));
+void widen_runs(const T* from, std::int64_t length, std::int64_t count, std::int64_t each,
+                float* out) {
+  if (length >= kLongRun || count == 1) {
+    for (std::int64_t i = 0; i < count; ++i) to_floats(from + i * each, length, out + i * length);
     return;
   }
-  if constexpr (kHasRuns<T>) {
-    if (step == 1 && length >= kVectorRun) return to_floats(from, length, out);
-  }
-  if (step == 1) {
-    for (std::int64_t i = 0; i < length; ++i) out[i] = as_float(from[i]);
-  } else {
-    for (std::int64_t i = 0; i < length; ++i) out[i] = as_float(from[i * step]);
+  constexpr auto kWidth = static_cast<std::int64_t>(sizeof(T));
+  alignas(64) T some[kSomeElems];
+  const std::int64_t together = kSomeElems / length;
+  for (std::int64_t i = 0; i < count; i += together) {
+    const std::int64_t runs = std::min(together, count - i);
+    copy_rows(reinterpret_cast<const std::byte*>(from + i * each), each * kWidth,
+              reinterpret_cast<std::byte*>(some), length * kWidth, runs, length * kWidth);
+    to_floats(some, runs * length, out + i * length);
   }
 }
 
 template <class T>
-void narrow_run(const float* from, std::int64_t length, T* to, std::int64_t step) {
-  if (std::is_same_v<T, float> && step == 1) {
-    std::memcpy(to, from, static_cast<std::size_t>(length) * sizeof(float));
+void narrow_runs(const float* from, std::int64_t length, std::int64_t count, T* to,
+                 std::int64_t each) {
+  if (length >= kLongRun || count == 1) {
+    for (std::int64_t i = 0; i < count; ++i) from_floats(from + i * length, length, to + i * each);
     return;
   }
-  if constexpr (kHasRuns<T>) {
-    if (step == 1 && length >= kVectorRun) return from_floats(from, length, to);
-  }
-  if (step == 1) {
-    for (std::int64_t i = 0; i < length; ++i) to[i] = from_float<T>(from[i]);
-  } else {
-    for (std::int64_t i = 0; i < length; ++i) to[i * step] = from_float<T>(from[i]);
+  constexpr auto kWidth = static_cast<std::int64_t>(sizeof(T));
+  alignas(64) T some[kSomeElems];
+  const std::int64_t together = kSomeElems / length;
+  for (std::int64_t i = 0; i < count; i += together) {
+    const std::int64_t runs = std::min(together, count - i);
+    from_floats(from + i * length, runs * length, some);
+    copy_rows(reinterpret_cast<const std::byte*>(some), length * kWidth,
+              reinterpret_cast<std::byte*>(to + i * each), each * kWidth, runs, length * kWidth);
   }
 }
 
 constexpr std::int64_t kStreamRun = 128;  // shorter runs have too few whole cache lines
 
-// Elements of kWidth bytes, of any type and strides; steps count elements.
+// Elements of kWidth bytes, one by one; steps count elements.
 template <std::size_t kWidth>
-void copy_run(const std::byte* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,
-              std::int64_t length) {
+void copy_elements(const std::byte* from, std::int64_t from_step, std::byte* to,
+                   std::int64_t to_step, std::int64_t count) {
   constexpr auto kBytes = static_cast<std::int64_t>(kWidth);
-  if (from_step == 1 && to_step == 1) {
-    std::memcpy(to, from, static_cast<std::size_t>(length) * kWidth);
-    return;
-  }
-  for (std::int64_t i = 0; i < length; ++i) {
+  for (std::int64_t i = 0; i < count; ++i) {
     std::memcpy(to + i * to_step * kBytes, from + i * from_step * kBytes, kWidth);
   }
 }
@@ -173,58 +174,83 @@ Pointer FlatView<Pointer>::dense(std::int64_t begin, std::int64_t count) const n
   return advance(data_, place(begin).offset * static_cast<std::int64_t>(size_bytes(dtype_)));
 }
 
-// Calls body(first element offset, stride, length) for the runs along the innermost axis. Only the
-// first place takes divisions: rows may be as short as 7.
+// Calls body(runs) along the innermost axis; runs on the axis before that are given at once. Only
+// the first place takes divisions: rows may be as short as 7.
 template <class Pointer>
 template <class Body>
-void FlatView<Pointer>::for_each_run(std::int64_t begin, std::int64_t count,
-                                     Body&& body) const noexcept {
+void FlatView<Pointer>::for_each_runs(std::int64_t begin, std::int64_t count,
+                                      Body&& body) const noexcept {
   const std::size_t inner = axes_.rank() - 1;
   const std::int64_t row = axes_[inner], step = steps_[inner];
   if (count <= 0) return;
   const Place at = place(begin);
-  std::int64_t length = std::min(count, row - at.first);
-  body(at.offset, step, length);
-  count -= length;
-  if (count == 0) return;
+  const std::int64_t head = std::min(count, row - at.first);
+  if (head == count || head < row) body(Runs{at.offset, step, head, 1, 0});
+  if (head == count) return;
   Shape index = axes_;  // of the row on the axes before the innermost
-  std::int64_t rows = begin / row;
+  std::int64_t rows = begin / row, offset = at.offset - at.first * step;
   for (std::size_t axis = inner; axis-- > 0; rows /= axes_[axis]) index[axis] = rows % axes_[axis];
-  std::int64_t offset = at.offset - at.first * step;
-  for (; count > 0; count -= length) {
-    std::size_t axis = inner - 1;
-    offset += steps_[axis];
-    while (++index[axis] == axes_[axis] && axis > 0) {
+  // To the row `some` after the present one, which may be one past the axis' end.
+  const std::size_t last = inner - 1;
+  const auto skip = [&](std::int64_t some) {
+    offset += some * steps_[last];
+    index[last] += some;
+    for (std::size_t axis = last; index[axis] == axes_[axis] && axis > 0; --axis) {
       offset += steps_[axis - 1] - axes_[axis] * steps_[axis];
-      index[axis--] = 0;
+      index[axis] = 0;
+      ++index[axis - 1];
     }
-    length = std::min(count, row);
-    body(offset, step, length);
+  };
+  if (head < row) {
+    count -= head;
+    skip(1);
+  }
+  while (count > 0) {
+    const std::int64_t some = std::min(count / row, axes_[last] - index[last]);
+    if (some == 0) return body(Runs{offset, step, count, 1, 0});
+    body(Runs{offset, step, row, some, steps_[last]});
+    count -= some * row;
+    if (count > 0) skip(some);
   }
 }
 
-// Calls body(address, step, length) for runs of elements [begin, begin + count), in the panel if
-// there is one.
+template <class Pointer>
+typename FlatView<Pointer>::InPanel FlatView<Pointer>::in_panel(const Lines& panel,
+                                                                std::int64_t begin,
+                                                                std::int64_t count) const noexcept {
+  const std::int64_t from = begin - panel.begin;
+  if (grid_.row == grid_.length) return {from, std::min(count, panel.end - begin)};
+  const std::int64_t at = from % grid_.length;
+  return {from / grid_.length * grid_.row + at, std::min(count, grid_.length - at)};
+}
+
+// Calls body(address, runs) for elements [begin, begin + count), in the panel if there is one.
 template <class Body>
 void FlatReader::for_each_source(std::int64_t begin, std::int64_t count,
                                  Body&& body) const noexcept {
   const auto width = static_cast<std::int64_t>(size_bytes(dtype_));
   if (grid_.together == 0 || thread_panel().view != this) {
-    return for_each_run(begin, count,
-                        [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
-                          body(static_cast<const std::byte*>(data_) + offset * width, step, length);
-                        });
+    return for_each_runs(begin, count, [&](const Runs& runs) {
+      body(static_cast<const std::byte*>(data_) + runs.offset * width, runs);
+    });
   }
   const Panel& panel = thread_panel();
   while (count > 0) {
     if (begin < panel.begin || begin >= panel.end) load_panel(begin);
-    const std::int64_t line = (begin - panel.begin) / grid_.length;
-    const std::int64_t at = (begin - panel.begin) % grid_.length;
-    const std::int64_t length = std::min(count, grid_.length - at);
-    body(panel.bytes + (line * grid_.row + at) * width, std::int64_t{1}, length);
-    begin += length;
-    count -= length;
+    const InPanel in = in_panel({panel.begin, panel.end}, begin, count);
+    body(panel.bytes + in.at * width, Runs{0, 1, in.length, 1, 0});
+    begin += in.length;
+    count -= in.length;
   }
+}
+
+const void* FlatReader::in_thread_panel(std::int64_t begin, std::int64_t count) const noexcept {
+  const Panel& panel = thread_panel();
+  if (grid_.together == 0 || panel.view != this) return nullptr;
+  if (begin < panel.begin || begin >= panel.end) load_panel(begin);
+  const InPanel in = in_panel({panel.begin, panel.end}, begin, count);
+  if (in.length < count) return nullptr;
+  return panel.bytes + in.at * static_cast<std::int64_t>(size_bytes(dtype_));
 }
 
 template <class Body>
@@ -232,10 +258,9 @@ void FlatWriter::for_each_target(std::int64_t begin, std::int64_t count,
                                  Body&& body) const noexcept {
   const auto width = static_cast<std::int64_t>(size_bytes(dtype_));
   if (grid_.together == 0 || thread_panel().view != this) {
-    return for_each_run(begin, count,
-                        [&](std::int64_t offset, std::int64_t step, std::int64_t length) {
-                          body(static_cast<std::byte*>(data_) + offset * width, step, length);
-                        });
+    return for_each_runs(begin, count, [&](const Runs& runs) {
+      body(static_cast<std::byte*>(data_) + runs.offset * width, runs);
+    });
   }
   Panel& panel = thread_panel();
   while (count > 0) {
@@ -246,39 +271,67 @@ void FlatWriter::for_each_target(std::int64_t begin, std::int64_t count,
       panel.end = lines.end;
       panel.written_begin = panel.written_end = begin;
     }
-    const std::int64_t line = (begin - panel.begin) / grid_.length;
-    const std::int64_t at = (begin - panel.begin) % grid_.length;
-    const std::int64_t length = std::min(count, grid_.length - at);
-    body(panel.bytes + (line * grid_.row + at) * width, std::int64_t{1}, length);
-    begin += length;
-    count -= length;
+    const InPanel in = in_panel({panel.begin, panel.end}, begin, count);
+    body(panel.bytes + in.at * width, Runs{0, 1, in.length, 1, 0});
+    begin += in.length;
+    count -= in.length;
     panel.written_end = begin;
   }
 }
 
 void FlatReader::gather(std::int64_t begin, std::int64_t count, float* out) const noexcept {
-  with_real(dtype_, [&](auto element) {
+  if (dtype_ == DType::F32) return gather_bytes(begin, count, out);
+  with_narrow_or_wide(dtype_, [&](auto element) {
     using T = decltype(element);
-    for_each_source(begin, count,
-                    [&](const std::byte* from, std::int64_t step, std::int64_t length) {
-                      widen_run(reinterpret_cast<const T*>(from), step, length, out);
-                      out += length;
-                    });
+    for_each_source(begin, count, [&](const std::byte* bytes, const Runs& runs) {
+      const auto* from = reinterpret_cast<const T*>(bytes);
+      if (runs.step == 1) {
+        widen_runs(from, runs.length, runs.count, runs.each, out);
+        out += runs.length * runs.count;
+        return;
+      }
+      for (std::int64_t i = 0; i < runs.count; ++i) {
+        const T* run = from + i * runs.each;
+        for (std::int64_t j = 0; j < runs.length; ++j) *out++ = as_float(run[j * runs.step]);
+      }
+    });
   });
 }
 
 void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in,
                          bool stream) const noexcept {
   if (grid_.together > 0) stream = false;  // the panel is read again soon
-  with_real(dtype_, [&](auto element) {
-    using T = decltype(element);
-    for_each_target(begin, count, [&](std::byte* to, std::int64_t step, std::int64_t length) {
-      if (std::is_same_v<T, float> && stream && step == 1 && length >= kStreamRun) {
-        stream_copy(to, in, static_cast<std::size_t>(length) * sizeof(float));
-      } else {
-        narrow_run(in, length, reinterpret_cast<T*>(to), step);
+  if (dtype_ == DType::F32) {
+    if (!stream) return scatter_bytes(begin, count, in);
+    return for_each_target(begin, count, [&](std::byte* to, const Runs& runs) {
+      constexpr auto kWidth = static_cast<std::int64_t>(sizeof(float));
+      const std::int64_t bytes = runs.length * kWidth, each = runs.each * kWidth;
+      const auto* from = reinterpret_cast<const std::byte*>(in);
+      for (std::int64_t i = 0; i < runs.count; ++i) {
+        if (runs.step != 1) {
+          copy_elements<sizeof(float)>(from + i * bytes, 1, to + i * each, runs.step, runs.length);
+        } else if (runs.length >= kStreamRun) {
+          stream_copy(to + i * each, from + i * bytes, static_cast<std::size_t>(bytes));
+        } else {
+          copy_rows(from + i * bytes, bytes, to + i * each, each, 1, bytes);
+        }
       }
-      in += length;
+      in += runs.length * runs.count;
+    });
+  }
+  with_narrow_or_wide(dtype_, [&](auto element) {
+    using T = decltype(element);
+    for_each_target(begin, count, [&](std::byte* bytes, const Runs& runs) {
+      auto* to = reinterpret_cast<T*>(bytes);
+      if (runs.step == 1) {
+        narrow_runs(in, runs.length, runs.count, to, runs.each);
+        in += runs.length * runs.count;
+        return;
+      }
+      for (std::int64_t i = 0; i < runs.count; ++i) {
+        T* run = to + i * runs.each;
+        for (std::int64_t j = 0; j < runs.length; ++j) run[j * runs.step] = from_float<T>(*in++);
+      }
     });
   });
 }
@@ -287,11 +340,17 @@ void FlatReader::gather_bytes(std::int64_t begin, std::int64_t count, void* out)
   auto* to = static_cast<std::byte*>(out);
   with_word(dtype_, [&](auto word) {
     constexpr auto kWidth = static_cast<std::int64_t>(sizeof(word));
-    for_each_source(begin, count,
-                    [&](const std::byte* from, std::int64_t step, std::int64_t length) {
-                      copy_run<sizeof(word)>(from, step, to, 1, length);
-                      to += length * kWidth;
-                    });
+    for_each_source(begin, count, [&](const std::byte* from, const Runs& runs) {
+      const std::int64_t bytes = runs.length * kWidth, each = runs.each * kWidth;
+      if (runs.step == 1) {
+        copy_rows(from, each, to, bytes, runs.count, bytes);
+      } else {
+        for (std::int64_t i = 0; i < runs.count; ++i) {
+          copy_elements<sizeof(word)>(from + i * each, runs.step, to + i * bytes, 1, runs.length);
+        }
+      }
+      to += runs.count * bytes;
+    });
   });
 }
 
@@ -300,9 +359,16 @@ void FlatWriter::scatter_bytes(std::int64_t begin, std::int64_t count,
   const auto* from = static_cast<const std::byte*>(in);
   with_word(dtype_, [&](auto word) {
     constexpr auto kWidth = static_cast<std::int64_t>(sizeof(word));
-    for_each_target(begin, count, [&](std::byte* to, std::int64_t step, std::int64_t length) {
-      copy_run<sizeof(word)>(from, 1, to, step, length);
-      from += length * kWidth;
+    for_each_target(begin, count, [&](std::byte* to, const Runs& runs) {
+      const std::int64_t bytes = runs.length * kWidth, each = runs.each * kWidth;
+      if (runs.step == 1) {
+        copy_rows(from, bytes, to, each, runs.count, bytes);
+      } else {
+        for (std::int64_t i = 0; i < runs.count; ++i) {
+          copy_elements<sizeof(word)>(from + i * bytes, 1, to + i * each, runs.step, runs.length);
+        }
+      }
+      from += runs.count * bytes;
     });
   });
 }

@@ -21,12 +21,14 @@ auto with_word(DType dtype, Body&& body) {
 }
 
 // Where neighbours in memory are not neighbours in the sequence, as in channels_last: a panel is
-// some lines of the sequence, those that lie side by side in memory, as rows of a small buffer.
+// some lines of the sequence, those that lie side by side in memory, as rows of a small buffer. It
+// has several planes, one after the other, where they are small.
 struct PanelGrid {
   std::size_t unit = 0;       // the axis whose step is 1
   std::int64_t length = 0;    // elements of a line: all axes after that one
-  std::int64_t together = 0;  // lines of a panel; 0: no panels
-  std::int64_t row = 0;       // elements from one to the next in the buffer
+  std::int64_t together = 0;  // lines of a panel, of one plane; 0: no panels
+  std::int64_t planes = 1;    // more than one: of all their lines
+  std::int64_t row = 0;       // elements from one line to the next in the buffer
 
   static PanelGrid of(DType dtype, const Shape& axes, const Shape& steps);
 };
@@ -56,8 +58,15 @@ class FlatView {
   };
   Place place(std::int64_t begin) const noexcept;
 
+  // Elements that lie as equal runs.
+  struct Runs {
+    std::int64_t offset;       // of the first element, from data_
+    std::int64_t step;         // from one element of a run to the next
+    std::int64_t length;       // elements of a run
+    std::int64_t count, each;  // runs, and from one to the next
+  };
   template <class Body>
-  void for_each_run(std::int64_t begin, std::int64_t count, Body&& body) const noexcept;
+  void for_each_runs(std::int64_t begin, std::int64_t count, Body&& body) const noexcept;
 
   struct Lines {
     std::int64_t begin, end;  // elements of the sequence
@@ -69,6 +78,17 @@ class FlatView {
   template <class Body>
   void for_each_panel_run(const Lines& panel, std::int64_t line, std::int64_t begin,
                           std::int64_t end, Body&& body) const noexcept;
+  // Calls body(first plane, planes, place in memory, from one plane to the next) for planes
+  // [first, last) of a panel of several.
+  template <class Body>
+  void for_each_planes(const Lines& panel, std::int64_t first, std::int64_t last,
+                       Body&& body) const noexcept;
+  // Of elements from `begin` on, in the panel that has them: the place in its buffer, and how many
+  // of `count` lie side by side there.
+  struct InPanel {
+    std::int64_t at, length;
+  };
+  InPanel in_panel(const Lines& panel, std::int64_t begin, std::int64_t count) const noexcept;
 
   Pointer data_;
   DType dtype_;
@@ -85,6 +105,9 @@ class FlatReader : public FlatView<const void*> {
   void gather(std::int64_t begin, std::int64_t count, float* out) const noexcept;
   // The same elements as they are, to any address.
   void gather_bytes(std::int64_t begin, std::int64_t count, void* out) const noexcept;
+  // Their address in the thread's panel if they are contiguous there, until it reads other
+  // elements; else null.
+  const void* in_thread_panel(std::int64_t begin, std::int64_t count) const noexcept;
 
  private:
   friend class ReadPanels;

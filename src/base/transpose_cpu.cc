@@ -1,5 +1,6 @@
-// Squares of 16 bytes a side, by interleaving rows that are half of them apart: each such step
-// moves one bit of the row's number to the column's, so that log2 of the side are a transpose.
+// Tiles of a vector's rows by 16 bytes: a vector holds 16 bytes of several rows, and rows that are
+// half of a square apart are interleaved: each such step moves one bit of the row's number to the
+// column's, so that log2 of the square's side are a transpose.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "base/transpose_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -14,27 +15,71 @@ HWY_BEFORE_NAMESPACE();
 namespace tuckfold::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+template <class T>
+struct Matrices {
+  const T* from;
+  std::int64_t from_step, from_plane;
+  std::int64_t rows, cols, planes;
+  T* to;
+  std::int64_t to_step, to_plane;
+};
+
+template <class T>
+HWY_INLINE void transpose_words_one_by_one(const T* from, std::int64_t from_step, std::int64_t rows,
+                                           std::int64_t cols, T* to, std::int64_t to_step) {
+  for (std::int64_t c = 0; c < cols; ++c) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::memcpy(to + c * to_step + r, from + r * from_step + c, sizeof(T));
+    }
+  }
+}
+
 #if HWY_TARGET == HWY_SCALAR
 template <class T>
-constexpr std::int64_t kSide = 1;
-
-template <class T>
-HWY_INLINE void transpose_tile(const T* from, std::int64_t, T* to, std::int64_t) {
-  std::memcpy(to, from, sizeof(T));
+void transpose_planes(const Transposition&, const Matrices<T>& m) {
+  for (std::int64_t p = 0; p < m.planes; ++p) {
+    transpose_words_one_by_one(m.from + p * m.from_plane, m.from_step, m.rows, m.cols,
+                               m.to + p * m.to_plane, m.to_step);
+  }
 }
 #else
+constexpr std::size_t kLineBytes = 64;
+template <class T>
+constexpr std::int64_t kLine = static_cast<std::int64_t>(kLineBytes / sizeof(T));
+// Words of 16 bytes, and how many times 16 bytes a vector has.
 template <class T>
 constexpr std::int64_t kSide = 16 / static_cast<std::int64_t>(sizeof(T));
+#if HWY_HAVE_SCALABLE
+constexpr std::size_t kMostBlocks = 1;
+#else
+constexpr std::size_t kMostBlocks = std::min<std::size_t>(HWY_MAX_BYTES, kLineBytes) / 16;
+#endif
 
-template <class T>
-HWY_INLINE void transpose_tile(const T* from, std::int64_t from_step, T* to, std::int64_t to_step) {
-  constexpr auto kN = static_cast<std::size_t>(kSide<T>);
-  const hn::Full128<T> d;
-  hn::Vec<decltype(d)> v[kN], w[kN];
-  HWY_UNROLL(16)
-  for (std::size_t i = 0; i < kN; ++i) {
-    v[i] = hn::LoadU(d, from + static_cast<std::int64_t>(i) * from_step);
+template <class T, std::size_t kBlocks>
+using Tag = hn::FixedTag<T, kBlocks* static_cast<std::size_t>(kSide<T>)>;
+
+// 16 bytes of rows 0, kSide, 2 * kSide …
+template <std::size_t kBlocks, class T>
+HWY_INLINE hn::Vec<Tag<T, kBlocks>> load_blocks(const T* from, std::int64_t step) {
+  const Tag<T, kBlocks> d;
+  if constexpr (kBlocks == 1) {
+    return hn::LoadU(d, from);
+  } else {
+    constexpr std::size_t kHalf = kBlocks / 2;
+    const auto upper =
+        load_blocks<kHalf>(from + static_cast<std::int64_t>(kHalf) * kSide<T> * step, step);
+    return hn::Combine(d, upper, load_blocks<kHalf>(from, step));
   }
+}
+
+template <std::size_t kBlocks, class T>
+using Tile = hn::Vec<Tag<T, kBlocks>>[static_cast<std::size_t>(kSide<T>)];
+
+template <std::size_t kBlocks, class T>
+HWY_INLINE void interleave(Tile<kBlocks, T>& v) {
+  constexpr auto kN = static_cast<std::size_t>(kSide<T>);
+  const Tag<T, kBlocks> d;
+  Tile<kBlocks, T> w;
   HWY_UNROLL(4)
   for (std::size_t bit = 1; bit < kN; bit *= 2) {
     HWY_UNROLL(8)
@@ -45,65 +90,208 @@ HWY_INLINE void transpose_tile(const T* from, std::int64_t from_step, T* to, std
     HWY_UNROLL(16)
     for (std::size_t i = 0; i < kN; ++i) v[i] = w[i];
   }
+}
+
+// kBlocks * kSide rows of kSide words.
+template <std::size_t kBlocks, bool kStream, class T>
+HWY_INLINE void transpose_tile(const T* from, std::int64_t from_step, T* to, std::int64_t to_step) {
+  constexpr auto kN = static_cast<std::size_t>(kSide<T>);
+  const Tag<T, kBlocks> d;
+  Tile<kBlocks, T> v;
   HWY_UNROLL(16)
   for (std::size_t i = 0; i < kN; ++i) {
+    v[i] = load_blocks<kBlocks>(from + static_cast<std::int64_t>(i) * from_step, from_step);
+  }
+  interleave<kBlocks, T>(v);
+  HWY_UNROLL(16)
+  for (std::size_t i = 0; i < kN; ++i) {
+    T* at = to + static_cast<std::int64_t>(i) * to_step;
+    if constexpr (kStream) {
+      hn::Stream(v[i], d, at);
+    } else {
+      hn::StoreU(v[i], d, at);
+    }
+  }
+}
+
+// At most kSide rows and columns; reads and writes kSide words of each.
+template <class T>
+HWY_INLINE void transpose_part(const T* from, std::int64_t from_step, std::int64_t rows,
+                               std::int64_t cols, T* to, std::int64_t to_step) {
+  constexpr auto kN = static_cast<std::size_t>(kSide<T>);
+  const Tag<T, 1> d;
+  Tile<1, T> v;
+  HWY_UNROLL(16)
+  for (std::size_t i = 0; i < kN; ++i) {
+    const std::int64_t row = std::min(static_cast<std::int64_t>(i), rows - 1);
+    v[i] = hn::LoadU(d, from + row * from_step);
+  }
+  interleave<1, T>(v);
+  HWY_UNROLL(16)
+  for (std::size_t i = 0; i < kN; ++i) {
+    if (static_cast<std::int64_t>(i) >= cols) break;
     hn::StoreU(v[i], d, to + static_cast<std::int64_t>(i) * to_step);
   }
 }
-#endif
 
-template <class T>
-constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
-constexpr std::int64_t kAheadBytes = 4096;
-
-// Tiles at the ends overlap their neighbours; matrices narrower than a tile go word by word.
-template <class T>
-HWY_ATTR void transpose(Along order, const T* from, std::int64_t from_step, std::int64_t rows,
-                        std::int64_t cols, T* to, std::int64_t to_step) {
+// At most a line's rows, at most a line's columns, both at least a side: tiles at the ends overlap
+// their neighbours.
+template <bool kStream, class T>
+HWY_INLINE void transpose_square(const T* from, std::int64_t from_step, std::int64_t rows,
+                                 std::int64_t cols, T* to, std::int64_t to_step) {
   constexpr std::int64_t kN = kSide<T>;
-  if (rows < kN || cols < kN) {
-    for (std::int64_t c = 0; c < cols; ++c) {
-      for (std::int64_t r = 0; r < rows; ++r) {
-        std::memcpy(to + c * to_step + r, from + r * from_step + c, sizeof(T));
+  for (std::int64_t y = 0; y < cols; y += kN) {
+    const std::int64_t c = std::min(y, cols - kN);
+    const T* at = from + c;
+    T* out = to + c * to_step;
+    std::int64_t r = 0;
+    if constexpr (kMostBlocks == 4) {
+      if (rows == 4 * kN) {
+        transpose_tile<4, kStream>(at, from_step, out, to_step);
+        continue;
       }
     }
-    return;
-  }
-  const auto tile = [&](std::int64_t r, std::int64_t c) HWY_ATTR {
-    const std::int64_t row = std::min(r, rows - kN), col = std::min(c, cols - kN);
-    transpose_tile(from + row * from_step + col, from_step, to + col * to_step + row, to_step);
-  };
-  // Squares of cache lines, so that both matrices are touched a line at a time: rows may be pages
-  // apart. Those of the matrix in memory come in the order of its rows.
-  const bool along_from = order == Along::From;
-  const std::int64_t outer = along_from ? rows : cols, inner = along_from ? cols : rows;
-  const T* memory = along_from ? from : to;
-  const std::int64_t step = along_from ? from_step : to_step;
-  const std::int64_t row_bytes = inner * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t later = (kAheadBytes / row_bytes / kLine<T> + 1) * kLine<T>;
-  for (std::int64_t i = 0; i < outer; i += kLine<T>) {
-    const std::int64_t end = std::min(i + kLine<T>, outer);
-    for (std::int64_t j = 0; j < inner; j += kLine<T>) {
-      const std::int64_t last = std::min(j + kLine<T>, inner);
-      for (std::int64_t k = i + later; k < std::min(end + later, outer); ++k) {
-        __builtin_prefetch(memory + k * step + j, 0, 3);
+    if constexpr (kMostBlocks >= 2) {
+      for (; r + 2 * kN <= rows; r += 2 * kN) {
+        transpose_tile<2, false>(at + r * from_step, from_step, out + r, to_step);
       }
-      for (std::int64_t y = j; y < last; y += kN) {
-        for (std::int64_t x = i; x < end; x += kN) along_from ? tile(x, y) : tile(y, x);
+    }
+    for (; r < rows; r += kN) {
+      const std::int64_t row = std::min(r, rows - kN);
+      transpose_tile<1, false>(at + row * from_step, from_step, out + row, to_step);
+    }
+  }
+}
+
+// Prefetches the lines of matrices in the order of memory, some at a time: caches fetch ahead by
+// themselves what is read in order, and tiles are not.
+template <class T>
+class Ahead {
+ public:
+  static constexpr std::int64_t kMostLines = 128;
+
+  Ahead(const T* memory, std::int64_t step, std::int64_t cols, bool on)
+      : row_(memory), step_(step), cols_(cols), on_(on) {
+    fetch(std::min(kMostLines, kLine<T> * ((cols + kLine<T> - 1) / kLine<T>)));
+  }
+  // Past the end as well, where another call may go on.
+  HWY_INLINE void fetch(std::int64_t lines) {
+    if (!on_) return;
+    for (; lines > 0; --lines) {
+      __builtin_prefetch(row_ + col_, 0, 3);
+      col_ += kLine<T>;
+      if (col_ < cols_) continue;
+      col_ = 0;
+      row_ += step_;
+    }
+  }
+
+ private:
+  const T* row_;
+  std::int64_t step_, cols_, col_ = 0;
+  bool on_;
+};
+
+// Matrices of at least kSide rows and columns. Squares of cache lines, so that both matrices are
+// touched a line at a time: rows may be pages apart. Those of the matrix in memory come in the
+// order of its rows.
+template <class T>
+HWY_INLINE void transpose_large(const Transposition& job, const Matrices<T>& m) {
+  constexpr std::int64_t kN = kSide<T>;
+  const bool along_from = job.memory == Along::From;
+  const bool stream = kMostBlocks == 4 && job.stream &&
+                      reinterpret_cast<std::uintptr_t>(m.to) % kLineBytes == 0 &&
+                      m.to_step % kLine<T> == 0 && m.to_plane % kLine<T> == 0;
+  const bool stage =
+      along_from && rows_compete(m.from_step * static_cast<std::int64_t>(sizeof(T)), kLine<T>);
+  const auto square = [&](const T* from, T* to, std::int64_t r, std::int64_t c) HWY_ATTR {
+    // What is left at an end may be less than a side.
+    const std::int64_t row = std::min(r, m.rows - kN), rows = std::min(kLine<T>, m.rows - row);
+    const std::int64_t col = std::min(c, m.cols - kN), cols = std::min(kLine<T>, m.cols - col);
+    T* out = to + col * m.to_step + row;
+    const T* at = from + row * m.from_step + col;
+    if (stream && rows == kLine<T>) {
+      return transpose_square<true>(at, m.from_step, rows, cols, out, m.to_step);
+    }
+    if (!stage) return transpose_square<false>(at, m.from_step, rows, cols, out, m.to_step);
+    HWY_ALIGN T staged[kLine<T> * kLine<T>];
+    for (std::int64_t i = 0; i < rows; ++i) {
+      std::memcpy(staged + i * kLine<T>, at + i * m.from_step,
+                  static_cast<std::size_t>(cols) * sizeof(T));
+    }
+    transpose_square<false>(staged, kLine<T>, rows, cols, out, m.to_step);
+  };
+  // Planes one after the other are one matrix to Ahead.
+  const bool joined = m.planes == 1 || (along_from ? m.from_plane == m.rows * m.from_step
+                                                   : m.to_plane == m.cols * m.to_step);
+  Ahead<T> ahead = along_from ? Ahead<T>(m.from, m.from_step, m.cols, joined)
+                              : Ahead<T>(m.to, m.to_step, m.rows, joined && !stream);
+  for (std::int64_t p = 0; p < m.planes; ++p) {
+    const T* from = m.from + p * m.from_plane;
+    T* to = m.to + p * m.to_plane;
+    const std::int64_t outer = along_from ? m.rows : m.cols, inner = along_from ? m.cols : m.rows;
+    for (std::int64_t i = 0; i < outer; i += kLine<T>) {
+      for (std::int64_t j = 0; j < inner; j += kLine<T>) {
+        ahead.fetch(std::min(kLine<T>, outer - i));
+        along_from ? square(from, to, i, j) : square(from, to, j, i);
       }
     }
   }
 }
 
-void transpose_words_target(Along order, std::size_t word_bytes, const void* from,
-                            std::int64_t from_step, std::int64_t rows, std::int64_t cols, void* to,
-                            std::int64_t to_step) {
+// Matrices with fewer rows or columns than a tile has. Tiles reach past them, into what is read but
+// not stored, or what the next row or plane overwrites. The matrix in memory has nothing past its
+// end, and between its rows and planes lies what is not ours: it must be dense, and what is near
+// its end goes word by word.
+template <class T>
+HWY_INLINE void transpose_small(const Transposition& job, const Matrices<T>& m) {
+  constexpr std::int64_t kN = kSide<T>;
+  const bool along_from = job.memory == Along::From;
+  const std::int64_t elems = m.rows * m.cols;
+  // Where rows are short, what a tile stores past one of `to` must be the next one.
+  const bool next_rows = m.rows >= kN || m.to_step == m.rows;
+  const bool next_planes =
+      m.planes == 1 || (along_from ? m.from_plane == elems : m.to_plane == elems);
+  const bool dense =
+      next_rows && next_planes && (along_from ? m.from_step == m.cols : m.to_step == m.rows);
+  for (std::int64_t p = 0; p < m.planes; ++p) {
+    const T* from = m.from + p * m.from_plane;
+    T* to = m.to + p * m.to_plane;
+    const std::int64_t left = dense ? (m.planes - p) * elems : 0;  // in memory, from here on
+    for (std::int64_t y = 0; y < m.cols; y += kN) {
+      const std::int64_t c = std::max<std::int64_t>(std::min(y, m.cols - kN), 0);
+      for (std::int64_t x = 0; x < m.rows; x += kN) {
+        const std::int64_t r = std::max<std::int64_t>(std::min(x, m.rows - kN), 0);
+        const std::int64_t rows = std::min(kN, m.rows - r), cols = std::min(kN, m.cols - c);
+        const T* at = from + r * m.from_step + c;
+        T* out = to + c * m.to_step + r;
+        const std::int64_t reach = kN + (along_from ? at - from + (rows - 1) * m.from_step
+                                                    : out - to + (cols - 1) * m.to_step);
+        if (reach <= left) {
+          transpose_part(at, m.from_step, rows, cols, out, m.to_step);
+        } else {
+          transpose_words_one_by_one(at, m.from_step, rows, cols, out, m.to_step);
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+HWY_ATTR void transpose_planes(const Transposition& job, const Matrices<T>& m) {
+  if (m.rows < kSide<T> || m.cols < kSide<T>) return transpose_small(job, m);
+  transpose_large(job, m);
+}
+#endif
+
+void transpose_words_target(const Transposition& job) {
   const auto as = [&](auto word) {
     using T = decltype(word);
-    transpose(order, static_cast<const T*>(from), from_step, rows, cols, static_cast<T*>(to),
-              to_step);
+    transpose_planes<T>(
+        job, {static_cast<const T*>(job.from), job.from_step, job.from_plane, job.rows, job.cols,
+              job.planes, static_cast<T*>(job.to), job.to_step, job.to_plane});
   };
-  switch (word_bytes) {
+  switch (job.word_bytes) {
     case 1: return as(std::uint8_t{});
     case 2: return as(std::uint16_t{});
     case 4: return as(std::uint32_t{});
@@ -115,15 +303,20 @@ void transpose_words_target(Along order, std::size_t word_bytes, const void* fro
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <numeric>
+
 namespace tuckfold {
 
 HWY_EXPORT(transpose_words_target);
 
-void transpose_words(Along order, std::size_t word_bytes, const void* from, std::int64_t from_step,
-                     std::int64_t rows, std::int64_t cols, void* to,
-                     std::int64_t to_step) noexcept {
-  HWY_DYNAMIC_DISPATCH(transpose_words_target)
-  (order, word_bytes, from, from_step, rows, cols, to, to_step);
+void transpose_words(const Transposition& job) noexcept {
+  HWY_DYNAMIC_DISPATCH(transpose_words_target)(job);
+}
+
+bool rows_compete(std::int64_t step_bytes, std::int64_t rows) noexcept {
+  constexpr std::int64_t kLineBytes = 64, kSets = 64, kWays = 4;  // of eight: others need some
+  if (step_bytes % kLineBytes != 0) return false;
+  return rows * std::gcd(step_bytes / kLineBytes, kSets) > kWays * kSets;
 }
 
 }  // namespace tuckfold

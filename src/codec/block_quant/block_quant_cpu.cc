@@ -26,8 +26,11 @@ using tuckfold::HWY_NAMESPACE::with_bits;
 // copy.
 const float* values_at(const FlatReader& in, std::int64_t begin, std::int64_t count,
                        float* gathered) {
-  const void* dense = in.dtype() == DType::F32 ? in.dense(begin, count) : nullptr;
-  if (dense != nullptr) return static_cast<const float*>(dense);
+  if (in.dtype() == DType::F32) {
+    const void* dense = in.dense(begin, count);
+    if (dense == nullptr) dense = in.in_thread_panel(begin, count);
+    if (dense != nullptr) return static_cast<const float*>(dense);
+  }
   in.gather(begin, count, gathered);
   return gathered;
 }

@@ -23,10 +23,12 @@ constexpr std::int64_t kBatchElems =
     1024;  // elements that stay in the first cache; a multiple of 64
 constexpr std::size_t kAheadBytes = 2048;  // how early to ask for what will be read, as in a copy
 
-// Elements [at, at + count): a pointer to them if they are contiguous, else a gathered copy.
+// Elements [at, at + count): a pointer to them if they are contiguous, in the tensor or in the
+// thread's panel, else a gathered copy.
 template <class T>
 const T* take(const FlatReader& in, std::int64_t at, std::int64_t count, T* gathered) {
   const void* dense = in.dense(at, count);
+  if (dense == nullptr) dense = in.in_thread_panel(at, count);
   if (dense != nullptr) return static_cast<const T*>(dense);
   in.gather_bytes(at, count, gathered);
   return gathered;

@@ -157,8 +157,11 @@ inline void gather_tile(const FlatReader& in, const Blocks& b, std::int64_t firs
   const std::int64_t cols = b.padded_cols(), row = count * cols;
   const std::int64_t begin = b.first_row(first) * b.cols;
   const std::int64_t elems = b.first_row(first + count) * b.cols - begin;
-  const auto* from =
-      static_cast<const float*>(in.dtype() == DType::F32 ? in.dense(begin, elems) : nullptr);
+  const float* from = nullptr;
+  if (in.dtype() == DType::F32) {
+    from = static_cast<const float*>(in.dense(begin, elems));
+    if (from == nullptr) from = static_cast<const float*>(in.in_thread_panel(begin, elems));
+  }
   const bool direct = from != nullptr;
   if (!direct) {
     in.gather(begin, elems, flat);
