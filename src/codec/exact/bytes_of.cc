@@ -6,6 +6,7 @@
 #include "base/dtype.h"
 #include "base/fail.h"
 #include "base/fp_env.h"
+#include "base/half.h"
 #include "base/stream.h"
 #include "codec/exact/exact_common.h"
 
@@ -32,6 +33,16 @@ constexpr ParamInfo kParams[] = {
      .default_value = 0,
      .words = kRounds},
 };
+
+// The bits of a value that was computed in f32, in a dtype that is no wider; others have none.
+std::uint64_t narrowed_bits(DType dtype, float value) {
+  switch (dtype) {
+    case DType::F32: return bits_of(value);
+    case DType::F16: return to_f16_saturated(value).bits;
+    case DType::BF16: return to_bf16_saturated(value).bits;
+    default: return ~std::uint64_t{0};
+  }
+}
 
 // Under FpEnv.
 Rule rule_of(const Stage& stage) {
@@ -89,12 +100,12 @@ Table table_of(const Stage& stage, DType dtype) {
   Table table;
   table.guess = {static_cast<float>(rule.add), static_cast<float>(1 / rule.scale)};
   table.factors = factors_of(rule);
-  table.computed = dtype == DType::F32;
+  table.computed = size_bytes(dtype) <= sizeof(float);
   for (int k = 0; k < 256; ++k) {
     const std::uint64_t word = value_bits(rule, dtype, k);
     table.words[k] = word;
-    table.computed =
-        table.computed && word == bits_of(compute_f32(table.factors, static_cast<float>(k)));
+    const float computed = compute_f32(table.factors, static_cast<float>(k));
+    table.computed = table.computed && word == narrowed_bits(dtype, computed);
   }
   return table;
 }

@@ -17,7 +17,7 @@ struct Table {
   alignas(64) std::uint64_t words[256];  // the values' bits
   Guess guess;
   // Vectors of f32 compute faster than they look up: where `computed`, every value is that of
-  // compute_f32.
+  // compute_f32, rounded to the dtype. Not in f64.
   bool computed;
   Factors factors;
 };

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/convert.h"
 #include "codec/blocks/batch_cpu-inl.h"
 #include "codec/exact/bytes_of.h"
 
@@ -34,15 +35,15 @@ HWY_INLINE T load(const T* at) {
   return value;
 }
 
-// Elements to f32, for guessing. Plain loops, which compilers turn into vectors.
+// Elements to f32, for guessing.
 HWY_ATTR void widen(DType, const std::uint8_t* words, std::int64_t count, float* out) {
   for (std::int64_t i = 0; i < count; ++i) out[i] = words[i];
 }
-HWY_ATTR void widen(DType dtype, const std::uint16_t* words, std::int64_t count, float* out) {
+void widen(DType dtype, const std::uint16_t* words, std::int64_t count, float* out) {
   if (dtype == DType::BF16) {
-    for (std::int64_t i = 0; i < count; ++i) out[i] = to_float(BF16{load(words + i)});
+    to_floats(reinterpret_cast<const BF16*>(words), count, out);
   } else {
-    for (std::int64_t i = 0; i < count; ++i) out[i] = to_float(F16{load(words + i)});
+    to_floats(reinterpret_cast<const F16*>(words), count, out);
   }
 }
 HWY_ATTR void widen(DType, const std::uint64_t* words, std::int64_t count, float* out) {
@@ -101,6 +102,31 @@ HWY_ATTR bool guess(const Table& table, const float* values, std::int64_t count,
   return right;
 }
 
+HWY_ATTR void compute_all(const Table& table, const std::uint8_t* codes, std::int64_t count,
+                          float* values) {
+  const DF d;
+  const D8 d8;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Compute compute(table.factors);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto k = hn::PromoteTo(hn::RebindToSigned<DF>(), hn::LoadU(d8, codes + i));
+    hn::StoreU(compute(hn::ConvertTo(d, k)), d, values + i);
+  }
+  for (; i < count; ++i) values[i] = compute_f32(table.factors, codes[i]);
+}
+
+// The values of codes in f16 or bf16, where they are computed.
+void compute_all(const Table& table, DType dtype, const std::uint8_t* codes, std::int64_t count,
+                 float* floats, std::uint16_t* words) {
+  compute_all(table, codes, count, floats);
+  if (dtype == DType::BF16) {
+    from_floats(floats, count, reinterpret_cast<BF16*>(words));
+  } else {
+    from_floats(floats, count, reinterpret_cast<F16*>(words));
+  }
+}
+
 template <class T>
 HWY_ATTR bool check(const Table& table, const T* values, std::int64_t count,
                     const std::uint8_t* codes) {
@@ -139,10 +165,17 @@ std::int64_t pack_bytes_target(const PackJob& job, std::int64_t begin, std::int6
       } else {
         widen(job.in->dtype(), words, count, floats);
       }
-      if (job.table->computed) {
-        if (guess<true>(*job.table, values, count, codes)) continue;
-      } else {
-        guess<false>(*job.table, values, count, codes);
+      if constexpr (std::is_same_v<T, std::uint32_t>) {
+        if (job.table->computed && guess<true>(*job.table, values, count, codes)) continue;
+      }
+      guess<false>(*job.table, values, count, codes);
+      if constexpr (std::is_same_v<T, std::uint16_t>) {
+        if (job.table->computed) {
+          alignas(64) std::uint16_t represented[kBatchElems];
+          compute_all(*job.table, job.in->dtype(), codes, count, floats, represented);
+          const auto bytes = static_cast<std::size_t>(count) * sizeof(T);
+          if (std::memcmp(represented, words, bytes) == 0) continue;
+        }
       }
       if (check(*job.table, words, count, codes)) continue;
       const std::int64_t refused = search(*job.table, words, count, codes);
@@ -150,20 +183,6 @@ std::int64_t pack_bytes_target(const PackJob& job, std::int64_t begin, std::int6
     }
     return end;
   });
-}
-
-HWY_ATTR void compute_all(const Table& table, const std::uint8_t* codes, std::int64_t count,
-                          float* values) {
-  const DF d;
-  const D8 d8;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const Compute compute(table.factors);
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto k = hn::PromoteTo(hn::RebindToSigned<DF>(), hn::LoadU(d8, codes + i));
-    hn::StoreU(compute(hn::ConvertTo(d, k)), d, values + i);
-  }
-  for (; i < count; ++i) values[i] = compute_f32(table.factors, codes[i]);
 }
 
 template <class T>
@@ -179,10 +198,19 @@ void unpack_bytes_target(const UnpackJob& job, std::int64_t begin, std::int64_t 
     for (std::int64_t at = begin; at < end; at += kBatchElems) {
       const std::int64_t count = std::min(kBatchElems, end - at);
       const std::uint8_t* codes = job.in + at;
-      if (job.table->computed) {
-        compute_all(*job.table, codes, count, floats);
-        put(*job.out, at, count, floats, job.stream);
-        continue;
+      if constexpr (std::is_same_v<T, std::uint32_t>) {
+        if (job.table->computed) {
+          compute_all(*job.table, codes, count, floats);
+          put(*job.out, at, count, floats, job.stream);
+          continue;
+        }
+      }
+      if constexpr (std::is_same_v<T, std::uint16_t>) {
+        if (job.table->computed) {
+          compute_all(*job.table, job.out->dtype(), codes, count, floats, words);
+          put(*job.out, at, count, words, job.stream);
+          continue;
+        }
       }
       look_up(*job.table, codes, count, words);
       put(*job.out, at, count, words, job.stream);
