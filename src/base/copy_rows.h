@@ -28,8 +28,8 @@ void copy_rows_in_two(const std::byte* from, std::int64_t from_step, std::byte* 
 // `rows` of so many bytes each; steps count bytes. The two must not overlap.
 inline void copy_rows(const std::byte* from, std::int64_t from_step, std::byte* to,
                       std::int64_t to_step, std::int64_t rows, std::int64_t bytes) {
-  constexpr std::int64_t kPart = 16, kLong = 16 * kPart;
-  if (rows > 1 && bytes < kLong) {
+  constexpr std::int64_t kPart = 16, kLong = 512 * kPart;
+  if (bytes < kLong) {
     if (bytes > 2 * kPart) {
       for (std::int64_t i = 0; i < rows; ++i, from += from_step, to += to_step) {
         for (std::int64_t at = 0; at < bytes - kPart; at += kPart) {

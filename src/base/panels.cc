@@ -18,10 +18,13 @@ constexpr std::int64_t kVectorBytes = 16;       // what transpose_words moves at
 constexpr std::int64_t kPanelBytes = 1 << 20;   // a second cache
 constexpr std::int64_t kPlanesBytes = 1 << 14;  // of several planes: half of a first cache
 
+constexpr std::int64_t kLeastCols = 16;    // to put in order at a time
 constexpr std::int64_t kLeastElems = 512;  // of a panel: smaller ones cost more than they save
 
+// `ordered`: some of a panel in the order of memory.
 struct PanelBuffer {
   alignas(64) std::byte bytes[kPanelBytes + kTransposeSlack];
+  alignas(64) std::byte ordered[kPlanesBytes + kTransposeSlack];
 };
 
 }  // namespace
@@ -161,9 +164,10 @@ void FlatReader::load_panel(std::int64_t begin) const noexcept {
 void FlatWriter::store_panel() const noexcept {
   Panel& panel = thread_panel();
   const auto width = static_cast<std::int64_t>(size_bytes(dtype_));
-  const auto store = [&](std::int64_t at, std::int64_t offset, std::int64_t step, std::int64_t rows,
-                         std::int64_t cols, std::int64_t planes, std::int64_t plane) {
-    transpose_words({.memory = Along::To,
+  const auto transpose = [&](std::byte* to, std::int64_t at, std::int64_t step, std::int64_t rows,
+                             std::int64_t cols, std::int64_t planes, std::int64_t plane,
+                             bool in_memory) {
+    transpose_words({.memory = in_memory ? Along::To : Along::From,
                      .word_bytes = static_cast<std::size_t>(width),
                      .from = panel.bytes + at * width,
                      .from_step = grid_.row,
@@ -171,10 +175,38 @@ void FlatWriter::store_panel() const noexcept {
                      .rows = rows,
                      .cols = cols,
                      .planes = planes,
-                     .to = static_cast<std::byte*>(data_) + offset * width,
+                     .to = to,
                      .to_step = step,
                      .to_plane = plane,
-                     .stream = panel.stream});
+                     .stream = in_memory && panel.stream});
+  };
+  const auto store = [&](std::int64_t at, std::int64_t offset, std::int64_t step, std::int64_t rows,
+                         std::int64_t cols, std::int64_t planes, std::int64_t plane) {
+    std::byte* to = static_cast<std::byte*>(data_) + offset * width;
+    const std::int64_t row_bytes = rows * width;
+    const bool one_piece = step == rows && (planes == 1 || plane == rows * cols);
+    const bool lines =
+        row_bytes % kLineBytes == 0 && reinterpret_cast<std::uintptr_t>(to) % 64 == 0;
+    const std::int64_t fit = kPlanesBytes / row_bytes / kLeastCols * kLeastCols;
+    const std::int64_t some = std::min(fit, planes * cols);
+    if (!panel.stream || !one_piece || lines || some < kLeastCols) {
+      return transpose(to, at, step, rows, cols, planes, plane, true);
+    }
+    // What is one piece of memory, but not whole cache lines for each row of it, is put in order
+    // first, and streamed then.
+    std::byte* ordered = thread_buffers<PanelBuffer>()->ordered;
+    const auto stream = [&](std::int64_t first, std::int64_t count) {
+      stream_copy(to + first * row_bytes, ordered, static_cast<std::size_t>(count * row_bytes));
+    };
+    if (planes > 1) {  // all fit
+      transpose(ordered, at, step, rows, cols, planes, plane, false);
+      return stream(0, planes * cols);
+    }
+    for (std::int64_t first = 0; first < cols; first += some) {
+      const std::int64_t count = std::min(some, cols - first);
+      transpose(ordered, at + first, step, rows, count, 1, 0, false);
+      stream(first, count);
+    }
   };
   // Lines [first, last) of one plane, positions [begin, end) of each.
   const auto store_lines = [&](std::int64_t first, std::int64_t last, std::int64_t begin,

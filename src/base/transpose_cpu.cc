@@ -170,8 +170,11 @@ class Ahead {
  public:
   static constexpr std::int64_t kMostLines = 128;
 
+  // Rows of a square that are longer are streams of their own, which caches see by themselves.
+  static constexpr std::int64_t kWidest = 16;
+
   Ahead(const T* memory, std::int64_t step, std::int64_t cols, bool on)
-      : row_(memory), step_(step), cols_(cols), on_(on) {
+      : row_(memory), step_(step), cols_(cols), on_(on && cols <= kWidest * kLine<T>) {
     fetch(std::min(kMostLines, kLine<T> * ((cols + kLine<T> - 1) / kLine<T>)));
   }
   // Past the end as well, where another call may go on.
@@ -277,9 +280,79 @@ HWY_INLINE void transpose_small(const Transposition& job, const Matrices<T>& m) 
   }
 }
 
+// 16 bytes of the rows that begin at at[0], at[kSide], at[2 * kSide] …
+template <std::size_t kBlocks, class T>
+HWY_INLINE hn::Vec<Tag<T, kBlocks>> load_blocks_at(const T* from, const std::int64_t* at) {
+  const Tag<T, kBlocks> d;
+  if constexpr (kBlocks == 1) {
+    return hn::LoadU(d, from + at[0]);
+  } else {
+    constexpr std::size_t kHalf = kBlocks / 2;
+    const auto upper =
+        load_blocks_at<kHalf>(from, at + static_cast<std::int64_t>(kHalf) * kSide<T>);
+    return hn::Combine(d, upper, load_blocks_at<kHalf>(from, at));
+  }
+}
+
+// Dense matrices of no more rows than a tile of so many blocks has. As in transpose_small, tiles
+// store past a row what the next one overwrites. The last matrix is done with care.
+template <std::size_t kBlocks, class T>
+HWY_INLINE void transpose_short(const Transposition& job, const Matrices<T>& m) {
+  constexpr std::int64_t kN = kSide<T>, kRows = static_cast<std::int64_t>(kBlocks) * kN;
+  constexpr std::int64_t kAhead = 4096 / static_cast<std::int64_t>(sizeof(T));
+  const bool along_from = job.memory == Along::From;
+  const std::int64_t elems = m.rows * m.cols;
+  const std::int64_t reach = along_from ? (m.rows - 1) * m.from_step + std::max(m.cols, kN)
+                                        : (m.cols - 1) * m.to_step + kRows;
+  std::int64_t at[kRows];
+  for (std::int64_t i = 0; i < kRows; ++i) at[i] = std::min(i, m.rows - 1) * m.from_step;
+  const Tag<T, kBlocks> d;
+  for (std::int64_t p = 0; p < m.planes; ++p) {
+    const T* from = m.from + p * m.from_plane;
+    T* to = m.to + p * m.to_plane;
+    if (reach > (m.planes - p) * elems) {
+      if (m.rows >= kN && m.cols >= kN) {
+        transpose_square<false>(from, m.from_step, m.rows, m.cols, to, m.to_step);
+      } else {
+        transpose_words_one_by_one(from, m.from_step, m.rows, m.cols, to, m.to_step);
+      }
+      continue;
+    }
+    const T* ahead = (along_from ? from : to) + kAhead;
+    for (std::int64_t i = 0; i < elems; i += kLine<T>) __builtin_prefetch(ahead + i, 0, 3);
+    for (std::int64_t y = 0; y < m.cols; y += kN) {
+      const std::int64_t c = std::max<std::int64_t>(std::min(y, m.cols - kN), 0);
+      Tile<kBlocks, T> v;
+      HWY_UNROLL(16)
+      for (std::int64_t i = 0; i < kN; ++i) v[i] = load_blocks_at<kBlocks>(from + c, at + i);
+      interleave<kBlocks, T>(v);
+      T* out = to + c * m.to_step;
+      HWY_UNROLL(16)
+      for (std::int64_t i = 0; i < kN; ++i) {
+        if (i >= m.cols) break;
+        hn::StoreU(v[i], d, out + i * m.to_step);
+      }
+    }
+  }
+}
+
 template <class T>
 HWY_ATTR void transpose_planes(const Transposition& job, const Matrices<T>& m) {
-  if (m.rows < kSide<T> || m.cols < kSide<T>) return transpose_small(job, m);
+  constexpr std::int64_t kN = kSide<T>;
+  const std::int64_t elems = m.rows * m.cols;
+  const bool along_from = job.memory == Along::From;
+  const bool dense =
+      along_from ? m.from_step == m.cols && m.from_plane == elems : m.to_plane == elems;
+  if (m.planes > 1 && dense && m.to_step == m.rows) {
+    if (m.rows <= kN) return transpose_short<1>(job, m);
+    if constexpr (kMostBlocks >= 2) {
+      if (m.rows <= 2 * kN) return transpose_short<2>(job, m);
+    }
+    if constexpr (kMostBlocks >= 4) {
+      if (m.rows <= 4 * kN) return transpose_short<4>(job, m);
+    }
+  }
+  if (m.rows < kN || m.cols < kN) return transpose_small(job, m);
   transpose_large(job, m);
 }
 #endif
