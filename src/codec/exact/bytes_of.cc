@@ -34,14 +34,23 @@ constexpr ParamInfo kParams[] = {
      .words = kRounds},
 };
 
-// The bits of a value that was computed in f32, in a dtype that is no wider; others have none.
-std::uint64_t narrowed_bits(DType dtype, float value) {
-  switch (dtype) {
-    case DType::F32: return bits_of(value);
-    case DType::F16: return to_f16_saturated(value).bits;
-    case DType::BF16: return to_bf16_saturated(value).bits;
-    default: return ~std::uint64_t{0};
+// The bits of a value that was computed in f32, in a dtype that is no wider; others have none. And
+// whether it is that value.
+struct Narrowed {
+  std::uint64_t bits;
+  bool exact;
+};
+Narrowed narrowed(DType dtype, float value) {
+  if (dtype == DType::F32) return {bits_of(value), true};
+  if (dtype == DType::F16) {
+    const F16 half = to_f16_saturated(value);
+    return {half.bits, bits_of(to_float(half)) == bits_of(value)};
   }
+  if (dtype == DType::BF16) {
+    const BF16 half = to_bf16_saturated(value);
+    return {half.bits, bits_of(to_float(half)) == bits_of(value)};
+  }
+  return {~std::uint64_t{0}, false};
 }
 
 // Under FpEnv.
@@ -100,12 +109,13 @@ Table table_of(const Stage& stage, DType dtype) {
   Table table;
   table.guess = {static_cast<float>(rule.add), static_cast<float>(1 / rule.scale)};
   table.factors = factors_of(rule);
-  table.computed = size_bytes(dtype) <= sizeof(float);
+  table.computed = table.exact = size_bytes(dtype) <= sizeof(float);
   for (int k = 0; k < 256; ++k) {
     const std::uint64_t word = value_bits(rule, dtype, k);
     table.words[k] = word;
-    const float computed = compute_f32(table.factors, static_cast<float>(k));
-    table.computed = table.computed && word == narrowed_bits(dtype, computed);
+    const Narrowed computed = narrowed(dtype, compute_f32(table.factors, static_cast<float>(k)));
+    table.computed = table.computed && word == computed.bits;
+    table.exact = table.exact && table.computed && computed.exact;
   }
   return table;
 }

@@ -19,6 +19,7 @@ struct Table {
   // Vectors of f32 compute faster than they look up: where `computed`, every value is that of
   // compute_f32, rounded to the dtype. Not in f64.
   bool computed;
+  bool exact;  // and needs no rounding
   Factors factors;
 };
 

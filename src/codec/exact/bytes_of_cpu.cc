@@ -97,7 +97,9 @@ HWY_ATTR bool guess(const Table& table, const float* values, std::int64_t count,
     const float value = load(values + i);
     const int k = guess_of(value, table.guess);
     codes[i] = static_cast<std::uint8_t>(k);
-    right &= table.words[k] == bits_of(value);
+    if constexpr (kCheck) {
+      right &= bits_of(compute_f32(table.factors, static_cast<float>(k))) == bits_of(value);
+    }
   }
   return right;
 }
@@ -165,9 +167,7 @@ std::int64_t pack_bytes_target(const PackJob& job, std::int64_t begin, std::int6
       } else {
         widen(job.in->dtype(), words, count, floats);
       }
-      if constexpr (std::is_same_v<T, std::uint32_t>) {
-        if (job.table->computed && guess<true>(*job.table, values, count, codes)) continue;
-      }
+      if (job.table->exact && guess<true>(*job.table, values, count, codes)) continue;
       guess<false>(*job.table, values, count, codes);
       if constexpr (std::is_same_v<T, std::uint16_t>) {
         if (job.table->computed) {
