@@ -13,6 +13,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/convert.h"
 #include "codec/bounded/bounded.h"
 #include "codec/bounded/bounded_block.h"
 
@@ -21,17 +22,6 @@ namespace tuckfold::bounded::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // ---- elements as numbers ------------------------------------------------------------------------
-
-inline float widened(F16 value) { return to_float(value); }
-inline float widened(BF16 value) { return to_float(value); }
-inline float widened(std::uint8_t value) { return static_cast<float>(value); }
-inline float widened(std::uint16_t value) { return static_cast<float>(value); }
-
-template <class Element>
-void widen_elements(const void* bits, std::int64_t count, float* __restrict out) {
-  const auto* from = static_cast<const Element*>(bits);
-  for (std::int64_t i = 0; i < count; ++i) out[i] = widened(from[i]);
-}
 
 inline F16 narrowed(float value, F16) { return to_f16_saturated(value); }
 inline BF16 narrowed(float value, BF16) { return to_bf16_saturated(value); }
@@ -45,10 +35,12 @@ inline std::uint16_t narrowed(float value, std::uint16_t) {
 // The elements themselves if they have the wanted type, else converted in `buffer`.
 inline const float* as_reals(DType dtype, const void* bits, std::int64_t count, float* buffer) {
   switch (dtype) {
-    case DType::F16: widen_elements<F16>(bits, count, buffer); return buffer;
-    case DType::BF16: widen_elements<BF16>(bits, count, buffer); return buffer;
-    case DType::U8: widen_elements<std::uint8_t>(bits, count, buffer); return buffer;
-    case DType::U16: widen_elements<std::uint16_t>(bits, count, buffer); return buffer;
+    case DType::F16: to_floats(static_cast<const F16*>(bits), count, buffer); return buffer;
+    case DType::BF16: to_floats(static_cast<const BF16*>(bits), count, buffer); return buffer;
+    case DType::U8: to_floats(static_cast<const std::uint8_t*>(bits), count, buffer); return buffer;
+    case DType::U16:
+      to_floats(static_cast<const std::uint16_t*>(bits), count, buffer);
+      return buffer;
     default: return static_cast<const float*>(bits);
   }
 }
@@ -120,6 +112,17 @@ HWY_ATTR HWY_INLINE V rounded(DType dtype, D d, V value) {
           hn::Add(bits, hn::BitCast(du, hn::IfThenElseZero(rounds, hn::BitCast(d, half))));
       return hn::BitCast(d, hn::And(sum, hn::Set(du, 0xffff0000u)));
     }
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+    if (dtype == DType::F16) {  // the same by an instruction
+      const auto inside = hn::Min(hn::Abs(value), hn::Set(d, kMaxF16));
+      constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+#if HWY_TARGET <= HWY_AVX3
+      return hn::CopySign(V{_mm512_cvtph_ps(_mm512_cvtps_ph(inside.raw, kNearest))}, value);
+#else
+      return hn::CopySign(V{_mm256_cvtph_ps(_mm256_cvtps_ph(inside.raw, kNearest))}, value);
+#endif
+    }
+#endif
     if (dtype == DType::F16) {
       const auto magnitude = hn::Abs(value), middle = hn::Set(d, 0.5f);
       const auto own = hn::BitCast(du, magnitude);
@@ -278,12 +281,13 @@ HWY_ATTR void store_f32(const Grid<float>& grid, const std::uint32_t* codes, std
 }
 
 template <class Element>
-void store_elements(const Grid<float>& asked, const std::uint32_t* codes, std::int64_t count,
+void store_elements(const Grid<float>& grid, const std::uint32_t* codes, std::int64_t count,
                     void* bits) {
-  const Grid<float> grid = asked;  // bytes that are written might be the caller's
-  auto* __restrict out = static_cast<Element*>(bits);
-  for (std::int64_t i = 0; i < count; ++i) {
-    out[i] = narrowed(value_of(static_cast<std::int32_t>(codes[i]), grid), Element{});
+  alignas(64) float values[kChunk];
+  for (std::int64_t at = 0; at < count; at += kChunk) {
+    const std::int64_t some = std::min(kChunk, count - at);
+    store_f32<false>(grid, codes + at, some, values);
+    from_floats(values, some, static_cast<Element*>(bits) + at);
   }
 }
 
