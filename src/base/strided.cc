@@ -100,6 +100,16 @@ void narrow_runs(const float* from, std::int64_t length, std::int64_t count, T* 
 
 constexpr std::int64_t kStreamRun = 128;  // shorter runs have too few whole cache lines
 
+template <class T>
+void stream_run(const float* from, std::int64_t length, T* to) {
+  alignas(64) T some[kSomeElems];
+  for (std::int64_t i = 0; i < length; i += kSomeElems) {
+    const std::int64_t count = std::min(kSomeElems, length - i);
+    from_floats(from + i, count, some);
+    stream_copy(to + i, some, static_cast<std::size_t>(count) * sizeof(T));
+  }
+}
+
 // Elements of kWidth bytes, one by one; steps count elements.
 template <std::size_t kWidth>
 void copy_elements(const std::byte* from, std::int64_t from_step, std::byte* to,
@@ -323,6 +333,12 @@ void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in
     using T = decltype(element);
     for_each_target(begin, count, [&](std::byte* bytes, const Runs& runs) {
       auto* to = reinterpret_cast<T*>(bytes);
+      if (stream && runs.step == 1 && runs.length >= kStreamRun) {
+        for (std::int64_t i = 0; i < runs.count; ++i, in += runs.length) {
+          stream_run(in, runs.length, to + i * runs.each);
+        }
+        return;
+      }
       if (runs.step == 1) {
         narrow_runs(in, runs.length, runs.count, to, runs.each);
         in += runs.length * runs.count;

@@ -122,8 +122,8 @@ class FlatWriter : public FlatView<void*> {
   // Writes elements [begin, begin + count), rounding to nearest even. Finite numbers beyond the
   // dtype's largest become that. Infinities stay, and NaN becomes the canonical one in f16, bf16
   // and f64; in u8 and u16 infinities saturate, and NaN becomes 0. Not for dtypes that
-  // must_be_exact. With `stream`, contiguous f32 goes to memory by non-temporal stores, which the
-  // caller ends with stream_fence().
+  // must_be_exact. With `stream`, long rows go to memory by non-temporal stores, which the caller
+  // ends with stream_fence().
   void scatter(std::int64_t begin, std::int64_t count, const float* in,
                bool stream = false) const noexcept;
   // The same from elements as they are, from any address.

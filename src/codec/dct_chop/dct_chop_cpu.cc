@@ -173,7 +173,8 @@ Kernels kernels_of(const Params& p) {
 
 // ---- block rows of a tensor ---------------------------------------------------------------------
 
-// Packs all block rows at once if everything suits the fast kernel.
+// Packs all block rows at once if everything suits the fast kernel; some at a time if they are not
+// f32 or not contiguous.
 bool pack_fast(const PackJob& job, const Kernels& kernels, std::int64_t begin, std::int64_t end,
                PackBuffers& buffers) {
   const Params& p = job.params;
@@ -181,14 +182,33 @@ bool pack_fast(const PackJob& job, const Kernels& kernels, std::int64_t begin, s
   const std::int64_t block_row_elems = p.block * b.cols;
   std::byte* out = job.out + begin * b.block_cols * p.values_per_block() * 4;
   const bool suits = kernels.fast != nullptr && !p.triangle && !p.planes && p.coef == DType::F32 &&
-                     job.in->dtype() == DType::F32 && b.rows % p.block == 0 &&
-                     b.cols % kernels.fast_cols == 0 && block_row_elems <= kBlockRowFloats &&
+                     b.rows % p.block == 0 && b.cols % kernels.fast_cols == 0 &&
+                     block_row_elems <= kBlockRowFloats &&
                      reinterpret_cast<std::uintptr_t>(out) % 64 == 0;
   if (!suits) return false;
-  const void* in = job.in->dense(begin * block_row_elems, (end - begin) * block_row_elems);
-  if (in == nullptr) return false;
-  kernels.fast(static_cast<const float*>(in), b.cols, end - begin, reinterpret_cast<float*>(out),
-               job.stream, buffers);
+  const bool is_f32 = job.in->dtype() == DType::F32;
+  const void* in =
+      is_f32 ? job.in->dense(begin * block_row_elems, (end - begin) * block_row_elems) : nullptr;
+  if (in != nullptr) {
+    kernels.fast(static_cast<const float*>(in), b.cols, end - begin, reinterpret_cast<float*>(out),
+                 job.stream, buffers);
+    return true;
+  }
+  const std::int64_t block_row_bytes = b.block_cols * p.values_per_block() * 4;
+  if (block_row_bytes % 64 != 0) return false;
+  const std::int64_t together = std::max<std::int64_t>(kStreamFloats / block_row_elems, 1);
+  for (std::int64_t row = begin; row < end; row += together) {
+    const std::int64_t count = std::min(together, end - row);
+    const std::int64_t first = row * block_row_elems, elems = count * block_row_elems;
+    const auto* from =
+        static_cast<const float*>(is_f32 ? job.in->in_thread_panel(first, elems) : nullptr);
+    if (from == nullptr) {
+      job.in->gather(first, elems, buffers.gathered);
+      from = buffers.gathered;
+    }
+    kernels.fast(from, b.cols, count, reinterpret_cast<float*>(out), job.stream, buffers);
+    out += count * block_row_bytes;
+  }
   return true;
 }
 
@@ -339,7 +359,6 @@ std::int64_t buffered_block_rows(const UnpackJob& job, std::int64_t block_row, s
   if (!whole || p.triangle || p.planes || p.coef != DType::F32) return 0;
   if (job.out->dtype() == DType::F32) {
     const void* rows = job.out->dense(block_row * each, each);
-    if (rows == nullptr && job.out->run_length(block_row * each, b.cols) == b.cols) return 0;
     const bool lines = b.cols % 16 == 0 && reinterpret_cast<std::uintptr_t>(rows) % 64 == 0;
     if (rows != nullptr && (lines || !job.stream)) return 0;
   }

@@ -126,6 +126,22 @@ void pack_batches(const PackJob& job, std::int64_t begin, std::int64_t end) {
     return packer.finish();
   }
   alignas(64) float gathered[kBlockRowFloats];  // several parts where they are short
+  if (b.rows % 8 == 0 && b.cols % 8 == 0 && 8 * b.cols <= kBufferFloats) {
+    const std::int64_t each = 8 * b.cols, together = kBufferFloats / each;
+    for (std::int64_t block_row = begin; block_row < end; block_row += together) {
+      const std::int64_t count = std::min(together, end - block_row);
+      const auto* from = static_cast<const float*>(
+          job.in->dtype() == DType::F32 ? job.in->in_thread_panel(block_row * each, count * each)
+                                        : nullptr);
+      if (from == nullptr) {
+        job.in->gather(block_row * each, count * each, gathered);
+        from = gathered;
+      }
+      for (std::int64_t k = 0; k < count; ++k) batcher.add(from + k * each, b.cols, b.block_cols);
+      batcher.flush();
+    }
+    return packer.finish();
+  }
   if (const std::int64_t together = tile_block_rows(b); together > 1) {
     alignas(64) float flat[kTileFloats + kCopySlack];
     for (std::int64_t block_row = begin; block_row < end; block_row += together) {
