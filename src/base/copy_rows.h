@@ -1,4 +1,5 @@
-// Copies rows of a few bytes, which memcpy takes longer to look at than to copy.
+// Copies rows that lie apart. Of short ones memcpy takes longer to look at them than to copy; of
+// longer ones its widest stores often cross cache lines, which is slow where those are in memory.
 #pragma once
 
 #include <cstddef>
