@@ -134,12 +134,88 @@ HWY_INLINE void transpose_part(const T* from, std::int64_t from_step, std::int64
   }
 }
 
+// A square of whole lines, of words that are few enough for as many vectors, or half as many: each
+// line is read by one load, and so once where rows compete for the cache.
+template <class T>
+constexpr bool kWholeSquare = kMostBlocks == 4 && sizeof(T) >= 2;
+
+template <class T>
+HWY_INLINE void transpose_whole_square(const T* from, std::int64_t from_step, T* to,
+                                       std::int64_t to_step) {
+  constexpr auto kN = static_cast<std::size_t>(kSide<T>);
+  const Tag<T, 4> d;
+  Tile<4, T> v[4];  // of four groups of rows
+  HWY_UNROLL(4)
+  for (std::size_t group = 0; group < 4; ++group) {
+    HWY_UNROLL(4)
+    for (std::size_t i = 0; i < kN; ++i) {
+      v[group][i] = hn::LoadU(d, from + static_cast<std::int64_t>(group * kN + i) * from_step);
+    }
+    interleave<4, T>(v[group]);
+  }
+  // Block b of v[group][i] now has column b * kN + i of the group's rows.
+  HWY_UNROLL(4)
+  for (std::size_t i = 0; i < kN; ++i) {
+    const auto lower = hn::ConcatLowerLower(d, v[2][i], v[0][i]);
+    const auto upper = hn::ConcatUpperUpper(d, v[2][i], v[0][i]);
+    const auto odd_lower = hn::ConcatLowerLower(d, v[3][i], v[1][i]);
+    const auto odd_upper = hn::ConcatUpperUpper(d, v[3][i], v[1][i]);
+    T* at = to + static_cast<std::int64_t>(i) * to_step;
+    const std::int64_t block = static_cast<std::int64_t>(kN) * to_step;
+    hn::StoreU(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(odd_lower), lower), d, at);
+    hn::StoreU(hn::OddEvenBlocks(odd_lower, hn::SwapAdjacentBlocks(lower)), d, at + block);
+    hn::StoreU(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(odd_upper), upper), d, at + 2 * block);
+    hn::StoreU(hn::OddEvenBlocks(odd_upper, hn::SwapAdjacentBlocks(upper)), d, at + 3 * block);
+  }
+}
+
+// Half of its rows.
+template <class T>
+HWY_INLINE void transpose_half_square(const T* from, std::int64_t from_step, T* to,
+                                      std::int64_t to_step) {
+  constexpr auto kN = static_cast<std::size_t>(kSide<T>);
+  const Tag<T, 4> d;
+  const Tag<T, 2> half;
+  Tile<4, T> v[2];
+  HWY_UNROLL(2)
+  for (std::size_t group = 0; group < 2; ++group) {
+    HWY_UNROLL(8)
+    for (std::size_t i = 0; i < kN; ++i) {
+      v[group][i] = hn::LoadU(d, from + static_cast<std::int64_t>(group * kN + i) * from_step);
+    }
+    interleave<4, T>(v[group]);
+  }
+  HWY_UNROLL(8)
+  for (std::size_t i = 0; i < kN; ++i) {
+    const auto even = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(v[1][i]), v[0][i]);
+    const auto odd = hn::OddEvenBlocks(v[1][i], hn::SwapAdjacentBlocks(v[0][i]));
+    T* at = to + static_cast<std::int64_t>(i) * to_step;
+    const std::int64_t block = static_cast<std::int64_t>(kN) * to_step;
+    hn::StoreU(hn::LowerHalf(half, even), half, at);
+    hn::StoreU(hn::LowerHalf(half, odd), half, at + block);
+    hn::StoreU(hn::UpperHalf(half, even), half, at + 2 * block);
+    hn::StoreU(hn::UpperHalf(half, odd), half, at + 3 * block);
+  }
+}
+
 // At most a line's rows, at most a line's columns, both at least a side: tiles at the ends overlap
 // their neighbours.
 template <bool kStream, class T>
 HWY_INLINE void transpose_square(const T* from, std::int64_t from_step, std::int64_t rows,
                                  std::int64_t cols, T* to, std::int64_t to_step) {
   constexpr std::int64_t kN = kSide<T>;
+  if constexpr (kWholeSquare<T> && !kStream) {
+    if (rows == kLine<T> && cols == kLine<T>) {
+      if constexpr (sizeof(T) >= 4) {
+        transpose_whole_square(from, from_step, to, to_step);
+      } else {
+        constexpr std::int64_t kHalf = kLine<T> / 2;
+        transpose_half_square(from, from_step, to, to_step);
+        transpose_half_square(from + kHalf * from_step, from_step, to + kHalf, to_step);
+      }
+      return;
+    }
+  }
   for (std::int64_t y = 0; y < cols; y += kN) {
     const std::int64_t c = std::min(y, cols - kN);
     const T* at = from + c;
@@ -216,7 +292,9 @@ HWY_INLINE void transpose_large(const Transposition& job, const Matrices<T>& m) 
     if (stream && rows == kLine<T>) {
       return transpose_square<true>(at, m.from_step, rows, cols, out, m.to_step);
     }
-    if (!stage) return transpose_square<false>(at, m.from_step, rows, cols, out, m.to_step);
+    const bool whole = kWholeSquare<T> && rows == kLine<T> && cols == kLine<T>;
+    if (!stage || whole)
+      return transpose_square<false>(at, m.from_step, rows, cols, out, m.to_step);
     HWY_ALIGN T staged[kLine<T> * kLine<T>];
     for (std::int64_t i = 0; i < rows; ++i) {
       std::memcpy(staged + i * kLine<T>, at + i * m.from_step,
