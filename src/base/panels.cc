@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kLineBytes = 64;
 constexpr std::int64_t kVectorBytes = 16;       // what transpose_words moves at least
-constexpr std::int64_t kPanelBytes = 1 << 19;   // half of a second cache
+constexpr std::int64_t kPanelBytes = 3 << 18;   // most of a second cache
 constexpr std::int64_t kPlanesBytes = 1 << 14;  // of several planes: half of a first cache
 
 constexpr std::int64_t kLeastCols = 16;    // to put in order at a time
