@@ -333,7 +333,7 @@ void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in
     using T = decltype(element);
     for_each_target(begin, count, [&](std::byte* bytes, const Runs& runs) {
       auto* to = reinterpret_cast<T*>(bytes);
-      if (stream && runs.step == 1 && runs.length >= kStreamRun) {
+      if (stream && runs.step == 1 && runs.length >= kSomeElems) {
         for (std::int64_t i = 0; i < runs.count; ++i, in += runs.length) {
           stream_run(in, runs.length, to + i * runs.each);
         }

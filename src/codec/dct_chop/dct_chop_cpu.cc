@@ -137,6 +137,7 @@ HWY_ATTR void fast_8(const float* in, std::int64_t cols, std::int64_t block_rows
 
 // Columns of a block row that are worth a call, and a gather row by row.
 constexpr std::int64_t kOwnCall = 32, kOwnGather = 48;
+constexpr std::int64_t kGatherFloats = 2048;  // packed at a time
 constexpr std::int64_t kStreamFloats = 4096;  // unpacked before they are stored: half a first cache
 
 struct Kernels {
@@ -196,7 +197,7 @@ bool pack_fast(const PackJob& job, const Kernels& kernels, std::int64_t begin, s
   }
   const std::int64_t block_row_bytes = b.block_cols * p.values_per_block() * 4;
   if (block_row_bytes % 64 != 0) return false;
-  const std::int64_t together = std::max<std::int64_t>(kStreamFloats / block_row_elems, 1);
+  const std::int64_t together = std::max<std::int64_t>(kGatherFloats / block_row_elems, 1);
   for (std::int64_t row = begin; row < end; row += together) {
     const std::int64_t count = std::min(together, end - row);
     const std::int64_t first = row * block_row_elems, elems = count * block_row_elems;
