@@ -354,6 +354,12 @@ void FlatWriter::scatter(std::int64_t begin, std::int64_t count, const float* in
 
 void FlatReader::gather_bytes(std::int64_t begin, std::int64_t count, void* out) const noexcept {
   auto* to = static_cast<std::byte*>(out);
+  if (axes_.rank() == 1 && steps_[0] == 1 && count > 0) {  // a few of contiguous ones, often
+    const std::size_t width = size_bytes(dtype_);
+    std::memcpy(to, static_cast<const std::byte*>(data_) + static_cast<std::size_t>(begin) * width,
+                static_cast<std::size_t>(count) * width);
+    return;
+  }
   with_word(dtype_, [&](auto word) {
     constexpr auto kWidth = static_cast<std::int64_t>(sizeof(word));
     for_each_source(begin, count, [&](const std::byte* from, const Runs& runs) {
