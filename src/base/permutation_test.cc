@@ -1,5 +1,5 @@
-// Every order of up to five axes in memory, with and without elements between rows: what is
-// gathered and scattered, through panels and without, is what a plain loop gives.
+// Every order of up to five axes in memory, with and without elements between rows, some of them
+// backwards: what is gathered and scattered, through panels and without, is what a plain loop gives.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,12 +17,14 @@ namespace tuckfold {
 namespace {
 
 // A shape whose axes lie in memory in this order, outermost first; so many elements are between
-// rows, the runs along the last of them.
+// rows, the runs along the last of them. Bit i of `mirrored`: axis i runs backwards.
 struct Arranged {
   Shape shape, strides;
-  std::int64_t span = 1;  // elements from the first to the last
+  std::int64_t span = 1;   // elements from the first to the last
+  std::int64_t first = 0;  // where the first of the sequence lies
 
-  Arranged(const Shape& axes, const std::vector<std::size_t>& order, std::int64_t between)
+  Arranged(const Shape& axes, const std::vector<std::size_t>& order, std::int64_t between,
+           unsigned mirrored = 0)
       : shape(axes), strides(axes) {
     std::int64_t step = 1;
     for (std::size_t i = order.size(); i-- > 0;) {
@@ -34,10 +36,15 @@ struct Arranged {
       span += (axes[axis] - 1) * strides[axis];
     }
     if (axes.elems() == 0) span = 0;
+    for (std::size_t axis = 0; axis < axes.rank() && span > 0; ++axis) {
+      if ((mirrored >> axis & 1) == 0) continue;
+      first += (axes[axis] - 1) * strides[axis];
+      strides[axis] = -strides[axis];
+    }
   }
   // Where element i of the sequence lies.
   std::int64_t place(std::int64_t i) const {
-    std::int64_t at = 0;
+    std::int64_t at = first;
     for (std::size_t axis = shape.rank(); axis-- > 0; i /= shape[axis]) {
       at += i % shape[axis] * strides[axis];
     }
@@ -63,7 +70,8 @@ void expect_plain(DType dtype, const Arranged& is, std::int64_t piece) {
     std::copy_n(memory.data() + is.place(i) * width, width, rows.data() + i * width);
   }
 
-  const FlatReader reader(ConstTensorView(memory.data(), dtype, is.shape, is.strides));
+  const FlatReader reader(
+      ConstTensorView(memory.data() + is.first * width, dtype, is.shape, is.strides));
   std::vector<std::byte> got(rows.size());
   {
     const ReadPanels panels(reader);
@@ -89,7 +97,7 @@ void expect_plain(DType dtype, const Arranged& is, std::int64_t piece) {
   }
   for (const bool through_panels : {false, true}) {
     const ref::Buffer out(memory.size());
-    const FlatWriter writer(TensorView(out.data(), dtype, is.shape, is.strides));
+    const FlatWriter writer(TensorView(out.data() + is.first * width, dtype, is.shape, is.strides));
     const auto scatter = [&] {
       for_each_piece(elems, piece, [&](std::int64_t at, std::int64_t count) {
         writer.scatter_bytes(at, count, rows.data() + at * width);
@@ -115,8 +123,9 @@ void expect_plain_floats(DType dtype, const Arranged& is, std::int64_t piece) {
     values[static_cast<std::size_t>(i)] = static_cast<float>(i % 251);
     ref::set(dtype, memory.data(), is.place(i), static_cast<double>(i % 251));
   }
-  const FlatReader reader(ConstTensorView(memory.data(), dtype, is.shape, is.strides));
-  const FlatWriter writer(TensorView(out.data(), dtype, is.shape, is.strides));
+  const FlatReader reader(
+      ConstTensorView(memory.data() + is.first * width, dtype, is.shape, is.strides));
+  const FlatWriter writer(TensorView(out.data() + is.first * width, dtype, is.shape, is.strides));
   {
     const ReadPanels panels(reader);
     for_each_piece(elems, piece, [&](std::int64_t at, std::int64_t count) {
@@ -156,10 +165,13 @@ void for_each_arranged(Check&& check) {
     std::vector<std::size_t> order(shape.rank());
     std::iota(order.begin(), order.end(), std::size_t{0});
     do {
-      for (const std::int64_t between : {0, 5}) {
-        SCOPED_TRACE(fmt::format("{} in the order {}, {} between rows", to_string(shape),
-                                 fmt::join(order, ", "), between));
-        check(Arranged(shape, order, between));
+      const unsigned all = (1U << shape.rank()) - 1;
+      for (const auto& [between, mirrored] :
+           {std::pair{0, 0U}, {5, 0U}, {0, 1U}, {0, 2U}, {5, 4U}, {0, all}}) {
+        if ((mirrored & all) != mirrored) continue;
+        SCOPED_TRACE(fmt::format("{} in the order {}, {} between rows, mirrored {:b}",
+                                 to_string(shape), fmt::join(order, ", "), between, mirrored));
+        check(Arranged(shape, order, between, mirrored));
         if (::testing::Test::HasFatalFailure()) return;
       }
     } while (std::next_permutation(order.begin(), order.end()));
@@ -191,10 +203,12 @@ TEST(Permutation, FloatsAreThoseOfAPlainLoop) {
 void expect_every_side() {
   for (std::int64_t rows = 1; rows <= 70; rows += rows < 18 ? 1 : 13) {
     for (std::int64_t cols = 1; cols <= 70; cols += cols < 18 ? 1 : 13) {
-      for (const std::int64_t between : {0, 3}) {
-        const Arranged is({9, rows, cols}, {0, 2, 1}, between);
+      for (const auto& [between, mirrored] :
+           {std::pair{0, 0U}, {3, 0U}, {0, 1U}, {0, 2U}, {0, 4U}}) {
+        const Arranged is({9, rows, cols}, {0, 2, 1}, between, mirrored);
         for (const DType dtype : {DType::U8, DType::F16, DType::F32, DType::F64}) {
-          SCOPED_TRACE(fmt::format("{} {} x {}", to_string(dtype), rows, cols));
+          SCOPED_TRACE(
+              fmt::format("{} {} x {}, mirrored {:b}", to_string(dtype), rows, cols, mirrored));
           expect_plain(dtype, is, 777);
           if (::testing::Test::HasFatalFailure()) return;
         }

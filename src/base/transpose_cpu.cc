@@ -338,7 +338,7 @@ HWY_INLINE void transpose_small(const Transposition& job, const Matrices<T>& m) 
   for (std::int64_t p = 0; p < m.planes; ++p) {
     const T* from = m.from + p * m.from_plane;
     T* to = m.to + p * m.to_plane;
-    const std::int64_t left = dense ? (m.planes - p) * elems : 0;  // in memory, from here on
+    const std::int64_t left = (m.planes - p) * elems;  // of dense memory, from here on
     for (std::int64_t y = 0; y < m.cols; y += kN) {
       const std::int64_t c = std::max<std::int64_t>(std::min(y, m.cols - kN), 0);
       for (std::int64_t x = 0; x < m.rows; x += kN) {
@@ -348,7 +348,7 @@ HWY_INLINE void transpose_small(const Transposition& job, const Matrices<T>& m) 
         T* out = to + c * m.to_step + r;
         const std::int64_t reach = kN + (along_from ? at - from + (rows - 1) * m.from_step
                                                     : out - to + (cols - 1) * m.to_step);
-        if (reach <= left) {
+        if (dense && reach <= left) {  // steps may be negative, and so may be reach
           transpose_part(at, m.from_step, rows, cols, out, m.to_step);
         } else {
           transpose_words_one_by_one(at, m.from_step, rows, cols, out, m.to_step);
