@@ -275,3 +275,58 @@ def test_candidates_are_smaller_structures() -> None:
     for out, in_ in ((64, 64), (1000, 512), (5, 3)):
         for text in candidates(out, in_, FAMILIES):
             tnn.Structured(text, in_, out)
+
+
+def encoder() -> torch.nn.Module:
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(64, 4, 256, dropout=0.0, batch_first=True)
+    return torch.nn.TransformerEncoder(layer, 2)
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_encoders_call_the_layers_in_eval_mode_too(calibrated: bool) -> None:
+    """torch's fused kernel reads the matrices of Linear layers."""
+    model, x = encoder(), torch.randn(3, 10, 64)
+    report = tt.factorize(
+        model, "50%", families=["low_rank"], calibration=[x] if calibrated else None
+    )
+    assert "layers.0.linear1" in report.structures
+    masked = torch.zeros(3, 10, dtype=torch.bool)
+    masked[:, 7:] = True
+    with torch.no_grad():
+        for mask in (None, masked):
+            trained = model.train()(x, src_key_padding_mask=mask)
+            used = model.eval()(x, src_key_padding_mask=mask)
+            torch.testing.assert_close(used[:, :7], trained[:, :7], rtol=1e-4, atol=1e-5)
+    fresh = encoder().eval()
+    tt.structure(fresh, report.structures)
+    fresh.load_state_dict(model.state_dict())
+    assert torch.equal(fresh(x), model(x))
+
+
+def test_a_model_is_as_it_was_if_calibration_fails() -> None:
+    class Fails(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.calls = encoder(), 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            if self.calls == 4:
+                raise RuntimeError("no more")
+            return self.inner(x)
+
+    model, x = Fails(), torch.randn(3, 10, 64)
+    before = {name: id(module) for name, module in model.named_modules()}
+    with pytest.raises(RuntimeError, match="no more"):
+        tt.factorize(model, "50%", families=["low_rank"], calibration=[x])
+    assert {name: id(module) for name, module in model.named_modules()} == before
+    assert model.training and model.inner.use_nested_tensor
+    assert all(layer.activation_relu_or_gelu == 1 for layer in model.inner.layers)
+
+
+def test_what_is_one_layer_says_so() -> None:
+    with pytest.raises(ValueError, match="put it into a Sequential"):
+        tt.factorize(torch.nn.Linear(128, 128))
+    with pytest.raises(ValueError, match="a part such as '25%', got 0.25"):
+        tt.factorize(torch.nn.Sequential(torch.nn.Linear(128, 128)), 0.25)

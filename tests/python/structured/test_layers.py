@@ -105,6 +105,15 @@ def test_a_gradient_penalty_trains(text: str) -> None:
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 
+def test_shapes_without_values(text: str) -> None:
+    layer = layer_of(text, (13, 7)).to(device="meta")
+    x = torch.empty(5, 13, device="meta", requires_grad=True)
+    y = layer(x)
+    assert y.shape == (5, 7) and y.is_meta
+    y.sum().backward()
+    assert x.grad.shape == x.shape
+
+
 def test_to_dense_and_to_linear(text: str) -> None:
     layer = layer_of(text, (12, 9))
     if "gated" in text:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tuckfold.torch._structured._choose import choose, curve
+from tuckfold.torch._structured._choose import Choice, choose, curve
 from tuckfold.torch._structured._project import Projection
 from tuckfold.torch._structured._replace import (
     layer_like,
@@ -20,6 +20,7 @@ from tuckfold.torch._structured._replace import (
     put,
     replaceable,
     shared_weights,
+    undone_on_error,
 )
 
 
@@ -67,6 +68,11 @@ class Factorized:
     @property
     def weights(self) -> int:
         return sum(row.weights for row in self.layers)
+
+    @property
+    def structures(self) -> dict[str, str]:
+        """Names and structures of the layers that were replaced: rules for :func:`structure`."""
+        return {row.name: row.text for row in self.layers if row.text != "dense"}
 
     def to_json(self) -> str:
         rows = [asdict(row) for row in self.layers]
@@ -118,7 +124,9 @@ def parse_budget(budget: str | int, total: int) -> int:
             )
         budget = int(budget)
     if budget < 1:
-        raise ValueError(f"[factorize] budget must be at least 1 weight, got {budget}")
+        raise ValueError(
+            f"[factorize] budget must be at least 1 weight, or a part such as '25%', got {budget}"
+        )
     return min(budget, total)
 
 
@@ -217,6 +225,8 @@ def factorize(
         if name and module.weight.numel() >= least and id(module.weight) not in shared
         if skip is None or not skip(name)
     }
+    if not found and "" in all_layers:
+        raise ValueError("[factorize] the model is one layer; put it into a Sequential first")
     if not found:
         raise ValueError(f"[factorize] the model has no linear layers of {least} weights or more")
     data = None if calibration is None else list(calibration)
@@ -231,36 +241,33 @@ def factorize(
         moment = None if watch is None or watch.samples == 0 else watch.moment / watch.samples
         curves.append(curve(matrix_of(module), families, moment))
     chosen = choose(curves, [module.weight.numel() for module in found.values()], limit)
-    rows = []
-    for (name, module), choice in zip(found.items(), chosen, strict=True):
-        before = module.weight.numel()
-        if not choice.text:
-            rows.append(
-                FactorizedLayer(
-                    name, "dense", before, before, 0.0, 0.0, None if data is None else 0.0
-                )
-            )
-            continue
-        nearest = choice.projection(matrix_of(module))
-        layer = layer_like(module, nearest.structure.text, nearest.weights)
-        output_error = None
-        if data is not None:
-            watch = _moments(model, {name: module}, data)[name]
-            if watch.samples > 0:
-                output_error = _correct(layer, matrix_of(module), nearest, watch)
-        put(model, name, module, layer)
-        rows.append(
-            FactorizedLayer(
-                name,
-                layer.text,
-                before,
-                layer.weight_count,
-                nearest.error,
-                nearest.bound,
-                output_error,
-            )
-        )
+    with undone_on_error(model, found):
+        rows = [
+            _replace(model, name, module, choice, data)
+            for (name, module), choice in zip(found.items(), chosen, strict=True)
+        ]
     return Factorized(tuple(rows), limit, tuple(name for name in all_layers if name not in found))
+
+
+def _replace(
+    model: nn.Module, name: str, module: nn.Module, choice: Choice, data: Sequence[Any] | None
+) -> FactorizedLayer:
+    before = module.weight.numel()
+    if not choice.text:
+        return FactorizedLayer(
+            name, "dense", before, before, 0.0, 0.0, None if data is None else 0.0
+        )
+    nearest = choice.projection(matrix_of(module))
+    layer = layer_like(module, nearest.structure.text, nearest.weights)
+    output_error = None
+    if data is not None:
+        watch = _moments(model, {name: module}, data)[name]
+        if watch.samples > 0:
+            output_error = _correct(layer, matrix_of(module), nearest, watch)
+    put(model, name, module, layer)
+    return FactorizedLayer(
+        name, layer.text, before, layer.weight_count, nearest.error, nearest.bound, output_error
+    )
 
 
 def _correct(layer: nn.Module, matrix: Tensor, nearest: Projection, watch: _Watch) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -61,8 +62,39 @@ def put(model: nn.Module, name: str, old: nn.Module, layer: Structured) -> nn.Mo
     parent, _, child = name.rpartition(".")
     new = layer if isinstance(old, nn.Linear) else PointwiseConv(layer, tuple(old.stride))
     new.train(old.training)
-    setattr(model.get_submodule(parent), child, new)
+    inside = model.get_submodule(parent)
+    setattr(inside, child, new)
+    if isinstance(inside, nn.TransformerEncoderLayer):
+        _call_its_layers(model, inside)
     return new
+
+
+@contextmanager
+def undone_on_error(model: nn.Module, layers: Mapping[str, nn.Module]) -> Iterator[None]:
+    """Puts the layers back where they stood if an exception comes."""
+    flags = [
+        (module, name, vars(module)[name])
+        for module in model.modules()
+        for name in ("activation_relu_or_gelu", "use_nested_tensor")  # see _call_its_layers
+        if name in vars(module)
+    ]
+    try:
+        yield
+    except BaseException:
+        for name, module in layers.items():
+            parent, _, child = name.rpartition(".")
+            setattr(model.get_submodule(parent), child, module)
+        for module, name, value in flags:
+            setattr(module, name, value)
+        raise
+
+
+def _call_its_layers(model: nn.Module, layer: nn.TransformerEncoderLayer) -> None:
+    """In eval mode torch reads the matrices of such layers and does not call them; now it must."""
+    layer.activation_relu_or_gelu = 0
+    for encoder in model.modules():
+        if isinstance(encoder, nn.TransformerEncoder) and layer in encoder.layers:
+            encoder.use_nested_tensor = False
 
 
 @torch.no_grad()

@@ -149,6 +149,8 @@ class Structured(nn.Module):
             )
         weights, bias = self.structure_weights(), self.bias
         device = x.device.type
+        if device == "meta":  # has no autocast
+            return plain(self.structure, x, weights, bias)
         if torch.is_autocast_enabled(device) and x.is_floating_point():
             dtype = torch.get_autocast_dtype(device)
             x = x.to(dtype)
