@@ -46,14 +46,17 @@ class PackActivations:
 
     @contextmanager
     def on(self):
-        attention = F.scaled_dot_product_attention
+        def exactly(function):
+            def call(*arguments, **more):
+                with saved_tensors_hooks(lambda x: x, lambda x: x):
+                    return function(*arguments, **more)
 
-        def exact_attention(*arguments, **more):
-            with saved_tensors_hooks(lambda x: x, lambda x: x):
-                return attention(*arguments, **more)
+            return call
 
+        attention, group_norm = F.scaled_dot_product_attention, F.group_norm
         with (
-            mock.patch.object(F, "scaled_dot_product_attention", exact_attention),
+            mock.patch.object(F, "scaled_dot_product_attention", exactly(attention)),
+            mock.patch.object(F, "group_norm", exactly(group_norm)),
             saved_tensors_hooks(self.pack, self.unpack),
         ):
             yield self

@@ -125,3 +125,14 @@ def test_a_recipe_that_packs_everything_would_not_keep_them(recipe) -> None:
     assert cosine(model, x, y, everything("dct_quant(rate=8)")) < 0.985
     model, x, y = trained(transformer, sequences)
     assert not cosine(model, x, y, everything("block_quant(bits=2)")) > 0.9
+
+
+def test_statistics_of_group_normalizations_are_kept(recipe) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(8, 64, 1), torch.nn.GroupNorm(32, 64), torch.nn.GELU(), torch.nn.Conv2d(64, 4, 1)
+    )  # fmt: skip
+    x = torch.randn(128, 8, 4, 4) * torch.exp(2 * torch.randn(128, 1, 1, 1))
+    y = torch.randn(128, 4, 4, 4)
+    packer = recipe["PackActivations"]("block_quant(bits=4, group=64)")
+    assert cosine(model, x, y, packer.on()) > 0.99 and packer.before > 0
