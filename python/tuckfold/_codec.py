@@ -141,7 +141,7 @@ def pack(array: Any, spec: str | CodecSpec, *, dtype: Any = None, seed: int = 0)
 
     Args:
         array: a numpy array, or anything with ``__array_interface__``, ``__dlpack__`` on the CPU or a
-            buffer. Strides of any kind are read in place; nothing is copied first.
+            buffer. Strides of any kind are read in place; nothing is copied first. Elements must be aligned to their size, and strides be whole elements.
         spec: the codec, or its text.
         dtype: ``"bf16"`` where a uint16 array holds bits of bf16; else the array says it.
         seed: for stochastic rounding, -2**63 to 2**64 - 1; give each tensor its own.
