@@ -32,24 +32,33 @@ void add_names(std::vector<std::string>& members, std::string_view key,
   members.push_back(fmt::format(R"("{}": [{}])", key, list));
 }
 
+void add_object(std::vector<std::string>& members, std::string_view key, std::string_view object) {
+  if (!object.empty()) members.push_back(fmt::format("{}: {}", json_string(key), object));
+}
+
+std::string object_of(const std::vector<std::string>& members) {
+  return members.empty() ? "" : fmt::format("{{{}}}", fmt::join(members, ", "));
+}
+
 }  // namespace
 
 std::string SourceAbout::json(bool with_files) const {
   std::vector<std::string> members;
   add_names(members, "classes", classes);
   if (with_files) add_names(members, "files", files);
-  if (!attributes.empty()) members.push_back(fmt::format(R"("attributes": {})", attributes));
-  std::vector<std::string> arrays;
+  add_object(members, "attributes", attributes.values);
+  std::vector<std::string> values, types;
   for (const auto& [name, object] : array_attributes) {
-    arrays.push_back(fmt::format("{}: {}", json_string(utf8_of(name)), object));
+    add_object(values, utf8_of(name), object.values);
+    add_object(types, utf8_of(name), object.types);
   }
-  if (!arrays.empty()) {
-    members.push_back(fmt::format(R"("array_attributes": {{{}}})", fmt::join(arrays, ", ")));
-  }
+  add_object(members, "array_attributes", object_of(values));
+  add_object(members, "attribute_types", attributes.types);
+  add_object(members, "array_attribute_types", object_of(types));
   if (attributes_left_out > 0) {
     members.push_back(fmt::format(R"("attributes_left_out": {})", attributes_left_out));
   }
-  return fmt::format("{{{}}}", fmt::join(members, ", "));
+  return members.empty() ? "{}" : object_of(members);
 }
 
 }  // namespace tuckfold

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/text_scan.h"
 #include "inputs/hdf5_session.h"
+#include "inputs/hdf5_types.h"
 
 namespace tuckfold::hdf5 {
 namespace {
@@ -25,13 +26,16 @@ bool is_internal(std::string_view name) {
   return name.starts_with("_Netcdf4") || name == "_NCProperties";
 }
 
-// JSON has neither NaN nor infinities: they are texts.
+// JSON has neither NaN nor infinities: they are texts. A whole number of floating point keeps its
+// point, so that readers of JSON make no integer of it.
 template <class T>
 std::string json_number(T value) {
+  std::string text = fmt::format("{}", value);
   if constexpr (std::is_floating_point_v<T>) {
-    if (!std::isfinite(value)) return fmt::format("\"{}\"", value);
+    if (!std::isfinite(value)) return fmt::format("\"{}\"", text);
+    if (text.find_first_not_of("-0123456789") == text.npos) text += ".0";
   }
-  return fmt::format("{}", value);
+  return text;
 }
 
 std::string json_list(const std::vector<std::string>& values) {
@@ -105,34 +109,46 @@ std::optional<std::string> read_value(hid_t attribute) {
 
 }  // namespace
 
-std::string Attributes::object_of(hid_t object) {
+SourceAttributes Attributes::of(hid_t object) {
   std::vector<std::string> names;
   const auto note = [](hid_t, const char* name, const H5A_info_t*, void* out) -> herr_t {
     static_cast<std::vector<std::string>*>(out)->emplace_back(name);
     return 0;
   };
   ::H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, nullptr, note, &names);
-  std::vector<std::string> members;
+  std::vector<std::string> values, types;
   for (const std::string& name : names) {
     if (is_internal(name)) continue;
     const Handle attribute(::H5Aopen(object, name.c_str(), H5P_DEFAULT), ::H5Aclose);
     const std::optional<std::string> key = json_text(name);
-    std::optional<std::string> value = attribute ? read_value(attribute.get()) : std::nullopt;
-    if (!key || !value || bytes_ + key->size() + value->size() > kMostBytes) {
+    const std::optional<std::string> value = attribute ? read_value(attribute.get()) : std::nullopt;
+    if (!key || !value) {
       ++about_.attributes_left_out;
       continue;
     }
-    bytes_ += key->size() + value->size();
-    members.push_back(fmt::format("{}: {}", *key, *value));
+    const Handle type(::H5Aget_type(attribute.get()), ::H5Tclose);
+    const std::optional<DType> dtype = dtype_by(type.get());
+    std::string of_values = fmt::format("{}: {}", *key, *value);
+    std::string of_types = dtype ? fmt::format(R"({}: "{}")", *key, to_string(*dtype)) : "";
+    if (bytes_ + of_values.size() + of_types.size() > kMostBytes) {
+      ++about_.attributes_left_out;
+      continue;
+    }
+    bytes_ += of_values.size() + of_types.size();
+    values.push_back(std::move(of_values));
+    if (dtype) types.push_back(std::move(of_types));
   }
-  return members.empty() ? "" : fmt::format("{{{}}}", fmt::join(members, ", "));
+  const auto object_of = [](const std::vector<std::string>& members) {
+    return members.empty() ? "" : fmt::format("{{{}}}", fmt::join(members, ", "));
+  };
+  return {object_of(values), object_of(types)};
 }
 
-void Attributes::add_file(hid_t file) { about_.attributes = object_of(file); }
+void Attributes::add_file(hid_t file) { about_.attributes = of(file); }
 
 void Attributes::add(const std::string& array, hid_t dataset) {
-  if (std::string object = object_of(dataset); !object.empty()) {
-    about_.array_attributes[array] = std::move(object);
+  if (SourceAttributes said = of(dataset); !said.values.empty()) {
+    about_.array_attributes[array] = std::move(said);
   }
 }
 

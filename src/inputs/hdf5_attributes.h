@@ -11,6 +11,7 @@ namespace tuckfold::hdf5 {
 
 // Gathers texts and numbers, up to kMostValues each. Other types, longer attributes, and those beyond
 // kMostBytes of JSON in total are counted and left out. Internal attributes of netCDF are not counted.
+// Floating-point numbers have a point or an exponent, and the dtype of every number is noted.
 class Attributes {
  public:
   static constexpr std::size_t kMostValues = 256;
@@ -22,7 +23,7 @@ class Attributes {
   SourceAbout take() && { return std::move(about_); }
 
  private:
-  std::string object_of(hid_t object);
+  SourceAttributes of(hid_t object);
 
   SourceAbout about_;
   std::size_t bytes_ = 0;

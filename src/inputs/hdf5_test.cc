@@ -128,13 +128,16 @@ TEST(SourceHdf5, AttributesAreKeptAsFarAsTheyAreShort) {
     describe(data, "_FillValue", H5T_NATIVE_FLOAT, std::vector<float>{1e20f});
     describe(data, "levels", H5T_NATIVE_SHORT, std::vector<short>{-1, 2});
     describe(data, "missing", H5T_NATIVE_DOUBLE, std::vector<double>{NAN});
+    describe(data, "scale", H5T_NATIVE_DOUBLE, std::vector<double>{100000, -0.0});
     describe(data, "many", H5T_NATIVE_INT, std::vector<int>(300));  // too many
     ::H5Dclose(data);
   }
   const auto source = open_paths({path}, {.rename = {{"t", "x"}}});
   EXPECT_EQ(source->about().json(true),
             R"_({"attributes": {"title": "Wärme \"x\""}, "array_attributes": {"x": )_"
-            R"_({"_FillValue": 1e+20, "levels": [-1, 2], "missing": "nan", "units": "K"}}, )_"
+            R"_({"_FillValue": 1e+20, "levels": [-1, 2], "missing": "nan", )_"
+            R"_("scale": [100000.0, -0.0], "units": "K"}}, "array_attribute_types": {"x": )_"
+            R"_({"_FillValue": "f32", "levels": "i16", "missing": "f64", "scale": "f64"}}, )_"
             R"_("attributes_left_out": 2})_");
 }
 

@@ -4,12 +4,16 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <optional>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "base/dtype.h"
+#include "base/half.h"
 #include "inputs/hdf5_session.h"
+#include "inputs/hdf5_types.h"
 
 namespace tuckfold::hdf5 {
 namespace {
@@ -40,15 +44,27 @@ std::string_view number_text(const Json& value) {
   return special ? std::string_view(value.string) : std::string_view();
 }
 
+// A number as a value of a dtype; nothing where that cannot hold it. f32 and f16 are rounded once.
 template <class T>
-std::vector<T> numbers(std::span<const std::string_view> texts) {
-  std::vector<T> values;
-  for (const std::string_view text : texts) {
-    const std::optional<T> value = number<T>(text);
-    if (!value) return {};
-    values.push_back(*value);
+std::optional<T> value_in(std::string_view text) {
+  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, float>) {
+    return number<T>(text);
+  } else if constexpr (std::is_same_v<T, F16>) {
+    const std::optional<float> value = number<float>(text);
+    if (!value || (std::isfinite(*value) && std::abs(*value) > kMaxF16)) return std::nullopt;
+    return to_f16(*value);
+  } else if constexpr (std::is_same_v<T, BF16>) {
+    return std::nullopt;  // HDF5 lacks it
+  } else {
+    if (const std::optional<T> whole = number<T>(text)) return whole;
+    const std::optional<double> value = number<double>(text);  // such as 255.0
+    const double beyond = std::ldexp(1.0, std::numeric_limits<T>::digits);
+    if (!value || *value != std::trunc(*value) || *value >= beyond ||
+        *value < static_cast<double>(std::numeric_limits<T>::min())) {
+      return std::nullopt;
+    }
+    return static_cast<T>(*value);
   }
-  return values;
 }
 
 bool write(hid_t object, const std::string& name, hid_t type, hid_t memory, hid_t space,
@@ -66,21 +82,47 @@ bool write_list(hid_t object, const std::string& name, hid_t type, hid_t memory,
   return write(object, name, type, memory, space.get(), values);
 }
 
-bool write_numbers(hid_t object, const std::string& name, std::span<const std::string_view> texts,
-                   hid_t type) {
-  const auto as = [&](hid_t usual, hid_t memory, const auto& values) {
-    return write_list(object, name, type >= 0 ? type : usual, memory, values.size(), values.data());
+// Writes numbers in the dtype; nothing where that cannot hold them all.
+std::optional<bool> write_numbers(hid_t object, const std::string& name,
+                                  std::span<const std::string_view> texts, DType dtype) {
+  return with_element(dtype, [&]<class T>(T) -> std::optional<bool> {
+    std::vector<T> values;
+    for (const std::string_view text : texts) {
+      const std::optional<T> value = value_in<T>(text);
+      if (!value) return std::nullopt;
+      values.push_back(*value);
+    }
+    const Handle type = type_of(dtype);
+    return write_list(object, name, type.get(), type.get(), values.size(), values.data());
+  });
+}
+
+// The dtypes to try, in order: that of the attribute, that of its array where netCDF has it so, and
+// what the numbers themselves say, as of metadata without types.
+std::vector<DType> dtypes_for(std::string_view name, std::span<const std::string_view> texts,
+                              std::optional<DType> noted, std::optional<DType> array) {
+  std::vector<DType> dtypes;
+  const auto add = [&](std::optional<DType> dtype) {
+    if (dtype && dtype != DType::Bool && dtype != DType::BF16) dtypes.push_back(*dtype);
   };
-  if (const auto values = numbers<long long>(texts); !values.empty()) {
-    const auto small = [](long long value) { return value == static_cast<std::int32_t>(value); };
-    return as(std::ranges::all_of(values, small) ? H5T_STD_I32LE : H5T_STD_I64LE, H5T_NATIVE_LLONG,
-              values);
-  }
-  if (const auto values = numbers<unsigned long long>(texts); !values.empty()) {
-    return as(H5T_STD_U64LE, H5T_NATIVE_ULLONG, values);
-  }
-  const auto values = numbers<double>(texts);
-  return !values.empty() && as(H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, values);
+  if (name == "_FillValue") add(array);  // netCDF allows no other
+  add(noted);
+  if (is_of_values(name)) add(array);
+  const bool whole = std::ranges::all_of(texts, [](std::string_view text) {
+    return text.find_first_not_of("-0123456789") == text.npos;
+  });
+  if (whole) dtypes.insert(dtypes.end(), {DType::I32, DType::I64, DType::U64});
+  dtypes.push_back(DType::F64);
+  return dtypes;
+}
+
+// The dtype that metadata note for an attribute; others may have written them, so it may be anything.
+std::optional<DType> noted_dtype(const Json* types, std::string_view name) {
+  const Json* said = types == nullptr ? nullptr : types->find(name);
+  if (said == nullptr || said->kind != Kind::String) return std::nullopt;
+  const auto found = std::ranges::find(kDTypes, std::string_view(said->string),
+                                       [](DType dtype) { return to_string(dtype); });
+  return found == kDTypes.end() ? std::nullopt : std::optional(*found);
 }
 
 bool write_texts(hid_t object, const std::string& name, const std::vector<std::string>& texts,
@@ -96,17 +138,20 @@ bool write_texts(hid_t object, const std::string& name, const std::vector<std::s
   return write(object, name, type.get(), type.get(), space.get(), values.data());
 }
 
-bool write_one(hid_t object, const std::string& name, const Json& value, hid_t type) {
+bool write_one(hid_t object, const std::string& name, const Json& value, std::optional<DType> noted,
+               std::optional<DType> array) {
   const bool is_list = value.kind == Kind::Array && !value.items.empty();
   const std::span<const Json> items = is_list ? std::span(value.items) : std::span(&value, 1);
   std::vector<std::string_view> texts;
-  bool any = is_of_values(name) && type >= 0;
+  bool any = noted || (is_of_values(name) && array);  // "nan" alone may be a word
   for (const Json& item : items) {
     texts.push_back(number_text(item));
     any = any || item.kind == Kind::Number;
   }
   if (any && std::ranges::count(texts, std::string_view()) == 0) {
-    return write_numbers(object, name, texts, is_of_values(name) ? type : H5I_INVALID_HID);
+    for (const DType dtype : dtypes_for(name, texts, noted, array)) {
+      if (const std::optional<bool> done = write_numbers(object, name, texts, dtype)) return *done;
+    }
   }
   if (!std::ranges::all_of(items, [](const Json& i) { return i.kind == Kind::String; })) {
     return write_texts(object, name, {std::string(value.text)}, false);
@@ -118,11 +163,14 @@ bool write_one(hid_t object, const std::string& name, const Json& value, hid_t t
 
 }  // namespace
 
-bool write_attributes(hid_t object, const Json& members, hid_t type) {
+bool write_attributes(hid_t object, const AttributesJson& attributes, std::optional<DType> array) {
+  if (attributes.values == nullptr) return true;
+  const Json& members = *attributes.values;
   for (std::size_t i = 0; i < members.keys.size(); ++i) {
     const std::string& name = members.keys[i];
     if (name.empty() || name.find('\0') != name.npos) continue;
-    if (!write_one(object, name, members.items[i], type)) return false;
+    const std::optional<DType> noted = noted_dtype(attributes.types, name);
+    if (!write_one(object, name, members.items[i], noted, array)) return false;
   }
   return true;
 }

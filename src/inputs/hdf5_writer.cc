@@ -6,43 +6,13 @@
 
 #include "base/fail.h"
 #include "inputs/hdf5_session.h"
+#include "inputs/hdf5_types.h"
 #include "inputs/hdf5_write_attributes.h"
 
 namespace tuckfold {
 namespace {
 
-using hdf5::complaint, hdf5::Handle, hdf5::Session;
-
-Handle type_of(DType dtype) {
-  switch (dtype) {
-    case DType::F32: return {::H5Tcopy(H5T_IEEE_F32LE), ::H5Tclose};
-    case DType::F64: return {::H5Tcopy(H5T_IEEE_F64LE), ::H5Tclose};
-    case DType::U8: return {::H5Tcopy(H5T_STD_U8LE), ::H5Tclose};
-    case DType::I32: return {::H5Tcopy(H5T_STD_I32LE), ::H5Tclose};
-    case DType::I64: return {::H5Tcopy(H5T_STD_I64LE), ::H5Tclose};
-    case DType::U16: return {::H5Tcopy(H5T_STD_U16LE), ::H5Tclose};
-    case DType::I16: return {::H5Tcopy(H5T_STD_I16LE), ::H5Tclose};
-    case DType::I8: return {::H5Tcopy(H5T_STD_I8LE), ::H5Tclose};
-    case DType::U32: return {::H5Tcopy(H5T_STD_U32LE), ::H5Tclose};
-    case DType::U64: return {::H5Tcopy(H5T_STD_U64LE), ::H5Tclose};
-    case DType::Bool: {  // as h5py has it: an enumeration of a byte
-      Handle truth(::H5Tenum_create(H5T_STD_I8LE), ::H5Tclose);
-      const signed char no = 0, yes = 1;
-      ::H5Tenum_insert(truth.get(), "FALSE", &no);
-      ::H5Tenum_insert(truth.get(), "TRUE", &yes);
-      return truth;
-    }
-    case DType::F16: {  // as h5py has it: a sign, 5 bits of exponent, 10 of fraction
-      Handle half(::H5Tcopy(H5T_IEEE_F32LE), ::H5Tclose);
-      ::H5Tset_fields(half.get(), 15, 10, 5, 0, 10);
-      ::H5Tset_size(half.get(), 2);
-      ::H5Tset_ebias(half.get(), 15);
-      return half;
-    }
-    case DType::BF16: break;
-  }
-  fail(Errc::Unsupported, "[hdf5] a file has no {}; convert it first", to_string(dtype));
-}
+using hdf5::complaint, hdf5::Handle, hdf5::Session, hdf5::type_of;
 
 // Chunks of about a megabyte: some samples, or a part of one. Small arrays, for which a filter gains
 // nothing, are contiguous; so are all where the library lacks deflate.
@@ -103,14 +73,14 @@ Hdf5Writer::~Hdf5Writer() {
   impl_.reset();
 }
 
-void Hdf5Writer::set_attributes(const Json& members) {
+void Hdf5Writer::set_attributes(const AttributesJson& attributes) {
   const Session session;
   const Handle root(::H5Gopen2(impl_->file.get(), "/", H5P_DEFAULT), ::H5Gclose);
-  if (!hdf5::write_attributes(root.get(), members)) impl_->refuse("write attributes of");
+  if (!hdf5::write_attributes(root.get(), attributes)) impl_->refuse("write attributes of");
 }
 
 void Hdf5Writer::begin(const std::string& array, DType dtype, const Shape& shape,
-                       const Json* attributes, std::span<const FillValue> fill) {
+                       const AttributesJson& attributes, std::span<const FillValue> fill) {
   const Session session;
   impl_->type = type_of(dtype);
   impl_->axes.assign(shape.begin(), shape.end());
@@ -129,8 +99,7 @@ void Hdf5Writer::begin(const std::string& array, DType dtype, const Shape& shape
                  ::H5Dclose};
   if (!impl_->data) impl_->refuse(fmt::format("create the dataset '{}' in", array));
   const hid_t data = impl_->data.get(), type = impl_->type.get();
-  if ((attributes != nullptr && !hdf5::write_attributes(data, *attributes, type)) ||
-      !hdf5::write_fill(data, fill, type)) {
+  if (!hdf5::write_attributes(data, attributes, dtype) || !hdf5::write_fill(data, fill, type)) {
     impl_->refuse(fmt::format("write attributes of the dataset '{}' in", array));
   }
 }

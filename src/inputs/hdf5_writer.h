@@ -12,6 +12,13 @@
 
 namespace tuckfold {
 
+// Attributes as metadata has them: JSON objects, or null. `types` has the dtype of those that are
+// numbers, by name.
+struct AttributesJson {
+  const Json* values = nullptr;
+  const Json* types = nullptr;
+};
+
 class Hdf5Writer {
  public:
   // Creates the file at `path`, in place of what is there; `name` is for messages.
@@ -20,12 +27,12 @@ class Hdf5Writer {
   Hdf5Writer(const Hdf5Writer&) = delete;
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
 
-  // Attributes of the file: the members of a JSON object.
-  void set_attributes(const Json& members);
-  // bf16, which HDF5 lacks, is Unsupported. `attributes` is a JSON object or null. Fill values become
-  // _FillValue and missing_value where it has neither.
+  // Attributes of the file.
+  void set_attributes(const AttributesJson& attributes);
+  // bf16, which HDF5 lacks, is Unsupported. Fill values become _FillValue and missing_value where the
+  // attributes have neither.
   void begin(const std::string& array, DType dtype, const Shape& shape,
-             const Json* attributes = nullptr, std::span<const FillValue> fill = {});
+             const AttributesJson& attributes = {}, std::span<const FillValue> fill = {});
   // Rows of the array begun last, in order.
   void add(std::span<const std::byte> rows);
   void finish();

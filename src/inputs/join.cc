@@ -113,7 +113,7 @@ SourceAbout about_any(const std::vector<NamedSource>& parts) {
     const SourceAbout& more = source->about();
     if (about.classes.empty()) about.classes = more.classes;
     if (about.files.empty()) about.files = more.files;
-    if (about.attributes.empty()) about.attributes = more.attributes;
+    if (about.attributes.values.empty()) about.attributes = more.attributes;
     about.array_attributes.insert(more.array_attributes.begin(), more.array_attributes.end());
     about.attributes_left_out += more.attributes_left_out;
   }

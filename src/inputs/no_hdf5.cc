@@ -26,8 +26,8 @@ Hdf5Writer::Hdf5Writer(const std::string&, std::string name) {
        name);
 }
 Hdf5Writer::~Hdf5Writer() = default;
-void Hdf5Writer::set_attributes(const Json&) {}
-void Hdf5Writer::begin(const std::string&, DType, const Shape&, const Json*,
+void Hdf5Writer::set_attributes(const AttributesJson&) {}
+void Hdf5Writer::begin(const std::string&, DType, const Shape&, const AttributesJson&,
                        std::span<const FillValue>) {}
 void Hdf5Writer::add(std::span<const std::byte>) {}
 void Hdf5Writer::finish() {}

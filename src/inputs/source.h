@@ -41,13 +41,18 @@ struct SourceArray {
   friend bool operator==(const SourceArray&, const SourceArray&) = default;
 };
 
+// Attributes as JSON objects: their values, and the dtypes of those that are numbers.
+struct SourceAttributes {
+  std::string values, types;
+};
+
 // What inputs say about their samples, in addition to the values.
 struct SourceAbout {
   std::vector<std::string> classes;  // names of the labels 0, 1, …
   std::vector<std::string> files;    // of each sample, below the folder that was given
-  // JSON objects: of the file, and of arrays by name.
-  std::string attributes;
-  std::map<std::string, std::string, std::less<>> array_attributes;
+  // Of the file, and of arrays by name.
+  SourceAttributes attributes;
+  std::map<std::string, SourceAttributes, std::less<>> array_attributes;
   std::int64_t attributes_left_out = 0;  // too long, or of types that JSON lacks
 
   // A JSON object, "{}" if all is empty. Lists of more than kMostNames names or kMostBytes bytes are

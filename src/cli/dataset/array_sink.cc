@@ -83,12 +83,16 @@ class Hdf5Sink final : public ArraySink {
     writer_.emplace(file_.name_meanwhile(), out.out);
     if (!out.metadata.empty()) all_ = tuckfold::Json::parse(out.metadata);
     const tuckfold::Json* source = object_in(&all_, "source");
-    of_arrays_ = object_in(source, "array_attributes");
-    if (const auto* of_file = object_in(source, "attributes")) writer_->set_attributes(*of_file);
+    of_arrays_ = {object_in(source, "array_attributes"),
+                  object_in(source, "array_attribute_types")};
+    writer_->set_attributes(
+        {object_in(source, "attributes"), object_in(source, "attribute_types")});
   }
 
   void begin(const SourceArray& array, DType dtype, const Shape& shape) override {
-    writer_->begin(array.name, dtype, shape, object_in(of_arrays_, array.name), array.fill);
+    const AttributesJson attributes = {object_in(of_arrays_.values, array.name),
+                                       object_in(of_arrays_.types, array.name)};
+    writer_->begin(array.name, dtype, shape, attributes, array.fill);
   }
   void add(std::span<const std::byte> rows) override { writer_->add(rows); }
   void finish() override {
@@ -107,7 +111,7 @@ class Hdf5Sink final : public ArraySink {
   NewFile file_;
   std::optional<Hdf5Writer> writer_;
   tuckfold::Json all_;
-  const tuckfold::Json* of_arrays_ = nullptr;
+  AttributesJson of_arrays_;
 };
 
 }  // namespace
