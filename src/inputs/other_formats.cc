@@ -14,7 +14,9 @@ struct Other {
   std::string_view magic, name, remedy;
 };
 
-constexpr std::string_view kNcCopy = "convert it with 'nccopy -k nc4 IN.nc OUT.nc'";
+constexpr std::string_view kNcCopy =
+    "convert it with 'nccopy -k nc4 IN.nc OUT.nc', or in Python with "
+    "xarray.open_dataset('IN.nc').to_netcdf('OUT.nc', format='NETCDF4')";
 constexpr std::string_view kXarray = "open it in Python and save netCDF-4 or .npz";
 constexpr std::array kOthers = {
     Other{0, "CDF\x01"sv, "netCDF-3", kNcCopy},

@@ -41,9 +41,9 @@ def about(tool, file: str = "d.tuck") -> dict:
 # ---- formats that are not read, by name
 
 OTHERS = {
-    "old.nc": (b"CDF\x01" + bytes(64), "netCDF-3", "nccopy"),
-    "old64.nc": (b"CDF\x02" + bytes(64), "netCDF-3", "nccopy"),
-    "old5.nc": (b"CDF\x05" + bytes(64), "netCDF-3", "nccopy"),
+    "old.nc": (b"CDF\x01" + bytes(64), "netCDF-3", "nccopy -k nc4"),
+    "old64.nc": (b"CDF\x02" + bytes(64), "netCDF-3", "xarray.open_dataset"),
+    "old5.nc": (b"CDF\x05" + bytes(64), "netCDF-3", "to_netcdf"),
     "field.grib": (b"GRIB" + bytes(64), "GRIB", "save"),
     "sky.fits": (b"SIMPLE  =                    T", "FITS", "save"),
     "m.mat": (b"MATLAB 5.0 MAT-file, Platform", "MAT-file", "v7.3"),

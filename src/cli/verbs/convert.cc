@@ -283,8 +283,7 @@ void run(const Options& options) {
   for (const std::string& path : options.inputs.files) {
     std::error_code unreadable;
     if (fs::exists(path, unreadable) && !is_tuck(path)) {
-      invalid("[convert] '{}' is neither a .tuck file nor a manifest; pack reads other files",
-              path);
+      invalid("[convert] '{}' is neither a .tuck file nor a manifest; pack it first", path);
     }
   }
   const bool packed = options.out.ends_with(".tuck");
