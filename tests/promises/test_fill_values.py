@@ -351,3 +351,39 @@ def test_sea_temperatures_are_kept(tool):
     assert said["fill_values"] == (~sea).sum()
     assert said["psnr_db"] > 59
     assert np.abs(back[sea] - exact[sea]).max() < 2
+
+
+def test_what_holes_cost_a_bound(tool):
+    """The table of docs/codecs/bounded.md: what is stored unchanged around NaN and around large values."""
+    y, x = np.mgrid[:128, :512]
+    smooth = (15 + 10 * np.sin(y / 40) * np.cos(x / 50)).astype(np.float32)[None]
+    spread = np.random.default_rng(0).random(smooth.shape) < 0.38
+    alone = np.zeros(smooth.shape, bool)
+    alone[0, 5, 5] = True
+
+    def packed(holes: np.ndarray, value: float, codec: str, *fill) -> int:
+        field = smooth.copy()
+        field[holes] = value
+        np.save(tool.folder / "x.npy", field)
+        tool.run("pack", "x.npy", "-o", "x.tuck", "-f", "-q", "--codec", codec, *fill)
+        (array,) = json.loads(tool.run("info", "x.tuck", "--json").stdout)[0]["arrays"]
+        back = tool.unpacked("x.tuck")
+        assert same_bits(back[holes], field[holes])
+        assert np.abs(back[~holes] - field[~holes]).max() <= 0.01
+        return array["packed_bytes"]
+
+    bits, both, whole = "bounded(abs=0.01)", "bounded(abs=0.01) | zstd", smooth.nbytes
+    none = packed(np.zeros_like(alone), 0, bits)
+    for value in (np.nan, np.inf, 1e20, 32768):
+        assert packed(spread, value, bits) >= whole
+        assert 4096 - 512 < packed(alone, value, bits) - none < 4096 + 64  # a chunk of 1024
+    for value in (np.nan, -np.inf):
+        assert packed(spread, value, both) < whole / 1.5
+        assert packed(alone, value, both) < packed(np.zeros_like(alone), 0, both) + 64
+    # A part, before zstd.
+    part = "bounded(abs=0.01, codes=bytes)"
+    more = packed(alone, 1e20, part) - packed(np.zeros_like(alone), 0, part)
+    assert 16_929 * 4 * 0.5 < more <= 16_929 * 4
+    for value in (np.nan, 1e20, -32768):
+        for codec in (bits, both):
+            assert packed(spread, value, codec, "--fill", value) < whole / 3
