@@ -213,6 +213,30 @@ def _named_as_missing(array: Any) -> list[float]:
     return [*values, math.nan] if values and np.dtype(array.dtype).kind == "f" else values
 
 
+def _warn_of_scale(inputs: dict[str, list[tuple[str, str, str, Any]]], max_error: float) -> None:
+    """As `pack` without --dask: a bound is one of stored numbers, which readers of netCDF multiply."""
+    import numpy as np
+
+    for name, parts in inputs.items():
+        kind, path, inside, array = parts[0]
+        attributes = getattr(array, "attrs", {})
+        if kind == "tuck":
+            said = tuckfold.open(path).metadata.get("source", {})
+            attributes = said.get("array_attributes", {}).get(inside, {})
+        given = np.atleast_1d(attributes.get("scale_factor", 1))
+        if len(given) != 1 or given.dtype.kind not in "iuf" or _in_dtype(0, array.dtype) is None:
+            continue
+        factor = abs(float(given[0]))
+        if factor not in (0, 1) and math.isfinite(factor) and max_error > 0:
+            warnings.warn(
+                f"[pack] '{name}' has scale_factor {given[0]:.6g}: the bound {max_error:.6g} is one of stored "
+                f"numbers, and {max_error * factor:.6g} of the values that netCDF readers make of them; "
+                f"give {max_error / factor:.6g} for {max_error:.6g} of those",
+                tuckfold.DataWarning,
+                stacklevel=2,
+            )
+
+
 # ---- options
 
 
@@ -254,6 +278,8 @@ def _pack(options: argparse.Namespace) -> None:
     import tuckfold.dask
 
     inputs = _inputs(options)
+    if options.max_error is not None and not options.quiet:
+        _warn_of_scale(inputs, options.max_error)
     with _client(options.dask):
         arrays = _dask_arrays(inputs, options.shards)
         with tuckfold.dask.pack(

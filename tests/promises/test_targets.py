@@ -311,3 +311,45 @@ def test_without_a_codec_real_fields_are_smaller_than_with_shuffle_and_gzip(tool
     array = info["arrays"][0]
     # The values alone: the file has the attributes of the input as well.
     assert array["packed_bytes"] <= deflated(tool.unpacked("x.tuck"), array["samples_per_chunk"])
+
+
+# ---- numbers that readers of netCDF multiply
+
+NOTE = (
+    "[{verb}] 'z' has scale_factor 10: the bound 5 is one of stored numbers, and 50 of the values that netCDF "
+    "readers make of them; give 0.5 for 5 of those"
+)
+
+
+def test_a_bound_of_scaled_numbers_is_explained(tool):
+    h5py = pytest.importorskip("h5py")
+    values = np.round(smooth(4) * 1000 + 20000)
+    with h5py.File(tool.folder / "a.nc", "w") as file:
+        for name, dtype, factor in (("z", "u2", 10.0), ("same", "f4", 1), ("exact", "i2", 10.0)):
+            file[name] = values.astype(dtype)
+            file[name].attrs["scale_factor"] = factor
+        file["words"] = values.astype("f4")
+        file["words"].attrs["scale_factor"] = "ten"
+    for words, told in (
+        (("--max-error", 5), True),
+        (("--max-error", 5, "--dry-run"), True),
+        (("--max-error", 5, "--json"), True),
+        (("--max-error", 5, "--quiet"), False),
+        (("--max-error", 0), False),
+        (("--codec", "z=bounded(abs=5) | zstd"), True),
+        (("--codec", "z=bounded(rel=0.01) | zstd"), False),
+        (("--target-psnr", 50, "--select", "z"), False),  # the same before and after a factor
+        ((), False),
+    ):
+        done = tool.run("pack", "a.nc", "-o", "a.tuck", "-f", *words)
+        notes = [line for line in done.stderr.splitlines() if "scale_factor" in line]
+        wanted = ["tuckfold: warning: " + NOTE.format(verb="pack")] if told else []
+        assert notes == wanted, words
+    # The bound is as it was: one of what is stored.
+    tool.run("pack", "a.nc", "-o", "b.tuck", "--select", "z", "--max-error", 5)
+    errors = np.abs(tool.unpacked("b.tuck").astype("f8") - values)
+    assert 1 < errors.max() <= 5
+    done = tool.run("convert", "a.tuck", "-o", "c.tuck", "--select", "z", "--max-error", 5)
+    assert NOTE.format(verb="convert") in done.stderr
+    done = tool.run("choose", "a.nc", "--select", "z", "--max-error", 5)
+    assert "has scale_factor 10: the bound 5 is one of stored numbers" in done.stderr

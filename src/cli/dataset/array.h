@@ -46,6 +46,7 @@ struct Array {
   HugeBuffer values;  // row-major
   // Not 0 where a fill value was, which quality does not count; empty where there are none.
   std::vector<std::uint8_t> marks{};
+  double scale_factor = 1;  // by which netCDF readers multiply values
 
   std::size_t bytes() const noexcept { return values.size(); }
   ConstTensorView view() const { return {values.data(), dtype, shape}; }

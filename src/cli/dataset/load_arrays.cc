@@ -77,7 +77,8 @@ Array load(const Samples& samples, std::size_t number, ReadAs read_as, int threa
               .stored_bytes = static_cast<std::size_t>(samples.samples()) * info.sample_bytes(),
               .dtype = info.dtype,
               .shape = shape,
-              .values = {}};
+              .values = {},
+              .scale_factor = samples.scale_factor(number)};
   need_values(array);
   array.values = HugeBuffer(array.stored_bytes);
   samples.read(number, 0, samples.samples(), array.values.data(), threads);

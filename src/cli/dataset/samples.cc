@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/fail.h"
+#include "cli/dataset/scaled.h"
 #include "cli/terminal/stdio.h"
 #include "cli/verbs/verbs.h"
 #include "container/rewrite.h"
@@ -199,6 +200,12 @@ std::int64_t Samples::batch(std::size_t array, int threads) const {
   const std::int64_t most = batch_samples(arrays_[array].sample_bytes(), threads);
   return std::clamp<std::int64_t>((most + chunk - 1) / chunk * chunk, 1,
                                   std::max<std::int64_t>(samples_, 1));
+}
+
+double Samples::scale_factor(std::size_t array) const {
+  if (source_) return scale_factor_of(*source_, arrays_[array].name);
+  const FileReader& first = files_.front();
+  return scale_factor_of(first.metadata(), first.arrays()[columns_[array]].name);
 }
 
 std::uint64_t Samples::packed_bytes(std::size_t array) const {

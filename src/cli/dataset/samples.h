@@ -45,6 +45,8 @@ class Samples {
   std::span<const FileReader> files() const noexcept { return files_; }
   // Which array of the .tuck files this one is.
   std::size_t column(std::size_t array) const noexcept { return columns_[array]; }
+  // The attribute scale_factor of an array; 1 where it has none.
+  double scale_factor(std::size_t array) const;
   // Bytes of the array's chunks as stored in the .tuck files.
   std::uint64_t packed_bytes(std::size_t array) const;
 

@@ -12,6 +12,8 @@
 #include "cli/choose/choose_search.h"
 #include "cli/choose/trial_part.h"
 #include "cli/dataset/load_arrays.h"
+#include "cli/dataset/scaled.h"
+#include "cli/terminal/message.h"
 #include "cli/terminal/status_line.h"
 #include "cli/terminal/table.h"
 #include "cli/verbs/verbs.h"
@@ -137,6 +139,10 @@ void run(const Options& options) {
       std::move(load_arrays("choose", options.inputs, parse_read_as(options.read_as), Take::One,
                             thread_count(options.threads))
                     .front());
+  if (options.max_error) {
+    const std::string note = note_on_scale(array.name, array.scale_factor, *options.max_error);
+    if (!note.empty()) warn("[choose] {}", note);
+  }
   const Array part = trial_part_of(array, options.trial_values);
   StatusLine progress;
   const ChooseOptions how{.prefer = options.fastest ? Prefer::Fastest : Prefer::Smallest,

@@ -14,6 +14,7 @@
 #include "cli/dataset/outcome.h"
 #include "cli/dataset/outliers.h"
 #include "cli/dataset/samples.h"
+#include "cli/dataset/scaled.h"
 #include "cli/terminal/message.h"
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/stdio.h"
@@ -213,6 +214,9 @@ void to_tuck(const Options& options, const Samples& samples) {
   if (!options.quiet) {
     warn_of_losses(samples, rewritten);
     if (!target) warn_of_first_codec(options, samples, arrays);
+    for (std::size_t a = 0; a < outcomes.size(); ++a) {
+      warn_of_scale("convert", options.codec, outcomes[a], samples.scale_factor(a));
+    }
   }
   std::uint64_t before = 0;
   for (const FileReader& file : samples.files()) before += file.file_bytes();

@@ -21,6 +21,7 @@
 #include "cli/dataset/outcome.h"
 #include "cli/dataset/outliers.h"
 #include "cli/dataset/pack_write.h"
+#include "cli/dataset/scaled.h"
 #include "cli/terminal/message.h"
 #include "cli/terminal/stdio.h"
 #include "cli/terminal/table.h"
@@ -328,6 +329,10 @@ void run(const Options& options) {
   if (!file.empty()) check_append(options.out, file, arrays);
   if (!file.empty()) check_classes(options.out, FileReader(options.out).metadata(), *source);
   check_codecs(arrays, source->samples());
+  for (const Outcome& one : chosen) {
+    if (options.quiet) break;
+    warn_of_scale("pack", options.codec, one, scale_factor_of(*source, one.array.name));
+  }
   if (options.dry_run) {
     const std::chrono::duration<double> searched = std::chrono::steady_clock::now() - start;
     dry_run(options, *source, chosen, target ? searched.count() : 0, threads);
