@@ -193,7 +193,7 @@ PROMISES = [
     ("docs/activations.md", "the mask is stored exactly, in one bit a value",
      "tests/python/activations/test_lossy.py::test_a_gate_keeps_its_zeros"),
     ("docs/activations.md", "Where it fits without codecs, none is used",
-     "tests/python/activations/test_budget.py::test_without_noise_where_that_fits"),
+     "tests/python/activations/test_unchosen.py::test_what_fits_keeps_every_bit"),
     ("docs/activations.md", "or that needs two sides, leaves compiled graphs exact",
      "tests/python/activations/test_compiled_codec.py::test_graphs_stay_exact_where_a_codec_needs_sides_or_varies"),
     ("docs/api.md", "A larger budget never costs more",

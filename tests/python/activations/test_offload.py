@@ -83,7 +83,7 @@ def test_rules_and_plans_name_it(tmp_path: Path, copies: list[int]) -> None:
 def test_the_slower_the_link_the_less_goes_over_it() -> None:
     model, x = made(resnet_like).train(), images(64)
     act = tt.wrap(model, budget="1GiB", offload="1GB/s", least=4096)
-    act.goal.decide(act, {})
+    act.goal.decide(act, {}, is_open=True)
     act.goal.is_fitting = True
     ledger, _ = watched(act, (x,), {}, lambda out: out.square().mean())
     menu = ("block_quant(bits=4, group=256, round=stochastic)",)

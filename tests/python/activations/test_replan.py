@@ -59,7 +59,7 @@ def test_choices_follow_what_matters_and_do_not_swing() -> None:
 def test_what_is_stored_one_way_costs_a_tenth_less() -> None:
     model, x = made(resnet_like).train(), images(8)
     act = tt.wrap(model, budget="1GiB", least=4096)
-    act.goal.decide(act, {})
+    act.goal.decide(act, {}, is_open=True)
     act.goal.is_fitting = True
     ledger, _ = watched(act, (x,), {}, lambda out: out.square().mean())
     menu = ("block_quant(bits=4, group=256)",)

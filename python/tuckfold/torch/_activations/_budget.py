@@ -349,7 +349,7 @@ def fit(
     """Chooses, tries, and chooses again until what is measured is within the budget."""
     menu = menu_of(goal.codec)
     current = goal.chosen
-    goal.decide(act, {})
+    goal.decide(act, {}, is_open=True)
     ledger, seconds = watched(act, inputs, keywords, loss)
     given = (inputs, keywords, target)
     on_gpu = ledger.timeline.device.type == "cuda"
@@ -374,7 +374,7 @@ def fit(
         peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
         fitted = _fitted(goal, ledger, plan, peak, chosen, fixed, current)
         return replace(fitted, noise=noise, assumed=False)
-    goal.decide(act, {})
+    goal.decide(act, {}, is_open=True)
     peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
     raise _impossible(goal, _taken(peak, fixed, ledger.timeline.device), plan["why"])
 

@@ -44,6 +44,7 @@ class Goal:
         self.fitted: _budget.Fit | None = None
         self._smallest = _budget.smallest(_budget.menu_of(codec))
         self.chosen: dict[Any, str] = {}
+        self.is_open = False  # whether all else is stored as small as it goes, to be watched
         self.is_fitting = False
         self._inputs = 0  # bytes that were fitted
         self._optimizer: Callable[[], torch.optim.Optimizer | None] = lambda: None
@@ -59,11 +60,12 @@ class Goal:
         if how == "keep":
             return None
         if how is None or how == "recompute":
-            return may_recompute, Usual(self._smallest)
+            # What nobody has chosen a codec for keeps every bit.
+            return may_recompute, Usual(self._smallest) if self.is_open else None
         return False, how
 
-    def decide(self, act: Activations, chosen: dict[Any, str]) -> None:
-        self.chosen = chosen
+    def decide(self, act: Activations, chosen: dict[Any, str], is_open: bool = False) -> None:
+        self.chosen, self.is_open = chosen, is_open
         act.forget()
 
     def fit(
@@ -76,10 +78,14 @@ class Goal:
         optimizer: torch.optim.Optimizer | None,
     ) -> _budget.Fit:
         self.is_fitting = True
+        before = self.chosen
         try:
             self.fitted = _budget.fit(self, act, inputs, keywords, target, loss, optimizer)
             self._inputs = bytes_of(torch.utils._pytree.tree_leaves((inputs, keywords)))
             self._passes = self._steps = 0
+        except BaseException:
+            self.decide(act, before)
+            raise
         finally:
             self.is_fitting = False
         return self.fitted

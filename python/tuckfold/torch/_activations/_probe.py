@@ -112,7 +112,7 @@ def probe(
     goal.is_fitting = True
     chosen = goal.chosen
     try:
-        goal.decide(act, {})
+        goal.decide(act, {}, is_open=True)
         items = _items(act, gradients, batches[0])
         packed = [i for i in items if i.how != "recompute"]
         with act.paused():
