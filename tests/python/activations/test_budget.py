@@ -13,7 +13,7 @@ import tuckfold.torch as tt  # noqa: E402
 from nets import NETWORKS, gradients, images, made, resnet_like, same  # noqa: E402
 from test_lossy import error  # noqa: E402
 from test_peak import allocated_at_most  # noqa: E402
-from tuckfold.torch._activations._budget import error_of  # noqa: E402
+from tuckfold.torch._activations._lossy import error_of  # noqa: E402
 
 
 def loss(out: Tensor, y: Tensor) -> Tensor:

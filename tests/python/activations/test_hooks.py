@@ -75,7 +75,9 @@ def test_both_ways_give_the_same_bits(name: str, options: str, native, monkeypat
         found[way] = [gradients(model, batch(), seed=seed) for seed in range(WARM + 2)]
         found[way, "stored"] = act._learning.stored
         assert act.problems == []
-    assert len(native) == 2
+    # Sums of attention that are made again are left to Python.
+    has_sums = name == "gpt" and "codec" in OPTIONS[options]
+    assert len(native) == (0 if has_sums else 2)
     for a, b in zip(found["python"], found["cpp"], strict=True):
         assert all(map(same, a, b))
     assert found["python", "stored"] == found["cpp", "stored"] > 0

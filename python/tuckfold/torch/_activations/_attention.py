@@ -1,9 +1,9 @@
 """Fused attention whose q, k and v a codec stores.
 
-Backward computes exp(q k - l), where l is the logarithm of a sum that forward has saved. With q and k of fewer
-than 8 bits and an exact l these no longer add up to one, and may be large. So l is then made again from
-what was decoded, and so is the output where a codec was named for attention and nobody else holds it: the gradient
-is that of attention at the decoded values.
+Backward computes exp(q k - l), where l is the logarithm of a sum that forward has saved. With decoded q and k and an
+exact l these no longer add up to one, and grow without limit with the scores. So l is made again from what was
+decoded, and so is the output where fewer than 8 bits were named for attention and nobody else holds it: the gradient
+is then that of attention at the decoded values.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from tuckfold.torch._activations._graph import Prober, kind
-from tuckfold.torch._activations._lossy import Lossy, for_scores
-from tuckfold.torch._activations._recipe import outside, read
+from tuckfold.torch._activations._lossy import Lossy, for_scores, is_exact
+from tuckfold.torch._activations._recipe import Recomputed, outside, read
 from tuckfold.torch._activations._saved import Form, Handle, Kept
 
 aten = torch.ops.aten
@@ -52,17 +52,20 @@ KINDS: dict[str, tuple[Callable[..., Any], str]] = {
 _SUMS = ("logsumexp", "log_sumexp")
 
 
-def has_few_bits(form: Form | None) -> bool:
-    """Whether a codec stores q or k in fewer bits than saved sums allow."""
-    return isinstance(form, Lossy) and form.changes and is_few(form.label)
+def is_changed(form: Form | None) -> bool:
+    """Whether a codec changes the values, or what they are made again from."""
+    if isinstance(form, Recomputed):
+        return any(isinstance(x, Handle) and is_changed(x.form) for x in form.leaves)
+    return isinstance(form, Lossy) and form.changes and not is_exact(form.label)
 
 
 def is_few(codec: str) -> bool:
+    """Whether scores get it only where somebody names it for them."""
     return for_scores(codec) != codec
 
 
 class Sums:
-    """Those of one node: as they were saved, or made again where q or k has few bits.
+    """Those of one node: as they were saved, or made again where q or k is decoded.
 
     As a form, of sums that are large enough for a handle, it has the saved ones.
     """
@@ -81,7 +84,7 @@ class Sums:
 
     def value(self) -> Tensor | None:
         """None: the saved ones are right."""
-        if not any(has_few_bits(x.form) for x in self.leaves[:2] if isinstance(x, Handle)):
+        if not any(is_changed(x.form) for x in self.leaves[:2] if isinstance(x, Handle)):
             return None
         mask = None if self.mask is None else read(self.mask)
         return outside(lambda: self.call([read(x) for x in self.leaves], mask)[1])
@@ -91,10 +94,13 @@ class Sums:
         return self.saved.value()
 
 
-def call_of(node: Any) -> Callable[..., Any] | None:
-    """The node's operator, of q, k, v and a mask; None where dropout drew what cannot be drawn again."""
-    if getattr(node, "_saved_dropout_p", 0.0) != 0.0:
-        return None
+def drops(node: Any) -> bool:
+    """Whether dropout drew what cannot be drawn again; sums do not depend on it, the output does."""
+    return getattr(node, "_saved_dropout_p", 0.0) != 0.0
+
+
+def call_of(node: Any) -> Callable[..., Any]:
+    """The node's operator, of q, k, v and a mask, without dropout."""
     call, _ = KINDS[kind(node)]
     causal, scale = node._saved_is_causal, node._saved_scale
     return lambda v, mask: call(v, mask, causal, scale)
@@ -110,29 +116,30 @@ def sums_name(node: Any) -> str:
 
 def sums_of(node: Any, read: Callable[[Any, str], Leaf | None]) -> Sums | None:
     """Of a node; read: what holds one of its attributes."""
-    call = call_of(node)
     leaves = [leaf for name in NAMES if (leaf := read(node, f"_saved_{name}")) is not None]
-    if call is None or len(leaves) < len(NAMES):
+    if len(leaves) < len(NAMES):
         return None
     name = KINDS[kind(node)][1]
-    return Sums(call, leaves, read(node, f"_saved_{name}") if name else None)
+    return Sums(call_of(node), leaves, read(node, f"_saved_{name}") if name else None)
 
 
 def learn(node: Any, probe: Prober) -> None:
-    """The node's sums are from now on those of what is decoded, so that q and k may have few bits."""
-    name = sums_name(node) if kind(node) in KINDS else ""
-    sums = sums_of(node, probe.any) if name else None
-    if sums is None:
+    """The node's sums are from now on those of what is decoded, so that q and k may be lossy; else they are not."""
+    if kind(node) not in KINDS:
         return
-    found = probe.any(node, f"_saved_{name}")
-    if isinstance(found, Kept):
+    name = sums_name(node)
+    sums = sums_of(node, probe.any) if name else None
+    found = probe.any(node, f"_saved_{name}") if sums is not None else None
+    grade = "score" if drops(node) else "sums"
+    if sums is not None and isinstance(found, Kept):
         found.again = sums
-    elif isinstance(found, Handle) and found.tensor is not None:
+    elif sums is not None and isinstance(found, Handle) and found.tensor is not None:
         sums.saved = Kept(found.tensor, found.version, found.origin)
         sums.saved.again = Sums(sums.call, sums.leaves, sums.mask)
         found.store(sums)
     else:
-        return
-    for leaf in sums.leaves:
+        grade = ""
+    for role in NAMES[:2]:
+        leaf = probe.any(node, f"_saved_{role}")
         if isinstance(leaf, Handle) and leaf.grade == "score":
-            leaf.grade = "sums"
+            leaf.grade = grade

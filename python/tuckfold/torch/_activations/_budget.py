@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tuckfold._planner import plan_storage
 from tuckfold.torch._activations import _offload as offload
-from tuckfold.torch._activations._lossy import for_scores
+from tuckfold.torch._activations._lossy import error_of, for_scores
 from tuckfold.torch._activations._peak import Peak, bytes_of, optimizer_bytes, peak_of, rounded
 from tuckfold.torch._activations._text import PlanError, bytes_text
 from tuckfold.torch._activations._timeline import Item, Ledger, Timeline
@@ -132,14 +132,6 @@ class Fit:
             f"{bytes_text(self.predicted)} were predicted{budget}; noise {self.noise:.1e}{guess}"
         )
         return "\n".join(lines)
-
-
-@functools.lru_cache(maxsize=64)
-def error_of(codec: str) -> float:
-    """The mean square of a codec's error over that of values: measured on random normal ones."""
-    x = torch.empty(1 << 14).normal_(generator=torch.Generator().manual_seed(1))
-    back = unpack(pack(x, codec, seed=1), codec, x.shape)
-    return float((back - x).square().mean() / x.square().mean())
 
 
 def _some_values(device: torch.device) -> Tensor:

@@ -10,6 +10,7 @@ from torch import fx, nn
 
 from tuckfold.torch._activations import _split
 from tuckfold.torch._activations._chains import Chains, is_repeatable, name_of
+from tuckfold.torch._activations._graph_sums import make_sums_again
 from tuckfold.torch._activations._lossy import for_scores, suits_graphs
 from tuckfold.torch._activations._packs import Packer
 from tuckfold.torch._activations._policy import is_codec
@@ -72,6 +73,7 @@ class Choice:
                     continue
                 if self._may_change(base, views):
                     self._by_codec(base, views, row)
+            make_sums_again(self.split)
         self.split.finish()
         return list(rows.values())
 
@@ -138,7 +140,7 @@ class Choice:
         for view in views:
             for user in self.split.saved[view].users:
                 names = _arguments(user, self.split.saved[view])
-                # Backward recomputes scores from these and from a sum that is exact.
+                # Backward takes exponentials of scores that it computes from these.
                 if "backward" in name_of(user) and names & {"query", "key"}:
                     return for_scores(codec)
         return codec

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tuckfold.torch._activations._budget import error_of, square_of
+from tuckfold.torch._activations._budget import square_of
+from tuckfold.torch._activations._lossy import error_of
 from tuckfold.torch._activations._timeline import Item, Ledger, Timeline
 from tuckfold.torch._activations._trace import untouched
 

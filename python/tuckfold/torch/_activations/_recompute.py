@@ -375,10 +375,10 @@ def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
 def _attention(self: Builder, node: Node, left: int) -> Recipe | None:
     """With a codec alone, and not where only cheap operators may be run again."""
     may = self.is_lossy and self.most >= MOST_OPERATORS
-    call = attention.call_of(node) if may else None
     found = [self._saved(node, f"_saved_{name}") for name in attention.NAMES]
-    if call is None or any(x is None for x in found):
+    if not may or attention.drops(node) or any(x is None for x in found):
         return None
+    call = attention.call_of(node)
     name = attention.KINDS[kind(node)][1]
     mask = self._saved(node, f"_saved_{name}") if name else None
     text = f"attention[{node._saved_is_causal}, {node._saved_scale}]"

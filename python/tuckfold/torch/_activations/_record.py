@@ -196,6 +196,9 @@ class _Compiler:
     ) -> None:
         name, codec, limits, dtype = "", "", [], torch.uint8
         is_row, mask, group = False, -1, 0
+        scores = [x for x in handles if x.op in attention.KINDS and x.role in attention.NAMES[:2]]
+        if scores and attention.is_changed(form):
+            raise Unknown("sums of attention that are made again")
         if isinstance(form, forms.Nothing):
             name = "nothing"
         elif isinstance(form, forms.Bits) and form.label == "1 bit":
@@ -211,13 +214,8 @@ class _Compiler:
         elif isinstance(form, Recomputed):
             name = "recompute"
         elif isinstance(form, Lossy):
-            if not form.changes or any(
-                x.op in attention.KINDS
-                and x.role in ("query", "key")
-                and attention.has_few_bits(form)
-                for x in handles
-            ):
-                raise Unknown("attention of few bits, or the CPU's memory")
+            if not form.changes:
+                raise Unknown("the CPU's memory")
             name, codec, is_row = "lossy", form.label, len(form.shape) == 1
             group = group_of(form.label)
             if form.mask is not None:

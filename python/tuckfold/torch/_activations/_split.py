@@ -80,9 +80,9 @@ def call(
 ) -> fx.Node:
     """Adds a call with the fake value that torch's compilers ask a node for."""
     node = graph.call_function(target, arguments, names)
-    values = fx.map_arg(arguments, lambda n: n.meta["val"])
+    values, named = fx.map_arg((arguments, names), lambda n: n.meta["val"])
     with mode:
-        node.meta["val"] = target(*values, **names)
+        node.meta["val"] = target(*values, **named)
     return node
 
 

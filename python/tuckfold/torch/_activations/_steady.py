@@ -156,13 +156,16 @@ class Steady:
                 self._hook(node, slot)
             if target.rule is not None:
                 target.rule(node, self.probe)
-            if target.kind in attention.KINDS and self._has_few_bits(target):
+            if target.kind in attention.KINDS and self._may_change(target):
                 self._hook_sums(node)
 
-    def _has_few_bits(self, target: Target) -> bool:
+    def _may_change(self, target: Target) -> bool:
+        """Whether q and k of attention may be other values in backward."""
         slots = [s for s in target.slots if s.role in attention.NAMES[:2]]
-        codecs = [self.program.groups[s.group].codec for s in slots]
-        return any(c is not None and c != offload.CPU and attention.is_few(c) for c in codecs)
+        groups = [self.program.groups[s.group] for s in slots]
+        return self.program.is_lossy and any(
+            g.codec != offload.CPU and (g.codec or g.recomputation) is not None for g in groups
+        )
 
     def _hook_sums(self, node: Node) -> None:
         """Of attention: they follow from what is decoded."""
