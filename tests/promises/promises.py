@@ -33,6 +33,8 @@ PROMISES = [
     ("README.md", "on an H200, exact gradients", GRADIENTS),
     ("README.md", "without --codec nothing is lost", LOSSLESS),
     ("docs/activations.md", "every gradient keeps every bit", GRADIENTS),
+    ("docs/activations.md", "with the losses that it would have had, bit for bit",
+     "tests/python/activations/test_state.py::test_a_run_that_goes_on_has_the_same_losses"),
     ("docs/activations.md", "every bit must be equal",
      "tests/python/activations/test_api.py::test_check_sees_a_wrong_gradient"),
     ("docs/activations.md", "Gradients, stored bytes and seeds are those of Python",

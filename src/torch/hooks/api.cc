@@ -74,9 +74,11 @@ class Filled : public Program {
     return true;
   }
 
-  void set_group(std::int64_t number, std::int64_t nbytes, std::int64_t first) {
+  void set_group(std::int64_t number, std::int64_t nbytes, std::int64_t first,
+                 std::int64_t tensor) {
     groups.at(index(number))->nbytes = index(nbytes);
     groups.at(index(number))->first = static_cast<int>(first);
+    groups.at(index(number))->tensor = static_cast<std::uint64_t>(tensor);
   }
 
   void add_form(std::int64_t number, std::int64_t kind, const std::string& codec,

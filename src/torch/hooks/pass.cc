@@ -248,7 +248,7 @@ bool Pass::store_lossy(std::size_t number, const std::vector<std::shared_ptr<Han
                        std::vector<std::shared_ptr<const Form>>& forms) {
   const Group& group = *program_->groups[number];
   if (kept_[number] != 0) return false;
-  const std::int64_t seed = next_seed();
+  const std::int64_t seed = seed_of(group);
   Outside outside;
   std::size_t lossy = 0, bytes = 0;
   at::Tensor x;
@@ -306,9 +306,8 @@ std::shared_ptr<Handle> Pass::taken(const SavedVariable* saved) const {
 }
 
 // The finalizer of splitmix64, as `mixed` of _lossy.py.
-std::int64_t Pass::next_seed() {
-  ++seeds_;
-  std::uint64_t z = static_cast<std::uint64_t>(seed_) + (seeds_ + 1) * 0x9E3779B97F4A7C15ULL;
+std::int64_t Pass::seed_of(const Group& group) const {
+  std::uint64_t z = static_cast<std::uint64_t>(seed_) + (group.tensor + 1) * 0x9E3779B97F4A7C15ULL;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
   return static_cast<std::int64_t>(z ^ (z >> 31));

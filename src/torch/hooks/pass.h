@@ -59,7 +59,7 @@ class Pass {
   Found kept_leaf(const Argument& arg, const at::Tensor& x, Instance::Leaf& out);
   std::shared_ptr<Handle> taken(const SavedVariable* saved) const;
   at::Tensor copied(const at::Tensor& x);
-  std::int64_t next_seed();
+  std::int64_t seed_of(const Group& group) const;
 
   struct Copy {
     at::Tensor original, copy;
@@ -69,7 +69,6 @@ class Pass {
 
   c10::intrusive_ptr<Program> program_;
   std::int64_t stream_, seed_;
-  std::uint64_t seeds_ = 0;
   std::size_t at_ = 0;
   std::vector<char> kept_;
   std::vector<std::shared_ptr<Node>> nodes_;

@@ -134,6 +134,7 @@ struct Recipe {
 struct Group {
   std::size_t count = 0;
   std::size_t nbytes = 0;
+  std::uint64_t tensor = 0;  // which of the pass, for the seed of its codec
   std::vector<FormSpec> forms;
   std::optional<Recipe> recipe;
   // Ends of modules, since its last tensor was taken, until nobody else held it in an earlier pass.

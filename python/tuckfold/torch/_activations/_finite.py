@@ -97,16 +97,14 @@ class Watch:
     def __init__(self, owner: Activations) -> None:
         self.answers = owner.answers
         self._seed = owner.next_seed()
-        self._number = 0
         self._keys: list[Key] = []
         self._witnesses: list[Tensor] = []
         if self.answers._asked:
             self.answers.read()
 
-    def seed(self) -> int:
-        """For the next tensor."""
-        self._number += 1
-        return mixed(self._seed, self._number)
+    def seed(self, tensor: int) -> int:
+        """For a tensor, by its number in the pass: the same whenever it is packed."""
+        return mixed(self._seed, tensor)
 
     def is_kept(self, handles: list[Handle]) -> bool:
         """Whether its values were not finite before; on the CPU each pass looks for itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,25 @@ class Goal:
         finally:
             self.is_fitting = False
         return self.fitted
+
+    def state_dict(self) -> dict[str, Any]:
+        """As `Activations.state_dict`."""
+        return {
+            "chosen": dict(self.chosen),
+            "weights": dict(self.weights),
+            "unit": self.unit,
+            "margin": self.margin,
+            "inputs": self._inputs,
+            "fitted": None if self.fitted is None else dataclasses.asdict(self.fitted),
+        }
+
+    def load_state_dict(self, act: Activations, state: dict[str, Any]) -> None:
+        fitted = state["fitted"]
+        if fitted is not None:
+            fitted = _budget.Fit(**fitted | {"peak": _peak.Peak(**fitted["peak"])})
+        self.weights, self.unit, self.margin = state["weights"], state["unit"], state["margin"]
+        self._inputs, self.fitted = state["inputs"], fitted
+        self.decide(act, state["chosen"])
 
     def expect(self, optimizer: torch.optim.Optimizer) -> None:
         """Whose state counts in the first pass, if its size is known before a step of it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import sys
 import threading
@@ -120,7 +119,8 @@ class Activations:
         self.answers = Answers()
         # From earlier passes: how well codecs must store what recipes read, so that none waits to see.
         self.grades: dict[Any, list[str]] = {}
-        self._passes = itertools.count()
+        self._passes = 0
+        self._seeds = (0, 0)  # torch's when a state was loaded, and the one that stands for it
         marked = list(model.modules()) if self.is_lossy else [model]
         self._marks = Marks(marked, f"{least} {recompute} {codec} {goal} {offloads} {policy.rules}")
         self.compiled: dict[object, list[Row]] = {}  # what graphs of torch.compile save
@@ -307,6 +307,45 @@ class Activations:
         """Writes the plan for ``wrap(model, plan=path)``; call :meth:`plan` first."""
         self._planned("save").save(path)
 
+    def state_dict(self) -> dict[str, Any]:
+        """What a run that is interrupted needs to go on as it would have: how many passes there were and
+        torch's seed, from which seeds of codecs follow, what is left of gentle passes, and the choice of a fit.
+
+        Numbers, texts and lists, which ``torch.save`` takes.
+        """
+        return {
+            "passes": self._passes,
+            "seed": self._seed(),
+            "gentle": self.gentle,
+            "kept": [
+                (*names, tuple(shape)) for *names, shape in sorted(self.answers.kept, key=str)
+            ],
+            "goal": None if self.goal is None else self.goal.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on where :meth:`state_dict` was called, with the options of wrap that were given then.
+
+        Raises:
+            ValueError: it is no such state, or wrap was given a budget or noise, and had none then, or the reverse.
+        """
+        names = {"passes", "seed", "gentle", "kept", "goal"}
+        if not isinstance(state, dict) or set(state) != names:
+            raise ValueError(
+                f"[state] needs {', '.join(sorted(names))}; use what state_dict() returned"
+            )
+        if (state["goal"] is None) != (self.goal is None):
+            raise ValueError(
+                "[state] it was saved with a budget or noise, and there is none now, or the reverse: give wrap the options "
+                "that it had"
+            )
+        self._passes, self.gentle = state["passes"], state["gentle"]
+        self._seeds = torch.initial_seed(), state["seed"]
+        self.answers.kept = {(*names, torch.Size(shape)) for *names, shape in state["kept"]}
+        if self.goal is not None:
+            self.goal.load_state_dict(self, state["goal"])
+        self.forget()
+
     def report(self, path: str | Path) -> None:
         """Writes one HTML file with the bytes over time and by module; call :meth:`plan` first."""
         write_report(self._planned("report"), type(self.model).__name__, path)
@@ -408,7 +447,12 @@ class Activations:
     def next_seed(self) -> int:
         """Of a pass: it follows from torch's seed and from how many there were, and takes nothing from
         torch's random numbers."""
-        return mixed(torch.initial_seed(), next(self._passes))
+        self._passes += 1
+        return mixed(self._seed(), self._passes - 1)
+
+    def _seed(self) -> int:
+        now, (before, loaded) = torch.initial_seed(), self._seeds
+        return loaded if now == before else now
 
     def policy_of_row(self, row: Row) -> str:
         """The same for a value that a compiled graph saves."""

@@ -81,6 +81,7 @@ class Group:
     stream: int | None  # None: the one that the pass began in, whichever that is
     recomputation: Recomputation | None
     codec: str | None = None  # that may change the values
+    tensor: int = 0  # its number in a pass that is watched, for the seed
     # Ends of modules, since its last tensor was taken, until nobody else held it in an earlier pass.
     first: int = 0
     is_row: bool = (
@@ -219,7 +220,9 @@ class Survey:
                 key, role = self._roles[id(h)]
                 target(key).slots.append(Slot(role, len(groups), h.shell()))
             stream = None if s.record.stream == self.stream else s.record.stream
-            groups.append(Group(len(s.handles), stream, recomputation, s.codec))
+            groups.append(
+                Group(len(s.handles), stream, recomputation, s.codec, s.handles[0].number)
+            )
         return self._arranged(targets, groups)
 
     def _arranged(self, targets: dict[int, Target], groups: list[Group]) -> Program:

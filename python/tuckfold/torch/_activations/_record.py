@@ -172,7 +172,7 @@ class _Compiler:
         record, handles, found = self.recorder.found[number]
         if group.stream is not None:
             raise Unknown("another stream")
-        self.native.set_group(number, record.nbytes, group.first)
+        self.native.set_group(number, record.nbytes, group.first, group.tensor)
         distinct: list[Form] = []
         result = {}
         for slot, h, form in zip(self.recorder.slots[number], handles, found, strict=True):

@@ -261,7 +261,7 @@ class Steady:
         assert self.watch is not None and group.codec is not None
         if self.watch.is_kept(handles):
             return None
-        seed = self.watch.seed()
+        seed = self.watch.seed(group.tensor)
         forms: list[Form] | None
         if group.is_row and all(h.need == "value" for h in handles):
             # All else that forms_of asks for has been checked with the slots.

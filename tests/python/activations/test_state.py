@@ -1,0 +1,117 @@
+"""A run that goes on from a checkpoint has the losses of one that was never interrupted."""
+
+import io
+from collections.abc import Callable
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import tuckfold.torch as tt  # noqa: E402
+from nets import NETWORKS, images, made, resnet_like  # noqa: E402
+
+TWO = "block_quant(bits=2, group=64, round=stochastic)"
+Batch = Callable[[], torch.Tensor]
+
+
+class Training:
+    """A model, its optimizer and its handle; batches have sizes in turn."""
+
+    def __init__(self, name: str, options: dict) -> None:
+        make, self.batch = NETWORKS[name]
+        self.model = made(make)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        self.act = tt.wrap(self.model, **({"least": 1024} | options))
+
+    def steps(self, first: int, last: int) -> list[float]:
+        losses = []
+        for step in range(first, last):
+            self.optimizer.zero_grad()
+            with torch.random.fork_rng():
+                torch.default_generator.set_state(torch.Generator().manual_seed(step).get_state())
+                x = self.batch(8 if step % 3 else 4)
+            torch.manual_seed(11)
+            loss = self.model(x).square().mean()
+            loss.backward()
+            self.optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    def saved(self) -> io.BytesIO:
+        file = io.BytesIO()
+        parts = (self.model, self.optimizer, self.act)
+        torch.save([part.state_dict() for part in parts], file)
+        file.seek(0)
+        return file
+
+    def load(self, file: io.BytesIO) -> None:
+        for part, state in zip(
+            (self.model, self.optimizer, self.act), torch.load(file), strict=True
+        ):
+            part.load_state_dict(state)
+
+
+@pytest.mark.parametrize("way", ["python", "cpp"])
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("options", [{"codec": TWO}, {"codec": TWO, "gentle": 9}])
+def test_a_run_that_goes_on_has_the_same_losses(
+    name: str, options: dict, way: str, monkeypatch
+) -> None:
+    monkeypatch.setenv("TUCKFOLD_HOOKS", way)
+    whole = Training(name, options).steps(0, 20)
+    assert whole != Training(name, options | {"codec": TWO.replace("2", "3")}).steps(0, 20)
+    for stop in (1, 4, 13):
+        torch.manual_seed(11)
+        before = Training(name, options)
+        assert before.steps(0, stop) == whole[:stop]
+        file = before.saved()
+        torch.manual_seed(5)
+        after = Training(name, options)
+        after.load(file)
+        assert after.steps(stop, 20) == whole[stop:], stop
+
+
+def test_what_a_fit_has_chosen_goes_on() -> None:
+    model, x = made(resnet_like), images()
+    act = tt.wrap(model, noise=0.05, least=1024)
+    fit = act.fit(x)
+    assert fit.noise > 0
+    state = act.state_dict()
+    act.remove()
+    again = tt.wrap(model, noise=0.05, least=1024)
+    again.load_state_dict(state)
+    assert again.goal.chosen == act.goal.chosen and str(again.goal.fitted) == str(fit)
+    passes = again._passes
+    model(x).sum().backward()
+    assert again._passes == passes + 1  # nothing was fitted
+
+
+def test_the_seed_of_the_state_holds_until_torch_has_another() -> None:
+    model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64))
+    torch.manual_seed(3)
+    act = tt.wrap(model, codec=TWO, least=1024)
+    seeds = [act.next_seed() for _ in range(4)]
+    state = act.state_dict()
+    torch.manual_seed(4)
+    act.load_state_dict(state | {"passes": 2})
+    assert [act.next_seed() for _ in range(2)] == seeds[2:]
+    torch.manual_seed(5)
+    act.load_state_dict(state | {"passes": 0})
+    torch.manual_seed(3)
+    assert act.next_seed() == seeds[0]
+    torch.manual_seed(6)
+    assert act.next_seed() != seeds[1]
+
+
+def test_states_that_do_not_fit_are_refused() -> None:
+    model = nn.Linear(4, 4)
+    act = tt.wrap(model)
+    state = act.state_dict()
+    for wrong in ({}, state | {"more": 1}, None):
+        with pytest.raises(ValueError, match="use what state_dict"):
+            act.load_state_dict(wrong)
+    act.remove()
+    with pytest.raises(ValueError, match="give wrap the options"):
+        tt.wrap(model, budget="1GiB").load_state_dict(state)
