@@ -14,6 +14,7 @@ from nets import NETWORKS, gradients, images, made, resnet_like, same  # noqa: E
 from test_lossy import error  # noqa: E402
 from test_peak import allocated_at_most  # noqa: E402
 from tuckfold.torch._activations._lossy import error_of  # noqa: E402
+from tuckfold.torch._activations._text import bytes_text  # noqa: E402
 
 
 def loss(out: Tensor, y: Tensor) -> Tensor:
@@ -354,3 +355,36 @@ def test_noise_that_was_probed_is_kept_by_measurement() -> None:
         square += float(exact.square().sum())
     assert found.variance is not None
     assert noise / square / found.variance <= 2 * limit  # other batches than the one of fit, too
+
+
+def test_an_impossible_budget_names_what_inputs_hold() -> None:
+    """A slice holds the whole data set, which no codec makes smaller."""
+    model, optimizer, (x, y), _ = training("resnet")
+    data = torch.cat([x] * 16)
+    act = tt.wrap(model, budget="100KiB", least=4096)
+    with pytest.raises(tt.PlanError) as caught:
+        act.fit((data[: len(x)], y), loss=loss, optimizer=optimizer)
+    text = str(caught.value)
+    held, own = bytes_text(data.nbytes + 512), bytes_text(x.nbytes + 512)  # with the target
+    assert ", with model " in text and f"inputs {held}" in text and "optimizer " in text
+    assert f"the inputs have {own} of values and hold {held}" in text and "clone()" in text
+    with pytest.raises(tt.PlanError) as caught:
+        act.fit((data[: len(x)].clone(), y), loss=loss, optimizer=optimizer)
+    assert f"inputs {own}" in str(caught.value) and "clone()" not in str(caught.value)
+
+
+@pytest.mark.parametrize("way", ["fit", "first pass"])
+def test_what_a_fit_has_chosen_is_saved(way: str, tmp_path) -> None:
+    model, optimizer, batch, step = training("resnet")
+    plain = plain_peak(model, batch, optimizer)
+    act = tt.wrap(model, budget=int(0.6 * plain), least=4096)
+    if way == "fit":
+        act.fit(batch, loss=loss, optimizer=optimizer)
+    step()
+    act.save(tmp_path / "plan.toml")
+    act.report(tmp_path / "run.html")
+    expected = [row.how for row in act.plan(batch[0]).rows]
+    assert any(how.startswith("block_quant") for how in expected)
+    act.remove()
+    again = tt.wrap(model, plan=tmp_path / "plan.toml", least=4096)
+    assert [row.how for row in again.plan(batch[0]).rows] == expected

@@ -21,7 +21,14 @@ from torch import Tensor
 from tuckfold._planner import plan_storage
 from tuckfold.torch._activations import _offload as offload
 from tuckfold.torch._activations._lossy import error_of, for_scores
-from tuckfold.torch._activations._peak import Peak, bytes_of, optimizer_bytes, peak_of, rounded
+from tuckfold.torch._activations._peak import (
+    Peak,
+    bytes_of,
+    bytes_of_values,
+    optimizer_bytes,
+    peak_of,
+    rounded,
+)
 from tuckfold.torch._activations._text import PlanError, bytes_text
 from tuckfold.torch._activations._timeline import Item, Ledger, Timeline
 from tuckfold.torch._activations._trace import untouched
@@ -368,7 +375,8 @@ def fit(
         return replace(fitted, noise=noise, assumed=False)
     goal.decide(act, {}, is_open=True)
     peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
-    raise _impossible(goal, _taken(peak, fixed, ledger.timeline.device), plan["why"])
+    took = _taken(peak, fixed, ledger.timeline.device)
+    raise _impossible(goal, took, peak, given, plan["why"])
 
 
 def _decide(goal: Goal, act: Activations, ledger: Ledger, names: list[list[str]], plan: dict[str, Any]) -> list[str]:  # fmt: skip
@@ -448,7 +456,7 @@ def _fit_budget(
         took = _taken(peak, fixed, ledger.timeline.device)
         if took <= budget:
             return _fitted(goal, ledger, _only(problem, chosen), peak, chosen, fixed, current)
-    raise _impossible(goal, took, plan["why"])
+    raise _impossible(goal, took, peak, given, plan["why"])
 
 
 def _one_way(names: list[str], codec: str | None) -> str:
@@ -487,12 +495,22 @@ def _taken(peak: Peak, fixed: int, device: torch.device) -> int:
     return torch.cuda.max_memory_allocated(device) + fixed
 
 
-def _impossible(goal: Goal, smallest: int, why: str) -> PlanError:
+def _impossible(goal: Goal, smallest: int, peak: Peak, given: Any, why: str) -> PlanError:
     budget = bytes_text(goal.budget or 0)
+    parts = {"model": peak.model, "inputs": peak.inputs, "optimizer": peak.optimizer}
+    named = [f"{name} {bytes_text(size)}" for name, size in parts.items() if size]
     holds = why.partition(", at position ")[2].partition(": ")[2]
+    tensors = [t for t in torch.utils._pytree.tree_leaves(given) if isinstance(t, Tensor)]
+    values = bytes_of_values(tensors)
+    hint = ""
+    if peak.inputs > 2 * values:
+        hint = (
+            f"; the inputs have {bytes_text(values)} of values and hold {bytes_text(peak.inputs)}: a slice holds all "
+            "of the tensor that it was taken from, its clone() does not"
+        )
     return PlanError(
         f"[wrap] budget={budget} cannot be kept: the smallest peak that was found is "
-        f"{bytes_text(smallest)}{', with ' + holds if holds else ''}"
+        f"{bytes_text(smallest)}, with {', '.join([*named, *([holds] if holds else [])])}{hint}"
     )
 
 

@@ -84,6 +84,7 @@ class Goal:
             self.fitted = _budget.fit(self, act, inputs, keywords, target, loss, optimizer)
             self._inputs = bytes_of(torch.utils._pytree.tree_leaves((inputs, keywords)))
             self._passes = self._steps = 0
+            act.remember(inputs, keywords)
         except BaseException:
             self.decide(act, before)
             raise

@@ -192,6 +192,12 @@ class Activations:
             self._plan = make_plan(self, arguments, keywords)
         return self._plan
 
+    def remember(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """The plan of what a fit has chosen, to be saved."""
+        with self.named():
+            self._plan = make_plan(self, arguments, keywords, is_asked=False)
+        self.forget()
+
     @contextmanager
     def named(self) -> Iterator[None]:
         """Passes inside of it know the names of modules."""
@@ -304,7 +310,7 @@ class Activations:
         return self.fit(batches[0], loss=loss, optimizer=optimizer)
 
     def save(self, path: str | Path) -> None:
-        """Writes the plan for ``wrap(model, plan=path)``; call :meth:`plan` first."""
+        """Writes the plan for ``wrap(model, plan=path)``; call :meth:`plan` or :meth:`fit` first."""
         self._planned("save").save(path)
 
     def state_dict(self) -> dict[str, Any]:
@@ -354,7 +360,9 @@ class Activations:
         if self._plan is None and self.compiled:
             self._plan = compiled_plan(self.compiled)
         if self._plan is None:
-            raise ValueError(f"[{what}] there is no plan yet: call plan(x) with an input first")
+            raise ValueError(
+                f"[{what}] there is no plan yet: call plan(x) with an input, or fit, first"
+            )
         return self._plan
 
     def remove(self) -> None:

@@ -131,6 +131,11 @@ def bytes_of(tensors: Iterable[Any]) -> int:
     return sum(map(rounded, storages.values()))
 
 
+def bytes_of_values(tensors: Iterable[Tensor]) -> int:
+    """Without what their storages have besides; storages are rounded up, so this is, too."""
+    return sum(rounded(t.nbytes) for t in tensors if t.layout is torch.strided)
+
+
 def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
     """What its state takes, or will take from its first step on."""
     states = [v for state in optimizer.state.values() for v in state.values()]

@@ -190,8 +190,11 @@ def compiled_plan(graphs: dict[object, list[Row]]) -> Plan:
     return Plan(CompiledTrace([row for rows in graphs.values() for row in rows]), 0.0, 0.0, None)
 
 
-def make_plan(act: Activations, arguments: Any, keywords: Any) -> Plan:
-    """Watches a pass after the first ones, which compare what may be recomputed."""
+def make_plan(act: Activations, arguments: Any, keywords: Any, is_asked: bool = True) -> Plan:
+    """Watches a pass after the first ones, which compare what may be recomputed.
+
+    is_asked: whether somebody waits for it, and is told where there is nothing in it.
+    """
     model = act.model
     on_gpu = _is_on_gpu(model)
     for _ in range(_PASSES_FOR_PROOFS if on_gpu else 1):
@@ -213,7 +216,7 @@ def make_plan(act: Activations, arguments: Any, keywords: Any) -> Plan:
             with LiveBytes([t for t in (*own, *given) if isinstance(t, Tensor)]) as live:
                 run_once(act, arguments, keywords)
             most = live.most
-    if not trace.rows:
+    if not trace.rows and is_asked:
         warn(
             "[plan] the model saved no tensors: no parameter requires a gradient, it is compiled, or "
             "hooks of somebody else are around it"
