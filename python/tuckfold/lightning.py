@@ -7,7 +7,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
+
+if importlib.util.find_spec("lightning") is None:
+    raise ModuleNotFoundError(
+        "tuckfold.lightning needs Lightning; install it (pip install lightning)", name="lightning"
+    )
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback

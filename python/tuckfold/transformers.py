@@ -7,7 +7,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
+
+if importlib.util.find_spec("transformers") is None:
+    raise ModuleNotFoundError(
+        "tuckfold.transformers needs Hugging Face's transformers; install it (pip install transformers)",
+        name="transformers",
+    )
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 

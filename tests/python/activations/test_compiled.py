@@ -399,3 +399,14 @@ def test_a_torch_that_lacks_what_we_need_compiles_the_plain_model(monkeypatch, c
     assert "as if they were not wrapped" in caplog.text
     assert act.compiled == {}
     act.remove()
+
+
+def test_open_sizes_are_named_where_nothing_is_stored_in_less(caplog) -> None:
+    model = made(lambda: nn.Sequential(nn.Linear(64, 256), nn.Dropout(), nn.Linear(256, 64)))
+    tt.wrap(model, least=4096)
+    module = torch.compile(model, backend="aot_eager")
+    module(torch.rand(512, 64)).square().sum().backward()
+    assert "sizes are open" not in caplog.text
+    module(torch.rand(300, 64)).square().sum().backward()  # the last batch: torch opens the size
+    assert "nothing to store in less memory" in caplog.text
+    assert "dynamic=False" in caplog.text and "drop_last=True" in caplog.text

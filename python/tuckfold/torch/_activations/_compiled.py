@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tuckfold.activations")
 _owners: weakref.WeakSet[Activations] = weakref.WeakSet()
+_CLOSED = "compile with dynamic=False, or drop the last, shorter batch (drop_last=True)"
 Graphs = tuple[fx.GraphModule, fx.GraphModule]
 
 
@@ -64,13 +65,15 @@ def _divide(act: Activations | None, graphs: Graphs, outputs: int, fused: bool) 
         act.note(error)
         return graphs
     act.compiled[_frame()] = rows
-    if act.is_lossy and not all(is_static(value_of(n)) for n in split.saved):
-        _log.warning(
-            "a compiled graph has open sizes, where codecs do nothing: compile with dynamic=False"
-        )
+    is_open = not all(is_static(value_of(n)) for n in split.saved)
+    if act.is_lossy and is_open:
+        _log.warning("a compiled graph has open sizes, where codecs do nothing: %s", _CLOSED)
     before, after = sum(r.before for r in rows), sum(r.after for r in rows)
     if before == after:
-        _log.warning("a compiled graph has nothing to store in less memory, and is left alone")
+        why = f"; its sizes are open, where masks are kept: {_CLOSED}" if is_open else ""
+        _log.warning(
+            "a compiled graph has nothing to store in less memory, and is left alone%s", why
+        )
         return graphs
     _log.info("a compiled graph saves %d bytes, and stores %d instead", before, after)
     return forward, backward
