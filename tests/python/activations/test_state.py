@@ -1,7 +1,6 @@
 """A run that goes on from a checkpoint has the losses of one that was never interrupted."""
 
 import io
-from collections.abc import Callable
 
 import pytest
 
@@ -13,7 +12,6 @@ import tuckfold.torch as tt  # noqa: E402
 from nets import NETWORKS, images, made, resnet_like  # noqa: E402
 
 TWO = "block_quant(bits=2, group=64, round=stochastic)"
-Batch = Callable[[], torch.Tensor]
 
 
 class Training:
@@ -71,6 +69,19 @@ def test_a_run_that_goes_on_has_the_same_losses(
         after = Training(name, options)
         after.load(file)
         assert after.steps(stop, 20) == whole[stop:], stop
+
+
+@pytest.mark.parametrize("name", ["resnet", "gpt"])
+def test_a_fitted_run_goes_on_with_the_same_losses(name: str) -> None:
+    options = {"noise": 0.05}
+    before = Training(name, options)
+    before.steps(0, 7)
+    assert before.act.goal.fitted.noise > 0
+    file = before.saved()
+    expected = before.steps(7, 16)
+    after = Training(name, options)
+    after.load(file)
+    assert after.steps(7, 16) == expected
 
 
 def test_what_a_fit_has_chosen_goes_on() -> None:
