@@ -22,6 +22,7 @@ class Training:
         self.model = made(make)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
         self.act = tt.wrap(self.model, **({"least": 1024} | options))
+        self.called = self.model
 
     def steps(self, first: int, last: int) -> list[float]:
         losses = []
@@ -31,7 +32,7 @@ class Training:
                 torch.default_generator.set_state(torch.Generator().manual_seed(step).get_state())
                 x = self.batch(8 if step % 3 else 4)
             torch.manual_seed(11)
-            loss = self.model(x).square().mean()
+            loss = self.called(x).square().mean()
             loss.backward()
             self.optimizer.step()
             losses.append(loss.item())
@@ -82,6 +83,26 @@ def test_a_fitted_run_goes_on_with_the_same_losses(name: str) -> None:
     after = Training(name, options)
     after.load(file)
     assert after.steps(7, 16) == expected
+
+
+@pytest.mark.parametrize("before_load", [0, 2])  # passes of the new handle until it is loaded
+def test_a_compiled_run_goes_on_with_the_same_losses(before_load: int) -> None:
+    def training(seed: int) -> Training:
+        torch.compiler.reset()
+        torch.manual_seed(seed)
+        made = Training("gpt", {"codec": TWO})
+        made.called = torch.compile(made.model, backend="aot_eager", dynamic=False)
+        return made
+
+    whole = training(11).steps(0, 9)
+    before = training(11)
+    assert before.steps(0, 5) == whole[:5]
+    file = before.saved()
+    after = training(5)
+    after.steps(0, before_load)
+    after.load(file)
+    assert after.steps(5, 9) == whole[5:]
+    torch.compiler.reset()
 
 
 def test_what_a_fit_has_chosen_goes_on() -> None:

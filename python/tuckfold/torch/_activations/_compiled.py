@@ -60,11 +60,14 @@ def _divide(act: Activations | None, graphs: Graphs, outputs: int, fused: bool) 
         split = Split(forward, backward, outputs)
         if not split.is_plain:
             return graphs
-        rows = Choice(split, _options(act), fused, act.policy_of_row, act.model).run()
+        choice = Choice(split, _options(act), fused, act.policy_of_row, act.model)
+        rows = choice.run()
     except Exception as error:
         act.note(error)
         return graphs
     act.compiled[_frame()] = rows
+    if choice.packer.has_seeds:
+        act.add_graph(choice.packer.graph, rows)
     is_open = not all(is_static(value_of(n)) for n in split.saved)
     if act.is_lossy and is_open:
         _log.warning("a compiled graph has open sizes, where codecs do nothing: %s", _CLOSED)

@@ -6,6 +6,9 @@ read or write what these operators make or take are the ones that there are with
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -49,6 +52,26 @@ def _(bits: Tensor, size: list[int], stride: list[int]) -> Tensor:
 _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _calls: dict[tuple[int, torch.device], Tensor] = {}
 _steps: dict[tuple[int, torch.device], Tensor] = {}
+_starts: dict[int, int] = {}  # calls of graphs that there were before, in another process
+_seed_of: dict[int, Callable[[], Callable[[], int] | None]] = {}
+
+
+def begin(graph: int, calls: int, seed: Callable[[], int]) -> None:
+    """A graph goes on after so many calls. seed: a method that stands for torch's seed."""
+    _starts[graph], _seed_of[graph] = calls, weakref.WeakMethod(seed)
+    for (number, _), count in _calls.items():
+        if number == graph:
+            count.fill_(calls)
+
+
+def calls_of(graph: int) -> int:
+    found = [int(count) for (number, _), count in _calls.items() if number == graph]
+    return max(found, default=_starts.get(graph, 0))
+
+
+def _seed(graph: int) -> int:
+    method = _seed_of[graph]() if graph in _seed_of else None
+    return torch.initial_seed() if method is None else method()
 
 
 def _signed(number: int) -> int:
@@ -71,14 +94,15 @@ def _seeds(like: Tensor, graph: int, count: int) -> Tensor:
     key = (graph, like.device)
     with torch.inference_mode(False):  # what is kept outlives that
         if key not in _calls:
-            _calls[key] = torch.zeros((), dtype=torch.int64, device=like.device)
+            start = _starts.get(graph, 0)
+            _calls[key] = torch.full((), start, dtype=torch.int64, device=like.device)
         if (count, like.device) not in _steps:
             steps = [_signed((i + 1) * _GOLDEN) for i in range(count)]
             _steps[count, like.device] = torch.tensor(steps, dtype=torch.int64, device=like.device)
     calls = _calls[key]
     z = _steps[count, like.device] + calls * _signed(count * _GOLDEN)
     calls.add_(1)
-    z += _signed(torch.initial_seed())
+    z += _signed(_seed(graph))
     z = (z ^ _shifted(z, 30)) * _signed(_FIRST)
     z = (z ^ _shifted(z, 27)) * _signed(_SECOND)
     return z ^ _shifted(z, 31)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import sys
 import threading
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from tuckfold.torch._activations import _attention as attention
+from tuckfold.torch._activations import _graph_ops
 from tuckfold.torch._activations._budget import Fit
 from tuckfold.torch._activations._finite import Answers
 from tuckfold.torch._activations._goal import Goal
@@ -120,6 +122,8 @@ class Activations:
         # From earlier passes: how well codecs must store what recipes read, so that none waits to see.
         self.grades: dict[Any, list[str]] = {}
         self._passes = 0
+        self._graphs: dict[str, int] = {}  # compiled ones with seeds, by what they save
+        self._calls: dict[str, int] = {}  # of those that are not compiled yet, from a state
         self._seeds = (0, 0)  # torch's when a state was loaded, and the one that stands for it
         marked = list(model.modules()) if self.is_lossy else [model]
         self._marks = Marks(marked, f"{least} {recompute} {codec} {goal} {offloads} {policy.rules}")
@@ -326,6 +330,7 @@ class Activations:
             "kept": [
                 (*names, tuple(shape)) for *names, shape in sorted(self.answers.kept, key=str)
             ],
+            "graphs": self._calls | {k: _graph_ops.calls_of(g) for k, g in self._graphs.items()},
             "goal": None if self.goal is None else self.goal.state_dict(),
         }
 
@@ -335,7 +340,7 @@ class Activations:
         Raises:
             ValueError: it is no such state, or wrap was given a budget or noise, and had none then, or the reverse.
         """
-        names = {"passes", "seed", "gentle", "kept", "goal"}
+        names = {"passes", "seed", "gentle", "kept", "graphs", "goal"}
         if not isinstance(state, dict) or set(state) != names:
             raise ValueError(
                 f"[state] needs {', '.join(sorted(names))}; use what state_dict() returned"
@@ -348,6 +353,9 @@ class Activations:
         self._passes, self.gentle = state["passes"], state["gentle"]
         self._seeds = torch.initial_seed(), state["seed"]
         self.answers.kept = {(*names, torch.Size(shape)) for *names, shape in state["kept"]}
+        self._calls = dict(state["graphs"])
+        for key, graph in self._graphs.items():
+            _graph_ops.begin(graph, self._calls.pop(key, 0), self._seed)
         if self.goal is not None:
             self.goal.load_state_dict(self, state["goal"])
         self.forget()
@@ -461,6 +469,13 @@ class Activations:
     def _seed(self) -> int:
         now, (before, loaded) = torch.initial_seed(), self._seeds
         return loaded if now == before else now
+
+    def add_graph(self, graph: int, rows: list[Row]) -> None:
+        """A compiled graph that has seeds for codecs."""
+        text = " ".join(f"{row.module} {row.op} {row.shape} {row.dtype}" for row in rows)
+        key = hashlib.sha256(text.encode()).hexdigest()[:16]
+        self._graphs[key] = graph
+        _graph_ops.begin(graph, self._calls.pop(key, 0), self._seed)
 
     def policy_of_row(self, row: Row) -> str:
         """The same for a value that a compiled graph saves."""

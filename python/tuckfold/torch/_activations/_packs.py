@@ -55,7 +55,11 @@ class Packer:
         self.split = split
         self._seeds: dict[torch.device, fx.Node] = {}  # of each device
         self._tensors = 0
-        self._graph = next(_graphs)
+        self.graph = next(_graphs)
+
+    @property
+    def has_seeds(self) -> bool:
+        return bool(self._seeds)
 
     def _adder(self, node: fx.Node) -> Add:
         """Adds calls to forward, one after the other, where node is no longer read."""
@@ -119,7 +123,7 @@ class Packer:
             )
             with forward.inserting_after(inputs[-1]):
                 self._seeds[device] = call(
-                    forward, mode, torch.ops.tuckfold.seeds.default, like, self._graph, count
+                    forward, mode, torch.ops.tuckfold.seeds.default, like, self.graph, count
                 )
         self._tensors += 1
         seeds, i = self._seeds[device], self._tensors - 1
