@@ -68,11 +68,11 @@ std::optional<std::string> read_texts(hid_t attribute, hid_t type, hid_t space, 
   bool good = true;
   if (::H5Tis_variable_str(type) > 0) {
     std::vector<char*> values(count, nullptr);
-    auto* texts = static_cast<void*>(values.data());
+    auto* pointers = static_cast<void*>(values.data());
     const Handle memory(::H5Tcopy(type), ::H5Tclose);
-    if (::H5Aread(attribute, memory.get(), texts) < 0) return std::nullopt;
+    if (::H5Aread(attribute, memory.get(), pointers) < 0) return std::nullopt;
     for (const char* value : values) good = good && add(value == nullptr ? "" : value);
-    ::H5Dvlen_reclaim(memory.get(), space, H5P_DEFAULT, texts);
+    ::H5Dvlen_reclaim(memory.get(), space, H5P_DEFAULT, pointers);
   } else {
     const std::size_t size = ::H5Tget_size(type);
     if (size > Attributes::kMostBytes) return std::nullopt;
