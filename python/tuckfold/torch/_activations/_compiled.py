@@ -141,11 +141,8 @@ def _sources() -> str:
     global _digest
     if _digest is None:
         folder = Path(__file__).parent
-        names = ("_compiled.py", "_choice.py", "_chains.py", "_packs.py", "_split.py") + (
-            "_lossy.py",
-            "_graph_sums.py",
-        )
-        text = b"".join((folder / name).read_bytes() for name in names)
+        names = ("compiled", "choice", "chains", "packs", "split", "lossy", "graph_sums")
+        text = b"".join((folder / f"_{name}.py").read_bytes() for name in names)
         _digest = hashlib.sha256(text).hexdigest()
     return _digest
 

@@ -343,11 +343,11 @@ class Activations:
         names = {"passes", "seed", "gentle", "kept", "graphs", "goal"}
         if not isinstance(state, dict) or set(state) != names:
             raise ValueError(
-                f"[state] needs {', '.join(sorted(names))}; use what state_dict() returned"
+                f"[load_state_dict] needs {', '.join(sorted(names))}; use what state_dict() returned"
             )
         if (state["goal"] is None) != (self.goal is None):
             raise ValueError(
-                "[state] it was saved with a budget or noise, and there is none now, or the reverse: give wrap the options "
+                "[load_state_dict] it was saved with a budget or noise, and there is none now, or the reverse: give wrap the options "
                 "that it had"
             )
         self._passes, self.gentle = state["passes"], state["gentle"]
