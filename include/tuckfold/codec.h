@@ -50,7 +50,8 @@ struct CodecInfo {
   std::string_view name;
   std::string_view summary;
   std::span<const ParamInfo> params;
-  bool cuda = false;  // whether this build runs it on CUDA devices, too
+  bool cuda = false;   // whether this build runs it on CUDA devices, too
+  bool exact = false;  // whether every bit comes back
 };
 
 // Every codec of this build, in the order of the documentation.

@@ -33,6 +33,7 @@ class CodecInfo:
     summary: str
     params: tuple[ParamInfo, ...]
     cuda: bool = False  #: whether this build runs it on CUDA devices, too
+    exact: bool = False  #: whether every bit comes back
 
 
 class Params(Mapping[str, "float | str | None"]):
@@ -83,6 +84,7 @@ def list_codecs() -> tuple[CodecInfo, ...]:
             name=codec["name"],
             summary=codec["summary"],
             cuda=codec["cuda"],
+            exact=codec["exact"],
             params=tuple(
                 ParamInfo(**{**param, "words": tuple(param.get("words", ()))})
                 for param in codec["params"]

@@ -39,9 +39,10 @@ std::string codecs_json() {
   for (const CodecInfo& codec : list_codecs()) {
     std::vector<std::string> params;
     for (const ParamInfo& param : codec.params) params.push_back(param_json(param));
-    codecs.push_back(fmt::format(R"({{"name": {}, "summary": {}, "cuda": {}, "params": [{}]}})",
-                                 json_string(codec.name), json_string(codec.summary), codec.cuda,
-                                 fmt::join(params, ", ")));
+    codecs.push_back(
+        fmt::format(R"({{"name": {}, "summary": {}, "cuda": {}, "exact": {}, "params": [{}]}})",
+                    json_string(codec.name), json_string(codec.summary), codec.cuda, codec.exact,
+                    fmt::join(params, ", ")));
   }
   return fmt::format("[{}]", fmt::join(codecs, ", "));
 }

@@ -27,6 +27,7 @@ const auto& infos() {
     for (std::size_t i = 0; i < list.size(); ++i) {
       list[i] = kRows[i]->info;
       list[i].cuda = kRows[i]->cuda != nullptr;
+      list[i].exact = kRows[i]->exact;
     }
     return list;
   }();

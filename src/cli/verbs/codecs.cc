@@ -66,6 +66,7 @@ Json to_json(const CodecInfo& codec) {
   return {{"name", codec.name},
           {"summary", codec.summary},
           {"cuda", codec.cuda},
+          {"exact", codec.exact},
           {"params", std::move(params)}};
 }
 

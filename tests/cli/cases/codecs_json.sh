@@ -2,6 +2,7 @@
 import json, sys
 for codec in json.load(sys.stdin):
     assert codec["cuda"] in (True, False)
+    assert codec["exact"] in (True, False)
     print(codec["name"], *(p["name"] + "=" + str(p["default"]) for p in codec["params"]))
     for p in codec["params"]:
         assert p["summary"]

@@ -60,6 +60,7 @@ def test_list_codecs_is_that_of_the_command_line() -> None:
             "name": codec.name,
             "summary": codec.summary,
             "cuda": codec.cuda,
+            "exact": codec.exact,
             "params": [
                 {"name": p.name, "summary": p.summary, "default": p.default}
                 | (

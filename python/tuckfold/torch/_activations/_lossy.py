@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from tuckfold._spec import spec_of
+from tuckfold._spec import list_codecs, spec_of
 from tuckfold.torch import _library  # noqa: F401 (loads the operators)
 from tuckfold.torch._activations import _forms as forms
 from tuckfold.torch._activations._graph import Prober, kind
@@ -80,12 +80,10 @@ def _is_spread(node: Any, handle: Handle) -> bool:
     return handle.shape.numel() < math.prod(node._input_metadata[0].shape)
 
 
-_EXACT = {"raw", "shuffle", "zstd", "bits", "bytes_of", "mask"}  # every bit comes back
-
-
 @functools.lru_cache(maxsize=64)
 def is_exact(codec: str) -> bool:
-    return all(stage.name in _EXACT for stage in spec_of(codec).stages)
+    exact = {codec.name for codec in list_codecs() if codec.exact}
+    return all(stage.name in exact for stage in spec_of(codec).stages)
 
 
 @functools.lru_cache(maxsize=64)
