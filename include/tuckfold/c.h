@@ -160,14 +160,15 @@ TUCKFOLD_C_API tuckfold_status tuckfold_unpack(const tuckfold_plan* plan, const 
                                                size_t packed_bytes, const tuckfold_tensor* out,
                                                const tuckfold_options* options);
 
-/* Fills out as tuckfold_unpack does, then with scale[c] * x + shift[c], and with relu max(y, 0). The
-   channel c of value i, in row-major order, is i / inner % channels; see tuckfold/unpack_then.h. */
+/* Fills out as tuckfold_unpack does, then with scale[c] * x + shift[c], plus add where that is not NULL,
+   and with relu max(y, 0). The channel c of value i, in row-major order, is i / inner % channels; see tuckfold/unpack_then.h. */
 typedef struct tuckfold_then {
   const float* scale; /* channels of them each, on the device of the tensor */
   const float* shift;
   int64_t channels;
   int64_t inner;
   int32_t relu;
+  const void* add; /* a tensor with the dtype, shape, strides and device of out, or NULL */
 } tuckfold_then;
 TUCKFOLD_C_API tuckfold_status tuckfold_unpack_then(const tuckfold_plan* plan, const void* packed,
                                                     size_t packed_bytes, const tuckfold_tensor* out,

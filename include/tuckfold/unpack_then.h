@@ -13,7 +13,7 @@
 
 namespace tuckfold {
 
-// y = scale[c] * x + shift[c], and with relu max(y, 0). The channel c of the value at index i, in
+// y = scale[c] * x + shift[c], plus add where that is given, and with relu max(y, 0). The channel c of the value at index i, in
 // row-major order, is i / inner % channels: inner is height * width in rows, 1 in channels_last.
 struct Then {
   const float* scale = nullptr;  // as many as there are channels, where the tensor is
@@ -21,10 +21,11 @@ struct Then {
   std::int64_t channels = 1;
   std::int64_t inner = 1;
   bool relu = false;
+  const void* add = nullptr;  // a tensor with the dtype, shape, strides and device of the output
 };
 
 // Like Plan::unpack, for tensors of f32, f16 and bf16. x is the value that unpack gives, in the
-// tensor's dtype. The product and the sum are rounded to f32 each, and the result to the dtype:
+// tensor's dtype. The product and each sum are rounded to f32, and the result to the dtype:
 // finite numbers beyond its largest become that. ReLU gives +0 for -0, and NaN stays. On a CUDA
 // device block_quant of 2, 4 and 8 bits does all of it in one kernel; other codecs use a second.
 TUCKFOLD_API void unpack_then(const Plan& plan, std::span<const std::byte> packed,

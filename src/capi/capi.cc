@@ -256,7 +256,8 @@ tuckfold_status tuckfold_unpack_then(const tuckfold_plan* plan, const void* pack
                  .shift = t.shift,
                  .channels = t.channels,
                  .inner = t.inner,
-                 .relu = t.relu != 0},
+                 .relu = t.relu != 0,
+                 .add = t.add},
                 run_options(run));
   });
 }

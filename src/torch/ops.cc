@@ -205,10 +205,10 @@ void unpack_into(const Tensor& packed, std::string_view spec, const Tensor& out)
   unpack_from("unpack", place, packed, plan, out);
 }
 
-// Unpacks, then scale[c] * x + shift[c], and ReLU if `act` says so; c changes every `inner` values.
+// Unpacks, then scale[c] * x + shift[c], plus `add`, and ReLU if `act` says so; c changes every `inner` values.
 Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shape, ScalarType dtype,
                    const Tensor& scale, const Tensor& shift, std::int64_t inner,
-                   std::string_view act) {
+                   std::string_view act, const std::optional<Tensor>& add) {
   check_bytes(packed);
   if (act != "none" && act != "relu") {
     refuse("unpack_then", "act must be none or relu, got " + std::string(act));
@@ -221,6 +221,14 @@ Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shap
   const Place place(packed);
   check_all_on("unpack_then", place, factors);
   const Tensor out = place.empty(shape.all(), dtype);
+  if (add.has_value()) {
+    check_all_on("unpack_then", place, std::span(&*add, 1));
+    if (add->scalar_type() != dtype || !std::ranges::equal(add->sizes(), out.sizes()) ||
+        !add->is_contiguous()) {
+      refuse("unpack_then",
+             "add must have the dtype and the shape of the tensor, and be contiguous");
+    }
+  }
   check_places("unpack_then", place, packed, out);
   const tuckfold_tensor view = view_of("unpack_then", place, out, out.mutable_data_ptr());
   const Run run = run_of(place, plan.layout().workspace_bytes, 0);
@@ -228,7 +236,8 @@ Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shap
                            .shift = static_cast<const float*>(shift.const_data_ptr()),
                            .channels = scale.numel(),
                            .inner = inner,
-                           .relu = act == "relu" ? 1 : 0};
+                           .relu = act == "relu" ? 1 : 0,
+                           .add = add.has_value() ? add->const_data_ptr() : nullptr};
   check(tuckfold_unpack_then(plan.get(), packed.const_data_ptr(),
                              static_cast<std::size_t>(packed.numel()), &view, &then, &run.options));
   return out;
@@ -441,7 +450,7 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
   library.def("unpack(Tensor packed, str spec, SymInt[] shape, ScalarType dtype) -> Tensor");
   library.def(
       "unpack_then(Tensor packed, str spec, SymInt[] shape, ScalarType dtype, Tensor scale, "
-      "Tensor shift, SymInt inner, str act) -> Tensor");
+      "Tensor shift, SymInt inner, str act, Tensor? add=None) -> Tensor");
   library.def(
       "unpack_images(Tensor packed, str spec, SymInt[] shape, ScalarType dtype, Tensor windows, "
       "Tensor places, Tensor scale, Tensor add, bool channels_last, Tensor(a!) out) -> ()");

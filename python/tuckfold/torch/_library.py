@@ -155,6 +155,7 @@ def _(
     shift: Tensor,
     inner: int,
     act: str,
+    add: Tensor | None = None,
 ) -> Tensor:
     return torch.ops.tuckfold.unpack(packed, spec, shape, dtype)
 

@@ -17,11 +17,11 @@ __device__ TUCKFOLD_INLINE void unpack_rest_then(const DenseTensor& tensor, cons
                                                  const then::CudaArgs& after, std::int64_t begin) {
   T* to = reinterpret_cast<T*>(tensor.data);
   for (std::int64_t i = begin + threadIdx.x % kWarp; i < tensor.elems; i += kWarp) {
-    to[i] = then::element_at(after, cuda::from_float<T>(unpacked_value(tensor, s, i)), i);
+    to[i] = then::element_at(after, cuda::from_float<T>(unpacked_value(tensor, s, i)), i, i);
   }
 }
 
-template <class T, int kBits>
+template <class T, int kBits, bool kAdd>
 __global__ void __launch_bounds__(kUnpackThreads)
     unpack_then_kernel(const __grid_constant__ DenseTensor tensor,
                        const __grid_constant__ Settings s,
@@ -46,13 +46,18 @@ __global__ void __launch_bounds__(kUnpackThreads)
     headers[j] = __ldg(reinterpret_cast<const unsigned*>(tensor.headers) +
                        (s.group_shift >= 0 ? index >> s.group_shift : index / s.group));
   }
+  uint4 added[kTileSteps];
+#pragma unroll
+  for (int j = 0; kAdd && j < kTileSteps; ++j) {
+    added[j] = then::added_at<T>(after, begin + j * kStep + lane * kV);
+  }
   cuda::allow_next_kernel();
 #pragma unroll
   for (int j = 0; j < kTileSteps; ++j) {
     const std::int64_t index = begin + j * kStep + lane * kV;
     const uint4 x = step_values<T, kBits>(codes[j], headers[j]);
     cuda::store_away(reinterpret_cast<uint4*>(reinterpret_cast<T*>(tensor.data) + index),
-                     then::vector_after<T>(after, x, index));
+                     then::vector_after<T, kAdd>(after, x, index, added[j]));
   }
 }
 
@@ -66,7 +71,9 @@ bool unpack_then_cuda(const Stage& stage, std::span<const std::byte> packed, con
                            .headers = codes + sizes_of(p, view.elems).codes_bytes,
                            .elems = view.elems};
   const bool headers_aligned = reinterpret_cast<std::uintptr_t>(tensor.headers) % 4 == 0;
-  if (!view.dense(16) || !headers_aligned || (p.bits != 2 && p.bits != 4 && p.bits != 8)) {
+  const bool add_aligned = reinterpret_cast<std::uintptr_t>(then.add) % 16 == 0;
+  if (!view.dense(16) || !headers_aligned || !add_aligned ||
+      (p.bits != 2 && p.bits != 4 && p.bits != 8)) {
     return false;
   }
   const auto group = static_cast<std::uint64_t>(p.group);
@@ -78,10 +85,18 @@ bool unpack_then_cuda(const Stage& stage, std::span<const std::byte> packed, con
     const std::int64_t tiles = cuda::blocks_for(view.elems, kTile);
     const cuda::Grid grid{
         .blocks = cuda::blocks_for(tiles, kUnpackWarps), .threads = kUnpackThreads, .early = true};
-    const auto kernel = p.bits == 2   ? unpack_then_kernel<T, 2>
-                        : p.bits == 4 ? unpack_then_kernel<T, 4>
-                                      : unpack_then_kernel<T, 8>;
-    cuda::launch(kernel, grid, stream, tensor, s, then::CudaArgs(then, view.elems, kVector<T>));
+    const auto launch = [&](auto kernel) {
+      cuda::launch(kernel, grid, stream, tensor, s, then::CudaArgs(then, view.elems, kVector<T>));
+    };
+    const bool adds = then.add != nullptr;
+    switch (p.bits) {
+      case 2:
+        return launch(adds ? unpack_then_kernel<T, 2, true> : unpack_then_kernel<T, 2, false>);
+      case 4:
+        return launch(adds ? unpack_then_kernel<T, 4, true> : unpack_then_kernel<T, 4, false>);
+      default:
+        return launch(adds ? unpack_then_kernel<T, 8, true> : unpack_then_kernel<T, 8, false>);
+    }
   };
   switch (view.dtype) {
     case DType::F16: run(F16{}); break;

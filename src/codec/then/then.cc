@@ -36,7 +36,7 @@ void check(const TensorView& out, const Then& then) {
 
 // Values from index `first` on, in runs of one channel, or where channels are next to each other in
 // runs of all of them.
-void normalize(const Then& then, std::int64_t first, std::int64_t count, float* values) {
+void normalize(const Then& then, std::int64_t first, std::int64_t count, float* values, bool relu) {
   std::int64_t channel = first / then.inner % then.channels, past = first % then.inner;
   for (std::int64_t i = 0; i < count;) {
     const float *scale = then.scale + channel, *shift = then.shift + channel;
@@ -44,7 +44,7 @@ void normalize(const Then& then, std::int64_t first, std::int64_t count, float* 
     if (then.inner == 1) {
       const std::int64_t some = std::min(count - i, then.channels - channel);
       for (std::int64_t k = 0; k < some; ++k) {
-        run[k] = then::value_of(run[k], scale[k], shift[k], then.relu);
+        run[k] = then::value_of(run[k], scale[k], shift[k], relu);
       }
       channel = 0;
       i += some;
@@ -52,7 +52,7 @@ void normalize(const Then& then, std::int64_t first, std::int64_t count, float* 
       const std::int64_t some = std::min(count - i, then.inner - past);
       const float by = *scale, add = *shift;
       for (std::int64_t k = 0; k < some; ++k) {
-        run[k] = then::value_of(run[k], by, add, then.relu);
+        run[k] = then::value_of(run[k], by, add, relu);
       }
       past = 0;
       channel = channel + 1 == then.channels ? 0 : channel + 1;
@@ -64,13 +64,25 @@ void normalize(const Then& then, std::int64_t first, std::int64_t count, float* 
 void apply_on_cpu(const TensorView& out, const Then& then, int threads) {
   const FlatReader in(ConstTensorView{out});
   const FlatWriter to(out);
+  ConstTensorView added{out};
+  added.data = then.add == nullptr ? out.data : then.add;
+  const FlatReader add(added);
+  const bool relu_after = then.relu && then.add != nullptr;
   const std::int64_t elems = out.shape.elems();
   parallel_for((elems + kPart - 1) / kPart, threads, [&](std::int64_t begin, std::int64_t end) {
     float values[kPart];
     for (std::int64_t part = begin; part < end; ++part) {
       const std::int64_t first = part * kPart, count = std::min(kPart, elems - first);
       in.gather(first, count, values);
-      normalize(then, first, count, values);
+      normalize(then, first, count, values, then.relu && !relu_after);
+      if (then.add != nullptr) {
+        float others[kPart];
+        add.gather(first, count, others);
+        for (std::int64_t i = 0; i < count; ++i) {
+          const float sum = values[i] + others[i];
+          values[i] = relu_after && sum <= 0.0f ? 0.0f : sum;
+        }
+      }
       for (std::int64_t i = 0; i < count; ++i) values[i] = then::without_payload(values[i]);
       to.scatter(first, count, values);
     }

@@ -15,6 +15,13 @@ TUCKFOLD_HOST_DEVICE inline float value_of(float x, float scale, float shift, bo
   return relu && sum <= 0.0f ? 0.0f : sum;  // NaN is not less
 }
 
+// The same with a value that is added to it.
+TUCKFOLD_HOST_DEVICE inline float value_of(float x, float scale, float shift, float add,
+                                           bool relu) {
+  const float sum = value_of(x, scale, shift, false) + add;
+  return relu && sum <= 0.0f ? 0.0f : sum;
+}
+
 // The canonical NaN for any NaN. With integers, since compilers take NaN for NaN.
 TUCKFOLD_HOST_DEVICE inline float without_payload(float value) {
   const std::uint32_t bits = bits_of(value);

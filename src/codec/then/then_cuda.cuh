@@ -17,6 +17,7 @@ enum class Channels { kOne, kTwo, kEach, kAny };
 struct CudaArgs {
   const float* scale;
   const float* shift;
+  const void* add;               // null: none
   std::int64_t channels, inner;  // of 31 bits each if indices are narrow
   cuda::Divider by_inner, by_channels;
   bool narrow;  // whether indices have 31 bits
@@ -26,6 +27,7 @@ struct CudaArgs {
   CudaArgs(const Then& then, std::int64_t elems, int vector)
       : scale(then.scale),
         shift(then.shift),
+        add(then.add),
         channels(then.channels),
         inner(then.inner),
         narrow(elems >> 31 == 0),
@@ -66,27 +68,39 @@ struct Position {
   }
 };
 
-// A value of a channel, as stored.
+// A value of a channel, as stored; offset: where it is in memory.
 template <class T>
-__device__ TUCKFOLD_INLINE T element_at(const CudaArgs& args, T element, std::int64_t index) {
+__device__ TUCKFOLD_INLINE T element_at(const CudaArgs& args, T element, std::int64_t index,
+                                        std::int64_t offset) {
   const std::int64_t channel = Position(args, index).channel;
-  const float y = value_of(cuda::as_float(element), __ldg(args.scale + channel),
-                           __ldg(args.shift + channel), args.relu);
-  return cuda::from_float<T>(without_payload(y));
+  const float x = cuda::as_float(element), scale = __ldg(args.scale + channel),
+              shift = __ldg(args.shift + channel);
+  if (args.add == nullptr) {
+    return cuda::from_float<T>(without_payload(value_of(x, scale, shift, args.relu)));
+  }
+  const float add = cuda::as_float(static_cast<const T*>(args.add)[offset]);
+  return cuda::from_float<T>(without_payload(value_of(x, scale, shift, add, args.relu)));
 }
 
-// The values from `index`, a multiple of their number, on.
+// Sixteen bytes of what is added.
 template <class T>
+__device__ TUCKFOLD_INLINE uint4 added_at(const CudaArgs& args, std::int64_t index) {
+  return *reinterpret_cast<const uint4*>(static_cast<const T*>(args.add) + index);
+}
+
+// The values from `index`, a multiple of their number, on; added: with kAdd, of added_at().
+template <class T, bool kAdd>
 __device__ TUCKFOLD_INLINE uint4 vector_after(const CudaArgs& args, const uint4& raw,
-                                              std::int64_t index) {
+                                              std::int64_t index, const uint4& added) {
   constexpr int kV = cuda::kVector<T>;
+  const bool relu = args.relu && !kAdd;
   float x[kV];
   cuda::floats_of<T>(raw, x);
   Position at(args, index);
   if (args.way == Channels::kOne) {
     const float scale = __ldg(args.scale + at.channel), shift = __ldg(args.shift + at.channel);
 #pragma unroll
-    for (int i = 0; i < kV; ++i) x[i] = value_of(x[i], scale, shift, args.relu);
+    for (int i = 0; i < kV; ++i) x[i] = value_of(x[i], scale, shift, relu);
   } else if (args.way == Channels::kTwo) {
     const std::int64_t next = at.channel + 1 == args.channels ? 0 : at.channel + 1;
     const float scale = __ldg(args.scale + at.channel), next_scale = __ldg(args.scale + next);
@@ -94,7 +108,7 @@ __device__ TUCKFOLD_INLINE uint4 vector_after(const CudaArgs& args, const uint4&
 #pragma unroll
     for (int i = 0; i < kV; ++i) {
       const bool here = at.past + i < args.inner;
-      x[i] = value_of(x[i], here ? scale : next_scale, here ? shift : next_shift, args.relu);
+      x[i] = value_of(x[i], here ? scale : next_scale, here ? shift : next_shift, relu);
     }
   } else if (args.way == Channels::kEach) {
 #pragma unroll
@@ -104,7 +118,7 @@ __device__ TUCKFOLD_INLINE uint4 vector_after(const CudaArgs& args, const uint4&
       };
       const uint4 scale = four(args.scale), shift = four(args.shift);
       const auto put = [&](int k, std::uint32_t by, std::uint32_t add) {
-        x[i + k] = value_of(x[i + k], __uint_as_float(by), __uint_as_float(add), args.relu);
+        x[i + k] = value_of(x[i + k], __uint_as_float(by), __uint_as_float(add), relu);
       };
       put(0, scale.x, shift.x);
       put(1, scale.y, shift.y);
@@ -114,11 +128,19 @@ __device__ TUCKFOLD_INLINE uint4 vector_after(const CudaArgs& args, const uint4&
   } else {
 #pragma unroll
     for (int i = 0; i < kV; ++i) {
-      x[i] =
-          value_of(x[i], __ldg(args.scale + at.channel), __ldg(args.shift + at.channel), args.relu);
+      x[i] = value_of(x[i], __ldg(args.scale + at.channel), __ldg(args.shift + at.channel), relu);
       if (++at.past < args.inner) continue;
       at.past = 0;
       at.channel = at.channel + 1 == args.channels ? 0 : at.channel + 1;
+    }
+  }
+  if constexpr (kAdd) {
+    float other[kV];
+    cuda::floats_of<T>(added, other);
+#pragma unroll
+    for (int i = 0; i < kV; ++i) {
+      x[i] = x[i] + other[i];
+      if (args.relu && x[i] <= 0.0f) x[i] = 0.0f;  // NaN is not less
     }
   }
   if constexpr (sizeof(T) == 4) {

@@ -31,9 +31,15 @@ void compare(const std::string& text, DType dtype, std::int64_t elems, std::int6
       added(std::as_bytes(std::span(numbers.shift)));
   const std::size_t skipped = static_cast<std::size_t>(shift) * size_bytes(dtype);
   const DeviceBytes out(skipped + static_cast<std::size_t>(elems) * size_bytes(dtype));
-  for (const bool relu : {false, true}) {
-    unpack_then(plan, packed, expected.view(), numbers.then(inner, relu));
+  Tensor add(dtype, {elems});
+  add.fill(ref::pattern(ref::Pattern::Ramp, dtype, elems));
+  const DeviceBytes others(add.bytes());
+  for (const int way : {0, 1, 2, 3}) {
+    const bool relu = way % 2 == 1, with_add = way >= 2;
     Then then = numbers.then(inner, relu);
+    if (with_add) then.add = add.view().data;
+    unpack_then(plan, packed, expected.view(), then);
+    if (with_add) then.add = others.data();
     then.scale = reinterpret_cast<const float*>(scale.data());
     then.shift = reinterpret_cast<const float*>(added.data());
     unpack_then(plan, on_device.span(),

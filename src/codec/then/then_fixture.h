@@ -33,12 +33,14 @@ struct Channels {
 // What unpack_then gives for values that were unpacked, as doubles of the dtype. The exact product
 // and sum are rounded to f32 one after the other.
 inline std::vector<double> then_ref(DType dtype, const std::vector<double>& unpacked,
-                                    const Channels& channels, std::int64_t inner, bool relu) {
+                                    const Channels& channels, std::int64_t inner, bool relu,
+                                    const std::vector<double>& add = {}) {
   std::vector<double> all;
   for (std::size_t i = 0; i < unpacked.size(); ++i) {
     const std::size_t c = i / static_cast<std::size_t>(inner) % channels.scale.size();
     const auto product = static_cast<float>(double{channels.scale[c]} * unpacked[i]);
-    const auto sum = static_cast<float>(double{product} + channels.shift[c]);
+    auto sum = static_cast<float>(double{product} + channels.shift[c]);
+    if (!add.empty()) sum = static_cast<float>(double{sum} + add[i]);
     alignas(8) std::byte element[8];
     set(dtype, element, 0, relu && !(sum > 0) && !std::isnan(sum) ? 0.0 : double{sum});
     all.push_back(get(dtype, element, 0));

@@ -38,10 +38,18 @@ TEST(UnpackThen, GivesWhatItsDefinitionSays) {
         Tensor unpacked(dtype, c.shape), got(dtype, c.shape);
         plan.unpack(packed, unpacked.view());
         const Channels channels(c.channels);
-        for (const bool relu : {false, true}) {
+        Tensor add(dtype, c.shape);
+        std::vector<double> some = ref::pattern(ref::Pattern::Ramp, dtype, in.elems());
+        for (std::size_t i = 0; i < some.size(); i += 7) some[i] = i % 2 == 0 ? -0.0 : -some[i];
+        add.fill(some);
+        for (const int way : {0, 1, 2, 3}) {
+          const bool relu = way % 2 == 1, with_add = way >= 2;
           SCOPED_TRACE(std::string(text) + " of " + std::string(to_string(dtype)));
-          unpack_then(plan, packed, got.view(), channels.then(c.inner, relu));
-          const auto expected = ref::then_ref(dtype, unpacked.values(), channels, c.inner, relu);
+          Then then = channels.then(c.inner, relu);
+          if (with_add) then.add = add.view().data;
+          unpack_then(plan, packed, got.view(), then);
+          const auto expected = ref::then_ref(dtype, unpacked.values(), channels, c.inner, relu,
+                                              with_add ? add.values() : std::vector<double>{});
           const std::vector<double> values = got.values();
           ASSERT_EQ(values.size(), expected.size());
           for (std::size_t i = 0; i < values.size(); ++i) {

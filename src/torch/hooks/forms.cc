@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 
@@ -257,6 +258,39 @@ void normalize_rows_into(const at::Tensor& x, const std::vector<at::Tensor>& fac
       c10::Dispatcher::singleton().findSchemaOrThrow("tuckfold::normalize_rows_into", "");
   torch::jit::Stack stack{x, factors, out};
   operation.callBoxed(stack);
+}
+
+std::optional<PackedRow> packed_row(const Handle& handle) {
+  const std::lock_guard lock(handle.record->mutex);
+  const auto* lossy = dynamic_cast<const Lossy*>(handle.form.get());
+  if (lossy == nullptr || lossy->mask != nullptr || handle.record->cache.defined()) return {};
+  const Meta& like = handle.slot->meta;
+  const bool is_row = lossy->meta.sizes.size() == 1 && like.offset == 0 &&
+                      c10::multiply_integers(like.sizes) == lossy->meta.sizes[0];
+  const bool is_known =
+      like.dtype == at::kFloat || like.dtype == at::kHalf || like.dtype == at::kBFloat16;
+  const bool is_ours =
+      lossy->codec.starts_with("block_quant(") && lossy->codec.find('|') == std::string::npos;
+  if (!is_row || !is_known || !is_ours) return {};
+  return PackedRow{lossy->bytes, &lossy->codec, &like};
+}
+
+at::Tensor unpack_then(const PackedRow& row, const at::Tensor& scale, const at::Tensor& shift,
+                       std::int64_t inner, bool relu, const std::optional<at::Tensor>& add) {
+  static const c10::OperatorHandle operation =
+      c10::Dispatcher::singleton().findSchemaOrThrow("tuckfold::unpack_then", "");
+  const std::vector<std::int64_t> shape = {c10::multiply_integers(row.like->sizes)};
+  torch::jit::Stack stack{row.bytes,
+                          *row.codec,
+                          shape,
+                          static_cast<std::int64_t>(row.like->dtype),
+                          scale,
+                          shift,
+                          inner,
+                          std::string(relu ? "relu" : "none"),
+                          add.has_value() ? c10::IValue(flat(*add)) : c10::IValue()};
+  operation.callBoxed(stack);
+  return row.like->view_of(std::move(stack.at(0)).toTensor());
 }
 
 std::shared_ptr<const Form> form_of(const FormSpec& spec, const Handle& handle) {

@@ -109,6 +109,14 @@ Result argument(const Instance& instance, const Argument& arg, std::size_t& leaf
   return {kept.tensor, false};
 }
 
+// The packed values of an argument, which is then not read.
+std::optional<PackedRow> packed_leaf(const Instance& instance, const Argument& arg,
+                                     std::size_t leaf) {
+  if (arg.place == Argument::kChild) return {};
+  const auto* handle = std::get_if<std::shared_ptr<Handle>>(&instance.leaves[leaf]);
+  return handle == nullptr ? std::nullopt : packed_row(**handle);
+}
+
 // A normalization, and the sum and the ReLU that follow it, which one kernel does together: Chain of
 // _recipe.py.
 struct Chain {
@@ -167,6 +175,30 @@ at::Tensor fused(const Values& v, const Values& others, bool relu) {
   return out;
 }
 
+// `fused_unpack` of _recipe.py; numbers are weight, bias, mean and invstd. Not defined where the kernel
+// does not take them.
+at::Tensor fused_unpack(const PackedRow& row, const Values& numbers, const Values& others,
+                        bool relu) {
+  const Meta& like = *row.like;
+  const at::Tensor meta = at::empty_strided(like.sizes, like.strides, at::device(at::kMeta));
+  const bool in_order = meta.is_contiguous();
+  bool takes = in_order || is_channels_last(meta);
+  for (const at::Tensor& each : numbers) {
+    takes = takes && each.scalar_type() == at::kFloat && each.is_contiguous();
+  }
+  for (const at::Tensor& other : others) {
+    takes = takes && other.scalar_type() == like.dtype && other.sizes() == like.sizes &&
+            other.strides() == like.strides;
+  }
+  if (!takes) return {};
+  std::int64_t inner = 1;
+  for (std::size_t i = 2; in_order && i < like.sizes.size(); ++i) inner *= like.sizes[i];
+  const at::Tensor scale = at::mul(numbers[0], numbers[3]);
+  const at::Tensor shift = at::addcmul(numbers[1], numbers[2], scale, -1);
+  return unpack_then(row, scale, shift, inner, relu,
+                     others.empty() ? std::nullopt : std::optional(others[0]));
+}
+
 // What follows a layer normalization of ours: its dtype.
 struct Cast {
   const Operator* normalize = nullptr;
@@ -199,11 +231,21 @@ Result evaluate(const Instance& instance, std::size_t number, std::size_t& leaf)
     return {fused_rows(values, cast.dtype), true};
   }
   if (const Chain chain = chain_of(*instance.recipe, number); chain.normalize != nullptr) {
+    const std::vector<Argument>& arguments = chain.normalize->arguments;
+    const std::size_t first = leaf;
+    const std::optional<PackedRow> row = packed_leaf(instance, arguments[0], leaf);
+    if (row.has_value()) ++leaf;  // it is not read
     Values values, others;
-    for (const Argument& each : chain.normalize->arguments) {
-      values.push_back(argument(instance, each, leaf).value);
+    for (std::size_t i = row.has_value() ? 1 : 0; i < arguments.size(); ++i) {
+      values.push_back(argument(instance, arguments[i], leaf).value);
     }
     if (chain.other != nullptr) others.push_back(argument(instance, *chain.other, leaf).value);
+    if (row.has_value()) {
+      const at::Tensor out = fused_unpack(*row, values, others, chain.relu);
+      if (out.defined()) return {out, true};
+      std::size_t again = first;
+      values.insert(values.begin(), argument(instance, arguments[0], again).value);
+    }
     return {fused(values, others, chain.relu), true};
   }
   const Operator& op = instance.recipe->operators[number];

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -99,6 +100,17 @@ void normalize_into(const at::Tensor& x, const std::vector<at::Tensor>& add,
                     const at::Tensor& out);
 void normalize_rows_into(const at::Tensor& x, const std::vector<at::Tensor>& factors,
                          const at::Tensor& out);
+// What block_quant stored of a whole storage, as one row.
+struct PackedRow {
+  at::Tensor bytes;
+  const std::string* codec;
+  const Meta* like;  // of the tensor that looks into it
+};
+// Nothing where the handle is stored otherwise, or decoded already.
+std::optional<PackedRow> packed_row(const Handle& handle);
+// Our operator of that name: the row, as the tensor that looks into it.
+at::Tensor unpack_then(const PackedRow& row, const at::Tensor& scale, const at::Tensor& shift,
+                       std::int64_t inner, bool relu, const std::optional<at::Tensor>& add);
 // The instance of a form that is recomputed, else null.
 std::shared_ptr<const Instance> instance_of(const Form* form);
 bool is_lossy(const Form* form);

@@ -117,6 +117,37 @@ def test_kernels_that_do_several_operators(
             assert torch.nn.functional.cosine_similarity(a.flatten().float(), b.flatten().float(), dim=0) > 0.99  # fmt: skip
 
 
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_kernel_that_unpacks_and_normalizes(
+    layout: torch.memory_format, bf16: bool, native, monkeypatch
+) -> None:
+    """What a codec stored becomes the output of a normalization, a sum and a ReLU in one kernel."""
+    monkeypatch.setattr(_store, "ways", lambda device: [Way.FUSED])
+    monkeypatch.setattr(_store, "is_proven", lambda *_: True)
+    x = images(8, 64).contiguous(memory_format=layout)
+    found, used = {}, []
+    unpack = _recipe.fused_unpack
+    for way in ("two kernels", "python", "cpp"):
+        seen: list = [] if way == "two kernels" else used
+        none = way == "two kernels"
+        call = lambda *a, none=none, seen=seen: seen.append(None if none else unpack(*a)) or seen[-1]  # noqa: E731  # fmt: skip
+        monkeypatch.setattr(_recipe, "fused_unpack", call)
+        model = made(resnet_like).to(memory_format=layout)
+        act = wrapped(model, "cpp" if way == "cpp" else "python", monkeypatch, codec=FOUR)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            found[way] = [gradients(model, x, seed=seed) for seed in range(WARM + 2)]
+        assert act.problems == []
+        act.remove()
+    assert len(native) == 2
+    made_here = [out for out in used if out is not None]
+    assert made_here and {out.is_contiguous(memory_format=layout) for out in made_here} == {True}
+    for two, python, cpp in zip(*found.values(), strict=True):
+        assert all(map(same, python, cpp))
+        for a, b in zip(two, python, strict=True):
+            assert torch.nn.functional.cosine_similarity(a.flatten().float(), b.flatten().float(), dim=0) > 0.999  # fmt: skip
+
+
 @pytest.mark.parametrize("kept", ["4", "5", "6"])
 def test_what_a_recipe_reads_may_stay_as_it_is(kept: str, native, caplog, tmp_path) -> None:
     """A block's input, which operators in place have made, is kept, and another block's output is

@@ -42,6 +42,29 @@ def test_values_are_those_of_the_definition(dtype, memory, order):
         assert torch.equal(out, y)
 
 
+@pytest.mark.parametrize("act", ["none", "relu"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_added_is_added_before_the_activation(dtype, act):
+    op = torch.ops.tuckfold.unpack_then
+    x, add = torch.randn(2, 60).to(dtype), torch.randn(2, 60).to(dtype)
+    spec, (scale, shift) = "block_quant(bits=4, group=8)", numbers(5)
+    packed = tft.pack(x, spec)
+    given = (packed, spec, [2, 60], dtype, scale, shift, 12, act)
+    back = tft.unpack(packed, spec, (2, 60), dtype).reshape(2, 5, 12).double()
+    product = (back * scale.double()[:, None]).float()
+    total = (product.double() + shift.double()[:, None]).float()
+    total = (total.double() + add.reshape(2, 5, 12).double()).float()
+    want = (total.clamp_min(0) if act == "relu" else total).to(dtype).reshape(2, 60)
+    assert torch.equal(op(*given, add), want)
+    assert torch.equal(op(*given), op(*given, None))
+    torch.library.opcheck(op.default, (*given, add))
+    for wrong in (add.double(), add[:1], add.t().contiguous().t()):
+        with pytest.raises(
+            (ValueError, RuntimeError), match="add must have the dtype and the shape"
+        ):
+            op(*given, wrong)
+
+
 @pytest.mark.parametrize(("shape", "dim"), [((3, 7), 1), ((3, 7), -2), ((6,), 0), ((1, 1, 5), 1)])
 def test_channels_may_be_any_axis(shape, dim):
     x = torch.randn(shape)

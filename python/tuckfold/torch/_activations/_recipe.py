@@ -17,6 +17,7 @@ from tuckfold.torch._activations._lossy import Lossy
 from tuckfold.torch._activations._saved import Handle, Kept
 from tuckfold.torch._memory import flat
 
+_unpack_then = torch.ops.tuckfold.unpack_then.default
 _normalize_into = torch.ops.tuckfold.normalize_into.default
 _normalize_rows_into = torch.ops.tuckfold.normalize_rows_into.default
 Node = Any
@@ -91,11 +92,11 @@ class Recipe:
 
         rehearsed: gets the pairs that must be equal for the recipe to hold for any values.
         """
-        value = lambda a: a.run(rehearsed) if isinstance(a, Recipe) else read(a)  # noqa: E731
+        found = lambda a: a.run(rehearsed) if isinstance(a, Recipe) else a  # noqa: E731
         if self.chain is not None:
-            return self.chain.run(value, rehearsed)
+            return self.chain.run(found, rehearsed)
         fresh = [isinstance(argument, Recipe) and argument.owns for argument in self.arguments]
-        values = [value(a) for a in self.arguments]
+        values = [tensor_of(found(a)) for a in self.arguments]
         if rehearsed is not None and self.rehearse is not None:
             rehearsed.append(self.rehearse(values))
         return self.make(values, fresh)
@@ -103,11 +104,11 @@ class Recipe:
     def again(self, leaves: Iterator[Handle | Kept]) -> Tensor:
         """Run with the leaves of a template."""
         arguments = self.arguments
-        value = lambda a: a.again(leaves) if isinstance(a, Recipe) else read(next(leaves))  # noqa: E731
+        found = lambda a: a.again(leaves) if isinstance(a, Recipe) else next(leaves)  # noqa: E731
         if self.chain is not None:
-            return self.chain.run(value)
+            return self.chain.run(found)
         fresh = [isinstance(argument, Recipe) and argument.owns for argument in arguments]
-        values = [value(a) for a in arguments]
+        values = [tensor_of(found(a)) for a in arguments]
         return self.make(values, fresh)
 
     def sources(self) -> list[Handle]:
@@ -152,16 +153,23 @@ class Chain:
 
     def run(
         self,
-        value: Callable[[Any], Tensor],
+        found: Callable[[Any], Tensor | Handle | Kept],
         rehearsed: list[tuple[Tensor, Tensor]] | None = None,
     ) -> Tensor:
-        """value: makes an argument; in the order of leaves."""
-        values = [value(a) for a in self.normalize.arguments]
+        """found: an argument that is made, or a leaf that is not read yet; in the order of leaves."""
+        x, *factors = [found(a) for a in self.normalize.arguments]
+        others = [found(a) for a in self.other]
+        numbers = list(map(tensor_of, factors))
+        if self.dtype is None and rehearsed is None:
+            out = fused_unpack(x, numbers, others, self.relu)
+            if out is not None:
+                return out
+        values = [tensor_of(x), *numbers]
         if rehearsed is not None and self.normalize.rehearse is not None:
             rehearsed.append(self.normalize.rehearse(values))
         if self.dtype is not None:
             return fused_rows(values, self.dtype)
-        return fused(values, [value(a) for a in self.other], self.relu)
+        return fused(values, list(map(tensor_of, others)), self.relu)
 
 
 def _chain_of(recipe: Recipe) -> Chain | None:
@@ -202,6 +210,41 @@ def fused(v: list[Tensor], others: list[Tensor], relu: bool) -> Tensor:
     return out
 
 
+def fused_unpack(
+    leaf: Tensor | Handle | Kept, numbers: list[Tensor], others: list[Any], relu: bool
+) -> Tensor | None:
+    """What `fused` makes of values that block_quant stored, while they are unpacked; up to roundings, since
+    mean and deviation become one factor and one sum. None where the kernel does not take them."""
+    form = leaf.form if isinstance(leaf, Handle) else None
+    if not isinstance(leaf, Handle) or type(form) is not Lossy or form.mask is not None:
+        return None
+    is_row = len(form.shape) == 1 and form.shape.numel() == leaf.shape.numel() and leaf.offset == 0
+    if not is_row or _fits_not(form.label) or leaf.record.cache is not None:
+        return None
+    like = torch.empty_strided(leaf.shape, leaf.strides, dtype=leaf.dtype, device="meta")
+    is_known = leaf.dtype in (torch.float32, torch.float16, torch.bfloat16)
+    if not is_known or not (like.is_contiguous() or _is_channels_last(like)):
+        return None
+    weight, bias, mean, invstd = numbers
+    if any(a.dtype != torch.float32 or not a.is_contiguous() for a in numbers):
+        return None
+    added = list(map(tensor_of, others))
+    alike = (leaf.dtype, leaf.shape, leaf.strides)
+    if any((a.dtype, a.shape, a.stride()) != alike for a in added):
+        others[:] = added  # they are made once
+        return None
+    inner = math.prod(leaf.shape[2:]) if like.is_contiguous() else 1
+    scale = torch.mul(weight, invstd)
+    shift = torch.addcmul(bias, mean, scale, value=-1)
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        out = _unpack_then(form.bytes, form.label, [form.shape.numel()], leaf.dtype, scale, shift, inner, "relu" if relu else "none", flat(added[0]) if added else None)  # fmt: skip
+    return out.as_strided(leaf.shape, leaf.strides)
+
+
+def _fits_not(codec: str) -> bool:
+    return not codec.startswith("block_quant(") or "|" in codec
+
+
 def fused_rows(v: list[Tensor], dtype: torch.dtype) -> Tensor:
     """A layer normalization with known statistics, in the dtype."""
     x, weight, bias, mean, invstd = v
@@ -232,6 +275,10 @@ def takes_rows(x: Handle | Kept, *factors: Handle | Kept) -> bool:
 def _is_channels_last(x: Tensor) -> bool:
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     return x.dim() in formats and x.is_contiguous(memory_format=formats[x.dim()])
+
+
+def tensor_of(found: Tensor | Handle | Kept) -> Tensor:
+    return found if isinstance(found, Tensor) else read(found)
 
 
 def read(leaf: Handle | Kept) -> Tensor:
