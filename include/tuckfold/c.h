@@ -233,7 +233,7 @@ TUCKFOLD_C_API size_t tuckfold_unpack_images_bytes(const tuckfold_plan* plan, in
 
 /* Packs and unpacks count tensors with a plan each, all of one spec: in[i] to the front of out[i] with
    seed + i. They share a workspace of the largest tensor's size; device_result points to a
-   number for each. On a CUDA device dct_chop packs small tensors in one launch. */
+   number for each. On a CUDA device dct_chop and dct_quant pack many in one launch. */
 TUCKFOLD_C_API tuckfold_status tuckfold_pack_many(const tuckfold_plan* const* plans, size_t count,
                                                   const tuckfold_tensor* in, void* const* out,
                                                   const size_t* out_bytes,

@@ -169,7 +169,7 @@ TUCKFOLD_API void unpack(const CodecSpec& spec, std::span<const std::byte> packe
 
 // The same for many tensors, one after the other: in[i] to the front of out[i] with seed + i, and
 // the bytes written to written[i]. They share a workspace of the largest tensor's size, and
-// device_result points to a number for each. On a CUDA device dct_chop packs small tensors in one
+// device_result points to a number for each. On a CUDA device dct_chop and dct_quant pack many in one
 // launch, because one launch each would take longer than the work; block_quant does so for tensors
 // of one dtype. All tensors are checked before any is packed, except for values that a codec
 // refuses.

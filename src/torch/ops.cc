@@ -2,8 +2,8 @@
 //
 //   torch.ops.tuckfold.pack(x, "dct_chop(keep=4)", 0)                      # uint8, one axis
 //   torch.ops.tuckfold.unpack(packed, "dct_chop(keep=4)", shape, dtype)
-//   torch.ops.tuckfold.pack_many([x, y], "dct_chop(keep=4)", 0)            # one launch for small
-//   ones
+//   torch.ops.tuckfold.pack_many([x, y], "dct_chop(keep=4)", 0)            # one launch for
+//   many
 //
 // The stable ABI has neither fake kernels nor autograd; both are in python/tuckfold/torch/.
 #include <torch/csrc/stable/library.h>

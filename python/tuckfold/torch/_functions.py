@@ -165,9 +165,9 @@ def unpack(
 def pack_many(tensors: Sequence[Tensor], spec: str | CodecSpec, *, seed: int = 0) -> list[Tensor]:
     """Packs many tensors with one codec: ``torch.ops.tuckfold.pack_many``.
 
-    The bytes are those of :func:`pack` for each, the i-th with ``seed + i``. On a GPU, dct_chop packs
-    small tensors in one launch, where one each would take longer than the work, and block_quant
-    tensors of one dtype.
+    The bytes are those of :func:`pack` for each, the i-th with ``seed + i``. On a GPU, dct_chop and
+    dct_quant pack many tensors in one launch, where one each would take longer than the work, and
+    block_quant tensors of one dtype.
 
     Args:
         tensors: on one device, of any shapes, strides and dtypes that the codec takes.

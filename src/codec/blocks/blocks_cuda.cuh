@@ -172,22 +172,23 @@ __device__ TUCKFOLD_INLINE void load_block(const AnyBlocks& b, std::int64_t bloc
 
 // ---- stores -------------------------------------------------------------------------------------
 
+// tame: whether values are known to be numbers that the type holds.
 template <class T>
-__device__ TUCKFOLD_INLINE void store_row(T* to, const float* x) {
+__device__ TUCKFOLD_INLINE void store_row(T* to, const float* x, bool tame = false) {
   if constexpr (sizeof(T) == 4) {
     store_away(reinterpret_cast<float4*>(to), make_float4(x[0], x[1], x[2], x[3]));
     store_away(reinterpret_cast<float4*>(to + 4), make_float4(x[4], x[5], x[6], x[7]));
   } else {
-    store_away(reinterpret_cast<uint4*>(to), halves_of<T>(x));
+    store_away(reinterpret_cast<uint4*>(to), halves_of<T>(x, tame));
   }
 }
 
 template <class T>
 __device__ TUCKFOLD_INLINE void store_block(const WholeBlocks& b, std::int64_t block,
-                                            const float* x) {
+                                            const float* x, bool tame = false) {
   T* to = static_cast<T*>(b.data) + b.first(block);
 #pragma unroll
-  for (int r = 0; r < 8; ++r) store_row(to + r * b.cols, x + 8 * r);
+  for (int r = 0; r < 8; ++r) store_row(to + r * b.cols, x + 8 * r, tame);
 }
 
 // The same for a warp, see load_warp_blocks.

@@ -42,6 +42,7 @@ struct PlaneBlocks {
   DType dtype;
   Walk walk;
   int align;  // what addresses of rows are multiples of, in bytes, at most 16; where Staged
+  int pad;    // bytes after each row of blocks in shared memory, 0 or 16; where Staged
   std::int64_t elems;
   std::int64_t ahead = 0;  // how far ahead a CTA prefetches rows, in bytes; where Staged
   std::uint32_t count, rows, cols, block_rows, block_cols;
@@ -50,6 +51,7 @@ struct PlaneBlocks {
   std::uint32_t lengths[3];
   std::int64_t steps[3];
   Divider by_block_rows, by_block_cols, by_lengths[2];
+  Divider by_sixteens;  // of a row of blocks, where they are padded
 
   // Nothing where strides, dtype or size do not suit these kernels.
   template <class Pointer>
@@ -111,6 +113,31 @@ struct BlockDeal {
                                  std::uint32_t place) const {
     return share.first + lane * run_length + place;
   }
+  // Values of blocks that change hands in shared memory are `slot` apart: the block of a lane and a
+  // place. The distance of lanes is odd, so that neither they nor places conflict in a bank.
+  TUCKFOLD_HOST_DEVICE std::uint32_t slot(std::uint32_t lane, std::uint32_t place) const {
+    return lane * (run | 1) + place;
+  }
+  std::uint32_t slots() const { return slot(lanes, 0); }
+
+  // A thread's block if neighbouring threads have neighbours in the packed order instead.
+  struct Packed {
+    std::uint32_t block, slot;
+    std::uint32_t lane;
+    bool exists;
+  };
+  __device__ Packed in_packed_order(const Share& share, std::uint32_t thread) const {
+    const std::uint32_t lane = by_run.quotient(thread), place = thread - lane * run;
+    const std::uint32_t near = min(lane, share.lanes - 1);
+    return {.block = block(share, near, min(place, share.run - 1)),
+            .slot = slot(lane, place),
+            .lane = near,
+            .exists = lane < share.lanes && place < share.run};
+  }
+  __device__ std::uint32_t own_slot(const Share& share, std::uint32_t thread) const {
+    return slot(min(thread & (lanes - 1), share.lanes - 1),
+                min(thread >> lane_shift, share.run - 1));
+  }
   __device__ BlockSpot spot(const PlaneBlocks& b, const Share& share, std::uint32_t thread) const {
     const std::uint32_t lane = thread & (lanes - 1), place = thread >> lane_shift;
     return b.spot(block(share, min(lane, share.lanes - 1), min(place, share.run - 1)),
@@ -121,8 +148,9 @@ struct BlockDeal {
 // Shared memory in which a CTA's rows are staged. Past the last row a whole row of a block is read.
 inline std::size_t staged_bytes(const PlaneBlocks& b, std::uint32_t blocks) {
   if (b.walk != Walk::Staged) return 0;
-  const std::size_t values = std::size_t{blocks / b.block_cols} * 8 * b.cols;
-  return (values * size_bytes(b.dtype) + 16 + 8 * sizeof(float) + 127) / 128 * 128;
+  const std::size_t rows = blocks / b.block_cols, values = rows * 8 * b.cols;
+  const std::size_t pads = rows * static_cast<std::size_t>(b.pad);
+  return (values * size_bytes(b.dtype) + pads + 16 + 8 * sizeof(float) + 127) / 128 * 128;
 }
 
 // ---- on the host --------------------------------------------------------------------------------
@@ -173,6 +201,7 @@ std::optional<PlaneBlocks> PlaneBlocks::of(const BasicTensorView<Pointer>& tenso
                 .dtype = tensor.dtype,
                 .walk = Walk::Apart,
                 .align = 16,
+                .pad = 0,
                 .elems = tensor.shape.elems(),
                 .count = static_cast<std::uint32_t>(blocks),
                 .rows = static_cast<std::uint32_t>(b.rows),
@@ -214,6 +243,12 @@ std::optional<PlaneBlocks> PlaneBlocks::of(const BasicTensorView<Pointer>& tenso
              address % size == 0 && (axes == 0 || (axes == 1 && p.steps[0] == plane))) {
     p.walk = Walk::Staged;
     while ((address | b.cols * size) % p.align != 0) p.align /= 2;
+    // Blocks begin at multiples of 8 words then, so that a warp's values would be in four banks.
+    const bool in_four_banks = size == 4 && b.cols % 2 != 0 && b.rows % 8 == 0;
+    if (in_four_banks && address % 16 == 0) {
+      p.pad = 16;
+      p.by_sixteens = Divider(static_cast<std::uint32_t>(8 * b.cols * size / 16));
+    }
   }
   return p;
 }

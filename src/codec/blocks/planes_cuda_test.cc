@@ -2,6 +2,7 @@
 // side that networks have, and what they are next to.
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -46,7 +47,8 @@ class CudaPlanes : public ::testing::TestWithParam<std::tuple<MemoryLayout, DTyp
 // Sides of 7 fold with the channels; 35 and 33 channels leave a warp partly idle. Rows of 197 and
 // columns of 24 are tokens. The last have more blocks in a row than a CTA has threads.
 const std::vector<Shape> kSides = {{2, 35, 14, 14}, {1, 33, 28, 28}, {2, 3, 56, 56}, {3, 40, 7, 7},
-                                   {2, 197, 24},    {2, 9, 17, 19},  {16, 40},       {9, 1035}};
+                                   {2, 197, 24},    {2, 9, 17, 19},  {16, 40},       {9, 1035},
+                                   {2, 144, 49},    {24, 1029}};
 
 TEST_P(CudaPlanes, DctChopHasTheCpusBytesAndValues) {
   for (const Shape& shape : kSides) {
@@ -96,7 +98,8 @@ TEST_P(CudaPlanes, EveryRateOfDctQuantToo) {
 TEST_P(CudaPlanes, DctChopWithBlockQuantHasTheCpusBytesAndValues) {
   const std::vector<Shape> shapes = {{1, 128, 14, 14}, {2, 16, 28, 28}, {1, 256, 21, 24},
                                      {16, 64, 7, 7},   {4, 64, 64},     {32, 13, 32},
-                                     {5, 3, 14, 14}};
+                                     {5, 3, 14, 14},   {64, 32, 7, 7},  {1, 3, 128, 128},
+                                     {4, 64, 63},      {1, 64, 16, 260}};
   for (const Shape& shape : shapes) {
     for (const char* text :
          {"dct_chop(keep=4) | block_quant(bits=8)",
@@ -107,6 +110,28 @@ TEST_P(CudaPlanes, DctChopWithBlockQuantHasTheCpusBytesAndValues) {
     }
   }
   compare("dct_chop(keep=8) | block_quant(bits=8)", {2, 16, 28, 28});
+}
+
+// Codes of every width: those of 3, 5, 6 and 7 bits begin within bytes.
+TEST_P(CudaPlanes, EveryWidthOfThePairToo) {
+  for (int bits = 1; bits <= 8; ++bits) {
+    for (const char* rest : {"", ", zero=exact"}) {
+      const std::string text = fmt::format("dct_chop(keep=3) | block_quant(bits={}{})", bits, rest);
+      compare(text.c_str(), {1, 128, 14, 14});
+      compare(text.c_str(), {16, 64, 7, 7});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Steps beyond 2^90, and values that are no numbers.
+TEST_P(CudaPlanes, LargeStepsOfDctQuantToo) {
+  for (const char* text : {"dct_quant(rate=1)", "dct_quant(rate=4)", "dct_quant(rate=8)",
+                           "dct_quant(rate=4, offset=1e30)"}) {
+    compare(text, {2, 40, 16, 16}, Pattern::Hostile);
+    compare(text, {2, 40, 14, 7}, Pattern::Hostile);
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST_P(CudaPlanes, HostileValuesToo) {
@@ -124,6 +149,57 @@ INSTANTIATE_TEST_SUITE_P(Layouts, CudaPlanes,
                            return std::string(std::get<0>(of.param).name) + "_" +
                                   std::string(to_string(std::get<1>(of.param)));
                          });
+
+// More tensors than one launch takes, of all layouts, dtypes and kinds of sides; one is empty.
+TEST(CudaManyPlanes, HaveTheBytesAndValuesOfEachAlone) {
+  if (cuda_devices() == 0) GTEST_SKIP() << "there is no CUDA device";
+  const std::vector<Shape> shapes = {{3, 40, 104},  {5, 3, 14, 14}, {2, 40, 7, 7}, {0, 8, 8},
+                                     {16, 9, 3, 3}, {8, 16},        {1, 24, 49},   {2, 3, 24, 16}};
+  const DType dtypes[] = {DType::F32, DType::BF16, DType::F16, DType::F64};
+  for (const char* text :
+       {"dct_quant(rate=4)", "dct_quant(rate=2.5, offset=1, clamp=zero)", "dct_quant(rate=9)",
+        "dct_chop(keep=4)", "dct_chop(keep=3, coef=f16)", "dct_chop(keep=2, order=planes)",
+        "dct_chop(keep=4, shape=triangle)", "dct_chop(keep=4) | block_quant(bits=4)"}) {
+    const CodecSpec spec = CodecSpec::parse(text);
+    std::vector<ref::Tensor> in, back;
+    for (std::size_t i = 0; i < 300; ++i) {
+      const Shape& shape = shapes[i % 8];
+      const DType dtype = dtypes[i / 3 % 4];
+      if (!ref::suits(spec, dtype, shape)) continue;
+      const Order order = shape.rank() == 4 ? kLayouts[i % 9].order : Order::RowMajor;
+      in.push_back(ref::input_for(spec, dtype, shape, Pattern::Random, order));
+      back.emplace_back(dtype, shape, order);
+    }
+    std::deque<ref::DeviceTensor> from, to;
+    std::deque<ref::DeviceBytes> rooms;
+    std::vector<ConstTensorView> views;
+    std::vector<TensorView> backs;
+    std::vector<std::span<std::byte>> outs;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      views.emplace_back(from.emplace_back(in[i]).view());
+      backs.push_back(to.emplace_back(back[i]).view());
+      outs.push_back(
+          rooms.emplace_back(layout(spec, in[i].dtype(), in[i].shape()).max_bytes).span());
+    }
+    std::vector<std::size_t> written(in.size());
+    pack_many(spec, views, outs, written);
+    const std::vector<std::span<const std::byte>> packed(outs.begin(), outs.end());
+    unpack_many(spec, packed, backs);
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      std::vector<std::byte> wanted(written[i]);
+      ASSERT_EQ(pack(spec, in[i].view(), wanted, {.seed = i}), written[i]);
+      const Layout fit = layout(spec, in[i].dtype(), in[i].shape());
+      ASSERT_EQ(ref::first_difference(fit.dtype, rooms[i].fetch(), wanted), "") << text << i;
+      ASSERT_TRUE(rooms[i].guards_untouched());
+      const ref::Tensor expected(in[i].dtype(), in[i].shape());
+      unpack(spec, wanted, expected.view());
+      to[i].fetch();
+      ASSERT_TRUE(to[i].guards_untouched() && back[i].gaps_untouched());
+      ASSERT_EQ(ref::first_difference(in[i].dtype(), back[i].bytes(), expected.bytes()), "")
+          << text << i;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace tuckfold

@@ -15,7 +15,8 @@
 
 namespace tuckfold::cuda {
 
-// The blocks of a CTA that are staged: whole rows of blocks.
+// The blocks of a CTA that are staged, with the rest of the rows of blocks that they are in. Where
+// values are stored they must be whole rows.
 struct StagedBlocks {
   std::uint32_t begin, end;
 };
@@ -42,17 +43,22 @@ struct BlockWords {
   static constexpr int kEach = 2 * static_cast<int>(sizeof(T));  // words of eight values
   std::uint32_t words[8 * kEach];
 
-  __device__ TUCKFOLD_INLINE BlockWords([[maybe_unused]] DType dtype, const float* x) {
+  // known_tame: whether that test is known to pass.
+  __device__ TUCKFOLD_INLINE BlockWords([[maybe_unused]] DType dtype, const float* x,
+                                        [[maybe_unused]] bool known_tame) {
     const auto value = [&](int i) { return x[in_block<kColumns>(i / 8, i % 8)]; };
     if constexpr (sizeof(T) == 4) {
 #pragma unroll
       for (int i = 0; i < 64; ++i) words[i] = bits_of(value(i));
     } else {
-      float sums[4] = {};
+      bool tame = known_tame;
+      if (!tame) {
+        float sums[4] = {};
 #pragma unroll
-      for (int i = 0; i < 64; ++i) sums[i % 4] = fmaf(x[i], x[i], sums[i % 4]);
-      const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-      const bool tame = sum < (dtype == DType::F16 ? kMaxF16 * kMaxF16 : float_of(kInfBits));
+        for (int i = 0; i < 64; ++i) sums[i % 4] = fmaf(x[i], x[i], sums[i % 4]);
+        const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        tame = sum < (dtype == DType::F16 ? kMaxF16 * kMaxF16 : float_of(kInfBits));
+      }
       if (tame && dtype == DType::F16) {
 #pragma unroll
         for (int i = 0; i < 32; ++i)
@@ -128,7 +134,7 @@ __device__ TUCKFOLD_INLINE void load_vectors(const PlaneBlocks& b, const BlockSp
 
 template <class T, bool kColumns>
 __device__ TUCKFOLD_INLINE void store_vectors(const PlaneBlocks& b, const BlockSpot& spot,
-                                              const float* x) {
+                                              const float* x, bool tame) {
   T* data = static_cast<T*>(b.data);
   const int count = kColumns ? spot.cols : spot.rows;
   const std::int64_t step = kColumns ? b.col_step : b.row_step;
@@ -155,7 +161,7 @@ __device__ TUCKFOLD_INLINE void store_vectors(const PlaneBlocks& b, const BlockS
       }
     }
   } else {
-    const BlockWords<T, kColumns> block(b.dtype, x);
+    const BlockWords<T, kColumns> block(b.dtype, x, tame);
     if (!spot.exists) return;
 #pragma unroll
     for (int v = 0; v < 8; ++v) {
@@ -168,6 +174,48 @@ __device__ TUCKFOLD_INLINE void store_vectors(const PlaneBlocks& b, const BlockS
 
 // ---- value by value -----------------------------------------------------------------------------
 
+// A pointer of which the compiler must not know how it was computed: it would add all that leads to
+// a value's address for each value again, in four instructions instead of one. Nor does it know then
+// that this is one to global memory, so the two below say it.
+template <class T>
+__device__ TUCKFOLD_INLINE T* settled(T* pointer) {
+#ifdef __CUDA_ARCH__
+  asm("" : "+l"(pointer));
+#endif
+  return pointer;
+}
+template <class T>
+__device__ TUCKFOLD_INLINE float load_value(const T* from) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == 4) {
+    float value;
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(from));
+    return value;
+  } else {
+    std::uint16_t bits;
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(bits) : "l"(from));
+    return half_to_float<T>(bits);
+  }
+#else
+  if constexpr (sizeof(T) == 4)
+    return *from;
+  else
+    return half_to_float<T>(from->bits);
+#endif
+}
+template <class T>
+__device__ TUCKFOLD_INLINE void store_value(T* to, T value) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == 4) {
+    asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
+  } else {
+    asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"(value.bits) : "memory");
+  }
+#else
+  *to = value;
+#endif
+}
+
 template <class T>
 __device__ TUCKFOLD_INLINE void load_apart(const PlaneBlocks& b, const BlockSpot& spot, float* x) {
   const T* data = static_cast<const T*>(b.data) + spot.offset;
@@ -176,33 +224,31 @@ __device__ TUCKFOLD_INLINE void load_apart(const PlaneBlocks& b, const BlockSpot
   for (int c = 0; c < 8; ++c) cols[c] = at_most(c, spot.cols - 1) * b.col_step;
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
-    const T* row = data + static_cast<std::int64_t>(at_most(r, spot.rows - 1)) * b.row_step;
+    const T* row =
+        settled(data + static_cast<std::int64_t>(at_most(r, spot.rows - 1)) * b.row_step);
 #pragma unroll
-    for (int c = 0; c < 8; ++c) {
-      if constexpr (sizeof(T) == 4) {
-        x[8 * r + c] = row[cols[c]];
-      } else {
-        x[8 * r + c] = half_to_float<T>(row[cols[c]].bits);
-      }
-    }
+    for (int c = 0; c < 8; ++c) x[8 * r + c] = load_value(row + cols[c]);
   }
 }
 
 template <class T>
 __device__ TUCKFOLD_INLINE void store_apart(const PlaneBlocks& b, const BlockSpot& spot,
-                                            const float* x) {
-  const BlockWords<T> block(b.dtype, x);
+                                            const float* x, bool tame) {
+  const BlockWords<T> block(b.dtype, x, tame);
   if (!spot.exists) return;
   T* data = static_cast<T*>(b.data) + spot.offset;
+  const auto store = [&](int rows, int cols) {
 #pragma unroll
-  for (int r = 0; r < 8; ++r) {
-    T* row = data + static_cast<std::int64_t>(r) * b.row_step;
-    if (r >= spot.rows) continue;
+    for (int r = 0; r < 8; ++r) {
+      T* row = settled(data + static_cast<std::int64_t>(r) * b.row_step);
+      if (r >= rows) continue;
 #pragma unroll
-    for (int c = 0; c < 8; ++c) {
-      if (c < spot.cols) row[c * b.col_step] = block.element(r, c);
+      for (int c = 0; c < 8; ++c) {
+        if (c < cols) store_value(row + c * b.col_step, block.element(r, c));
+      }
     }
-  }
+  };
+  spot.rows == 8 && spot.cols == 8 ? store(8, 8) : store(spot.rows, spot.cols);
 }
 
 // ---- by way of shared memory --------------------------------------------------------------------
@@ -212,18 +258,28 @@ struct StagedRows {
   unsigned char* memory;
   int lead, total;  // the rows are bytes [lead, total)
   std::int64_t first_elem;
+  std::uint32_t first_row;  // of blocks
 
   __device__ StagedRows(const PlaneBlocks& b, const StagedBlocks& blocks, int size) {
-    first_elem = b.block_row_begin(b.by_block_cols.quotient(blocks.begin));
-    const std::int64_t end = b.block_row_begin(b.by_block_cols.quotient(blocks.end));
+    first_row = b.by_block_cols.quotient(blocks.begin);
+    first_elem = b.block_row_begin(first_row);
+    const std::int64_t end =
+        b.block_row_begin(b.by_block_cols.quotient(blocks.end + b.block_cols - 1));
     auto* first = static_cast<unsigned char*>(b.data) + first_elem * size;
     lead = static_cast<int>(reinterpret_cast<std::uintptr_t>(first) % 16);
     memory = first - lead;
     total = lead + static_cast<int>(end - first_elem) * size;
   }
   // The place of a block's first value in shared memory.
-  __device__ int place(const BlockSpot& spot, int size) const {
-    return lead + static_cast<int>(spot.offset - first_elem) * size;
+  __device__ int place(const PlaneBlocks& b, const BlockSpot& spot, int size) const {
+    const int at = lead + static_cast<int>(spot.offset - first_elem) * size;
+    if (b.pad == 0) return at;
+    return at + b.pad * static_cast<int>(b.by_block_cols.quotient(spot.block) - first_row);
+  }
+  // The place of byte `at`, a multiple of 16.
+  __device__ int place(const PlaneBlocks& b, int at) const {
+    if (b.pad == 0) return at;
+    return at + b.pad * static_cast<int>(b.by_sixteens.quotient(static_cast<unsigned>(at) / 16));
   }
 };
 
@@ -237,13 +293,14 @@ __device__ TUCKFOLD_INLINE void stage_in(const PlaneBlocks& b, const StagedRows&
   for (int at = 16 * static_cast<int>(threadIdx.x); at < rows.total;
        at += 16 * static_cast<int>(blockDim.x)) {
     const unsigned char* from = rows.memory + at;
+    unsigned char* to = shared + rows.place(b, at);
     if (b.ahead != 0 && at % kLine == 0 && from + b.ahead < end) prefetch(from + b.ahead);
     if (from >= begin && from + 16 <= end) {
-      copy_async(shared + at, from);
+      copy_async(to, from);
     } else {
       for (int i = 0; i < 16; i += static_cast<int>(sizeof(T))) {
         if (from + i < begin || from + i >= end) continue;
-        *reinterpret_cast<T*>(shared + at + i) = *reinterpret_cast<const T*>(from + i);
+        *reinterpret_cast<T*>(to + i) = *reinterpret_cast<const T*>(from + i);
       }
     }
   }
@@ -251,16 +308,17 @@ __device__ TUCKFOLD_INLINE void stage_in(const PlaneBlocks& b, const StagedRows&
 }
 
 template <class T>
-__device__ TUCKFOLD_INLINE void stage_out(const StagedRows& rows, const unsigned char* shared) {
+__device__ TUCKFOLD_INLINE void stage_out(const PlaneBlocks& b, const StagedRows& rows,
+                                          const unsigned char* shared) {
   for (int at = 16 * static_cast<int>(threadIdx.x); at < rows.total;
        at += 16 * static_cast<int>(blockDim.x)) {
+    const unsigned char* from = shared + rows.place(b, at);
     if (at >= rows.lead && at + 16 <= rows.total) {
-      store_away(reinterpret_cast<uint4*>(rows.memory + at),
-                 *reinterpret_cast<const uint4*>(shared + at));
+      store_away(reinterpret_cast<uint4*>(rows.memory + at), *reinterpret_cast<const uint4*>(from));
     } else {
-      for (int i = at; i < at + 16; i += static_cast<int>(sizeof(T))) {
-        if (i < rows.lead || i >= rows.total) continue;
-        *reinterpret_cast<T*>(rows.memory + i) = *reinterpret_cast<const T*>(shared + i);
+      for (int i = 0; i < 16; i += static_cast<int>(sizeof(T))) {
+        if (at + i < rows.lead || at + i >= rows.total) continue;
+        *reinterpret_cast<T*>(rows.memory + at + i) = *reinterpret_cast<const T*>(from + i);
       }
     }
   }
@@ -279,12 +337,13 @@ __device__ TUCKFOLD_INLINE void read_row(const unsigned char* from, float* x) {
   constexpr int kWords = 2 * static_cast<int>(sizeof(T));
   std::uint32_t words[kWords];
   if constexpr (kAlign == 2) {
-    const auto address = reinterpret_cast<std::uintptr_t>(from);
-    const auto* around = reinterpret_cast<const std::uint32_t*>(address & ~std::uintptr_t{3});
+    // Taken off the pointer, so that the compiler knows it to be one to shared memory still.
+    const auto before = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(from) & 2);
+    const auto* around = reinterpret_cast<const std::uint32_t*>(from - before);
     std::uint32_t five[5];
 #pragma unroll
     for (int i = 0; i < 5; ++i) five[i] = around[i];
-    const auto shift = static_cast<std::uint32_t>(address & 2) * 8;
+    const std::uint32_t shift = before * 8;
 #pragma unroll
     for (int i = 0; i < 4; ++i) words[i] = __funnelshift_r(five[i], five[i + 1], shift);
   } else {
@@ -319,6 +378,20 @@ __device__ TUCKFOLD_INLINE void write_row(unsigned char* to, const BlockWords<T>
       }
       return;
     }
+  } else if (count == 8) {
+    const std::uint32_t* words = block.words + r * BlockWords<T>::kEach;
+    if (reinterpret_cast<std::uintptr_t>(to) % 4 == 0) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) reinterpret_cast<std::uint32_t*>(to)[i] = words[i];
+    } else {  // a half, three words, a half
+      reinterpret_cast<T*>(to)[0] = block.element(r, 0);
+#pragma unroll
+      for (int i = 0; i < 3; ++i) {
+        reinterpret_cast<std::uint32_t*>(to + 2)[i] = __funnelshift_r(words[i], words[i + 1], 16);
+      }
+      reinterpret_cast<T*>(to)[7] = block.element(r, 7);
+    }
+    return;
   }
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
@@ -371,22 +444,22 @@ __device__ TUCKFOLD_INLINE void load_staged(const PlaneBlocks& b, const StagedBl
   const StagedRows rows(b, blocks, sizeof(T));
   stage_in<T>(b, rows, shared);
   __syncthreads();
-  const unsigned char* from = shared + rows.place(spot, sizeof(T));
+  const unsigned char* from = shared + rows.place(b, spot, sizeof(T));
   with_align<T>(b, [&]<int kAlign>() { read_block<T, kAlign>(b, spot, from, x); });
 }
 
 template <class T>
 __device__ TUCKFOLD_INLINE void store_staged(const PlaneBlocks& b, const StagedBlocks& blocks,
                                              const BlockSpot& spot, unsigned char* shared,
-                                             const float* x) {
+                                             const float* x, bool tame) {
   const StagedRows rows(b, blocks, sizeof(T));
-  const BlockWords<T> block(b.dtype, x);
+  const BlockWords<T> block(b.dtype, x, tame);
   if (spot.exists) {
-    unsigned char* to = shared + rows.place(spot, sizeof(T));
+    unsigned char* to = shared + rows.place(b, spot, sizeof(T));
     with_align<T>(b, [&]<int kAlign>() { write_block<T, kAlign>(b, spot, to, block); });
   }
   __syncthreads();
-  stage_out<T>(rows, shared);
+  stage_out<T>(b, rows, shared);
 }
 
 // F16 is loaded as if it were BF16, and converted later.
@@ -435,22 +508,23 @@ __device__ TUCKFOLD_INLINE void load_planes(const PlaneBlocks& b, const StagedBl
   }
 }
 
-// The same; before it a barrier must have come since `shared` was read.
+// The same; before it a barrier must have come since `shared` was read. tame: whether values are
+// known to be numbers that the dtype holds.
 template <bool kF32 = false, Walks kWalks = Walks::Any>
 __device__ TUCKFOLD_INLINE void store_planes(const PlaneBlocks& b, const StagedBlocks& blocks,
                                              const BlockSpot& spot, unsigned char* shared,
-                                             const float* x) {
+                                             const float* x, bool tame = false) {
   detail::with_plane_element<kF32>(b.dtype, [&](auto element) {
     using T = decltype(element);
     if constexpr (kWalks != Walks::Direct) {
       if (kWalks == Walks::Staged || b.walk == Walk::Staged) {
-        return detail::store_staged<T>(b, blocks, spot, shared, x);
+        return detail::store_staged<T>(b, blocks, spot, shared, x, tame);
       }
     }
     if constexpr (kWalks != Walks::Staged) {
-      if (b.walk == Walk::Rows) return detail::store_vectors<T, false>(b, spot, x);
-      if (b.walk == Walk::Columns) return detail::store_vectors<T, true>(b, spot, x);
-      detail::store_apart<T>(b, spot, x);
+      if (b.walk == Walk::Rows) return detail::store_vectors<T, false>(b, spot, x, tame);
+      if (b.walk == Walk::Columns) return detail::store_vectors<T, true>(b, spot, x, tame);
+      detail::store_apart<T>(b, spot, x, tame);
     }
   });
 }

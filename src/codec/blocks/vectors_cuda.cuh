@@ -52,14 +52,19 @@ __device__ TUCKFOLD_INLINE std::uint32_t floats_to_halves(float low, float high)
 
 // Eight values rounded as by from_float. If the sum of their squares is small, none is NaN or
 // beyond the type's largest, and the instruction is enough; else they are converted one by one.
+// known_tame: whether that is known without the sum.
 template <class T>
-__device__ TUCKFOLD_INLINE uint4 halves_of(const float* x) {
+__device__ TUCKFOLD_INLINE uint4 halves_of(const float* x, bool known_tame = false) {
   constexpr float kTame = std::is_same_v<T, F16> ? kMaxF16 * kMaxF16 : float_of(kInfBits);
-  float sum = x[0] * x[0];
+  bool tame = known_tame;
+  if (!tame) {
+    float sum = x[0] * x[0];
 #pragma unroll
-  for (int i = 1; i < 8; ++i) sum = fmaf(x[i], x[i], sum);
+    for (int i = 1; i < 8; ++i) sum = fmaf(x[i], x[i], sum);
+    tame = sum < kTame;
+  }
   std::uint32_t pairs[4];
-  if (sum < kTame) {
+  if (tame) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) pairs[i] = floats_to_halves<T>(x[2 * i], x[2 * i + 1]);
   } else {

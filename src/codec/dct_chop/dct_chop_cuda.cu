@@ -201,39 +201,84 @@ class SmallTensors {
 
 // ---- any tensor ---------------------------------------------------------------------------------
 
-using PlaneKernel = void (*)(PlaneArgs);
-
-template <bool kPack, bool kStaged, int... K>
-PlaneKernel plane_kernel(int keep, std::integer_sequence<int, K...>) {
-  constexpr std::array<PlaneKernel, 8> kPackKernels = {pack_planes<K + 1, kStaged>...};
-  constexpr std::array<PlaneKernel, 8> kUnpackKernels = {unpack_planes<K + 1, kStaged>...};
-  return (kPack ? kPackKernels : kUnpackKernels)[static_cast<std::size_t>(keep - 1)];
-}
-
 // Prefetched into L2: f16 and bf16 pack a tenth faster, f32 no slower.
 constexpr std::int64_t kRowsAhead = 4 << 20;
+
+// Collects tensors for the kernels for planes, and launches them together.
+template <bool kPack, int kMost>
+class Planes {
+ public:
+  Planes(const Params& p, void* stream) : params_(p), stream_(stream) {}
+
+  // Whether those kernels take the tensor.
+  template <class Pointer>
+  bool add(const BasicTensorView<Pointer>& tensor, const Blocks& b, const StoredCoefs& stored) {
+    auto blocks = cuda::PlaneBlocks::of(tensor, b);
+    if (!blocks) return false;
+    if (kPack && kMost == 1) blocks->ahead = kRowsAhead;
+    // By frequencies fewer lanes leave longer runs, and loads are of whole sectors still.
+    const auto size = static_cast<std::uint32_t>(size_bytes(blocks->dtype));
+    const cuda::BlockDeal deal =
+        cuda::BlockDeal::of(*blocks, kPlaneThreads, params_.planes ? 32 / size : cuda::kWarp);
+    constexpr std::int64_t kMostCtas = 0x7fffffff;
+    if (table_.count == kMost || ctas_ + deal.ctas() > kMostCtas) launch();
+    const std::size_t slots = std::max<std::size_t>(kPlaneThreads, deal.slots());
+    const std::size_t tile =
+        sizeof(float) * slots * static_cast<std::size_t>(params_.keep * params_.keep | 1);
+    shared_bytes_ = std::max({shared_bytes_, tile, cuda::staged_bytes(*blocks, deal.run)});
+    table_.tensors[table_.count++] = {.blocks = *blocks,
+                                      .deal = deal,
+                                      .stored = stored,
+                                      .coef = params_.coef,
+                                      .first_cta = static_cast<std::uint32_t>(ctas_)};
+    ctas_ += deal.ctas();
+    return true;
+  }
+
+  void launch() {
+    if (table_.count == 0) return;
+    constexpr std::make_integer_sequence<int, 8> kKeeps;
+    const auto run = [&]<cuda::Walks kWalks>() {
+      cuda::launch(
+          kernel<kWalks>(kKeeps),
+          {.blocks = ctas_, .threads = kPlaneThreads, .shared_bytes = shared_bytes_, .early = true},
+          stream_, table_);
+    };
+    if constexpr (kMost > 1) {
+      run.template operator()<cuda::Walks::Any>();
+    } else {
+      table_.tensors[0].blocks.walk == cuda::Walk::Staged
+          ? run.template operator()<cuda::Walks::Staged>()
+          : run.template operator()<cuda::Walks::Direct>();
+    }
+    table_.count = 0;
+    ctas_ = 0;
+    shared_bytes_ = 0;
+  }
+
+ private:
+  template <cuda::Walks kWalks, int... K>
+  auto kernel(std::integer_sequence<int, K...>) const {
+    using Kernel = void (*)(PlaneTable<kMost>);
+    constexpr std::array<Kernel, 8> kPackKernels = {pack_planes<K + 1, kWalks, kMost>...};
+    constexpr std::array<Kernel, 8> kUnpackKernels = {unpack_planes<K + 1, kWalks, kMost>...};
+    return (kPack ? kPackKernels : kUnpackKernels)[static_cast<std::size_t>(params_.keep - 1)];
+  }
+
+  Params params_;
+  void* stream_;
+  PlaneTable<kMost> table_{};
+  std::int64_t ctas_ = 0;
+  std::size_t shared_bytes_ = 0;
+};
 
 // Whether the kernels for planes take the tensor, which is then under way.
 template <bool kPack, class Pointer>
 bool run_planes(const Params& p, const BasicTensorView<Pointer>& tensor, const Blocks& b,
                 const StoredCoefs& stored, void* stream) {
-  auto blocks = cuda::PlaneBlocks::of(tensor, b);
-  if (!blocks) return false;
-  if (kPack) blocks->ahead = kRowsAhead;
-  // By frequencies fewer lanes leave longer runs, and loads are of whole sectors still.
-  const auto size = static_cast<std::uint32_t>(size_bytes(blocks->dtype));
-  const cuda::BlockDeal deal =
-      cuda::BlockDeal::of(*blocks, kPlaneThreads, p.planes ? 32 / size : cuda::kWarp);
-  const std::size_t tile =
-      sizeof(float) * kPlaneThreads * static_cast<std::size_t>(p.keep * p.keep | 1);
-  constexpr std::make_integer_sequence<int, 8> kKeeps;
-  cuda::launch(blocks->walk == cuda::Walk::Staged ? plane_kernel<kPack, true>(p.keep, kKeeps)
-                                                  : plane_kernel<kPack, false>(p.keep, kKeeps),
-               {.blocks = deal.ctas(),
-                .threads = kPlaneThreads,
-                .shared_bytes = std::max(tile, cuda::staged_bytes(*blocks, deal.run)),
-                .early = true},
-               stream, PlaneArgs{*blocks, deal, stored, p.coef});
+  Planes<kPack, 1> one(p, stream);
+  if (!one.add(tensor, b, stored)) return false;
+  one.launch();
   return true;
 }
 
@@ -282,21 +327,33 @@ void run_all(const Params& p, const BasicTensorView<Pointer>& tensor, const void
   }
 }
 
+// Tensors of more bytes fill the device alone, in kernels that are made for them.
+constexpr std::int64_t kMostBytesTogether = 16 << 20;
+
 template <bool kPack, class Tensor, class Bytes>
 void run_many(const Params& p, std::span<const Tensor> tensors, std::span<const Bytes> packed,
               void* stream) {
   SmallTensors<kPack, kMostLaneTensors> small(p, stream);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (packed[i].empty() || tensors[i].shape.elems() == 0) continue;
-    const View view = View::of(tensors[i]);
-    const Blocks b = blocks_of(p, tensors[i].shape);
-    if (is_small(view, b)) {
-      small.add(view, b, packed[i].data());
-    } else {
-      run_all<kPack>(p, tensors[i], packed[i].data(), stream);
+  const auto each = [&](auto&& body) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (packed[i].empty() || tensors[i].shape.elems() == 0) continue;
+      body(tensors[i], View::of(tensors[i]), blocks_of(p, tensors[i].shape), packed[i].data());
     }
+  };
+  for (const DType dtype : {DType::F32, DType::BF16, DType::F16}) {  // a launch has one
+    each([&](const Tensor&, const View& view, const Blocks& b, const std::byte* at) {
+      if (view.dtype == dtype && is_small(view, b)) small.add(view, b, at);
+    });
   }
   small.launch();
+  Planes<kPack, kMostPlanes> together(p, stream);
+  each([&](const Tensor& tensor, const View& view, const Blocks& b, const std::byte* at) {
+    if (is_small(view, b)) return;
+    const std::int64_t bytes = view.elems * static_cast<std::int64_t>(size_bytes(view.dtype));
+    const bool added = bytes <= kMostBytesTogether && together.add(tensor, b, stored_of(p, b, at));
+    if (!added) run_all<kPack>(p, tensor, at, stream);
+  });
+  together.launch();
 }
 
 }  // namespace

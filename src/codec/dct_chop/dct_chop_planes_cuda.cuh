@@ -1,11 +1,12 @@
-// dct_chop on CUDA for blocks of 8 of tensors that are no contiguous rows of whole blocks. Each thread
-// has a block. Coefficients that are neighbours in the packed tensor, but belong to threads of
+// dct_chop on CUDA for blocks of 8 of tensors that are no contiguous rows of whole blocks, or of many
+// tensors in one launch. Each thread has a block. Coefficients that are neighbours in the packed tensor, but belong to threads of
 // different warps, go through shared memory, so that they are stored together.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
+#include "base/cuda/tensor_table.cuh"
 #include "codec/blocks/planes_move_cuda.cuh"
 #include "codec/dct_chop/dct_chop_cuda.cuh"
 
@@ -16,13 +17,24 @@ struct PlaneArgs {
   cuda::BlockDeal deal;
   StoredCoefs stored;
   DType coef;
+  std::uint32_t first_cta;
 };
+template <int kMost>
+using PlaneTable = cuda::TensorTable<PlaneArgs, kMost>;
+inline constexpr int kMostPlanes = cuda::kMostTensors<PlaneArgs>;
 
 inline constexpr int kPlaneThreads = 128;
 // All threads of a CTA wait for staged rows at the same time, so other CTAs must have work meanwhile.
 inline constexpr int kPlanePackBlocksPerSm = 5;
-inline constexpr int plane_unpack_blocks_per_sm(bool staged, int keep) {
-  return staged && keep <= 5 ? 6 : 5;
+inline constexpr int plane_unpack_blocks_per_sm(cuda::Walks walks, int keep) {
+  return walks == cuda::Walks::Staged && keep <= 5 ? 6 : 5;
+}
+
+// Whether the CTA's rows are staged, which all its threads know.
+template <cuda::Walks kWalks>
+__device__ TUCKFOLD_INLINE bool stages(const PlaneArgs& args) {
+  return kWalks == cuda::Walks::Staged ||
+         (kWalks == cuda::Walks::Any && args.blocks.walk == cuda::Walk::Staged);
 }
 
 // Distance of the threads' coefficients in shared memory, odd to avoid bank conflicts.
@@ -44,8 +56,9 @@ inline constexpr int kCoefPiece = (kKeep & (kKeep - 1)) != 0  ? 1
 inline constexpr int kCoefTurns = 8;
 
 // Calls visit(turn, place in the packed tensor, the thread that has the block, number in it) for the
-// first of kCount coefficients side by side, kCoefTurns times from turn `first_turn` on.
-// Neighbouring threads are given neighbouring places. kCount is 1 but for rows of squares.
+// first of kCount coefficients side by side, kCoefTurns times from turn `first_turn` on, where
+// those of a block are together. Neighbouring threads are given neighbouring places. kCount is 1 but
+// for rows of squares.
 template <int kKeep, int kCount, class Visit>
 __device__ TUCKFOLD_INLINE void for_some_coefs(const PlaneArgs& args,
                                                const cuda::BlockDeal::Share& share, int first_turn,
@@ -60,12 +73,7 @@ __device__ TUCKFOLD_INLINE void for_some_coefs(const PlaneArgs& args,
     const std::uint32_t i =
         static_cast<std::uint32_t>(first_turn + turn) * kPlaneThreads + threadIdx.x;
     std::uint32_t lane, place, number;
-    if (s.planes) {  // by numbers, lanes, places
-      const std::uint32_t above = deal.by_run.quotient(i);
-      place = i - above * run;
-      number = share.lanes == 1 ? above : above / share.lanes;
-      lane = above - number * share.lanes;
-    } else if (s.triangle) {  // by lanes, places, numbers
+    if (s.triangle) {  // by lanes, places, numbers
       const std::uint32_t above = i / kTriangle;
       number = i - above * kTriangle;
       lane = deal.by_run.quotient(above);
@@ -80,9 +88,7 @@ __device__ TUCKFOLD_INLINE void for_some_coefs(const PlaneArgs& args,
     if (i >= total || place >= share.run) continue;
     const std::uint32_t block = deal.block(share, lane, place);
     std::int64_t at;
-    if (s.planes) {
-      at = number * s.blocks + block;
-    } else if (s.triangle) {
+    if (s.triangle) {
       at = static_cast<std::int64_t>(block) * kTriangle + number;
     } else {
       const std::uint32_t block_row = args.blocks.by_block_cols.quotient(block);
@@ -127,17 +133,18 @@ __device__ TUCKFOLD_INLINE void for_each_own(const PlaneArgs& args, std::uint32_
   }
 }
 
-template <int kKeep, bool kStaged>
+template <int kKeep, cuda::Walks kWalks, int kMost>
 __global__ void __launch_bounds__(kPlaneThreads, kPlanePackBlocksPerSm)
-    pack_planes(const __grid_constant__ PlaneArgs args) {
-  const cuda::BlockDeal::Share share = args.deal.share(blockIdx.x);
+    pack_planes(const __grid_constant__ PlaneTable<kMost> table) {
+  const PlaneArgs& args = table.of(blockIdx.x);
+  const cuda::BlockDeal::Share share = args.deal.share(blockIdx.x - args.first_cta);
   const cuda::BlockSpot spot = args.deal.spot(args.blocks, share, threadIdx.x);
   unsigned char* shared = cuda::shared_memory();
   auto* tile = reinterpret_cast<float*>(shared);
   cuda::wait_for_previous_kernel();
   float x[64], coefs[kKeep * kKeep];
-  cuda::load_planes<false, cuda::walks_of(kStaged)>(
-      args.blocks, {share.first, share.first + share.run}, spot, shared, x);
+  cuda::load_planes<false, kWalks>(args.blocks, {share.first, share.first + share.run}, spot,
+                                   shared, x);
   forward_block_8(kKeep, x, 8, coefs);
   cuda::allow_next_kernel();
   with_coef(args.coef, [&](auto coef) {
@@ -163,7 +170,24 @@ __global__ void __launch_bounds__(kPlaneThreads, kPlanePackBlocksPerSm)
       }
       return;
     }
-    if (kStaged) __syncthreads();  // rows were where the tile is
+    if (stages<kWalks>(args)) __syncthreads();  // rows were where the tile is
+    if (args.stored.planes) {
+      float* mine = tile + args.deal.own_slot(share, threadIdx.x) * kPlanePitch<kKeep>;
+      const auto put = [&](int i, int number) {
+        if (spot.exists) mine[number] = coefs[i];
+      };
+      args.stored.triangle ? for_each_value<kKeep, true>(put) : for_each_value<kKeep, false>(put);
+      __syncthreads();
+      const auto turned = args.deal.in_packed_order(share, threadIdx.x);
+      if (!turned.exists) return;
+      const float* theirs = tile + turned.slot * kPlanePitch<kKeep>;
+      const auto store = [&](int, int number) {
+        to[number * args.stored.blocks + turned.block] = cuda::from_float<Coef>(theirs[number]);
+      };
+      args.stored.triangle ? for_each_value<kKeep, true>(store)
+                           : for_each_value<kKeep, false>(store);
+      return;
+    }
     float* mine = tile + static_cast<int>(threadIdx.x) * kPlanePitch<kKeep>;
     const auto put = [&](int i, int number) { mine[number] = coefs[i]; };
     args.stored.triangle ? for_each_value<kKeep, true>(put) : for_each_value<kKeep, false>(put);
@@ -184,7 +208,7 @@ __global__ void __launch_bounds__(kPlaneThreads, kPlanePackBlocksPerSm)
             });
       }
     };
-    if (kCount == 1 || args.stored.planes || args.stored.triangle) {
+    if (kCount == 1 || args.stored.triangle) {
       store.template operator()<1>();
     } else {
       store.template operator()<kCount>();
@@ -192,10 +216,11 @@ __global__ void __launch_bounds__(kPlaneThreads, kPlanePackBlocksPerSm)
   });
 }
 
-template <int kKeep, bool kStaged>
-__global__ void __launch_bounds__(kPlaneThreads, plane_unpack_blocks_per_sm(kStaged, kKeep))
-    unpack_planes(const __grid_constant__ PlaneArgs args) {
-  const cuda::BlockDeal::Share share = args.deal.share(blockIdx.x);
+template <int kKeep, cuda::Walks kWalks, int kMost>
+__global__ void __launch_bounds__(kPlaneThreads, plane_unpack_blocks_per_sm(kWalks, kKeep))
+    unpack_planes(const __grid_constant__ PlaneTable<kMost> table) {
+  const PlaneArgs& args = table.of(blockIdx.x);
+  const cuda::BlockDeal::Share share = args.deal.share(blockIdx.x - args.first_cta);
   const cuda::BlockSpot spot = args.deal.spot(args.blocks, share, threadIdx.x);
   unsigned char* shared = cuda::shared_memory();
   auto* tile = reinterpret_cast<float*>(shared);
@@ -223,6 +248,24 @@ __global__ void __launch_bounds__(kPlaneThreads, plane_unpack_blocks_per_sm(kSta
       }
       return;
     }
+    if (args.stored.planes) {
+      const auto turned = args.deal.in_packed_order(share, threadIdx.x);
+      Coef values[kKeep * kKeep];  // all loads before the first use
+      const auto load = [&](int i, int number) {
+        values[i] = from[number * args.stored.blocks + turned.block];
+      };
+      args.stored.triangle ? for_each_value<kKeep, true>(load) : for_each_value<kKeep, false>(load);
+      float* theirs = tile + turned.slot * kPlanePitch<kKeep>;
+      const auto put = [&](int i, int number) {
+        if (turned.exists) theirs[number] = cuda::as_float(values[i]);
+      };
+      args.stored.triangle ? for_each_value<kKeep, true>(put) : for_each_value<kKeep, false>(put);
+      __syncthreads();
+      const float* mine = tile + args.deal.own_slot(share, threadIdx.x) * kPlanePitch<kKeep>;
+      const auto take = [&](int i, int number) { coefs[i] = mine[number]; };
+      args.stored.triangle ? for_each_value<kKeep, true>(take) : for_each_value<kKeep, false>(take);
+      return;  // there are lanes, so rows are not staged
+    }
 #pragma unroll 1
     for (int turn = 0; turn < kKeep * kKeep; turn += kCoefTurns) {
       Coef values[kCoefTurns];  // all loads before the first use
@@ -239,13 +282,13 @@ __global__ void __launch_bounds__(kPlaneThreads, plane_unpack_blocks_per_sm(kSta
     const float* mine = tile + static_cast<int>(threadIdx.x) * kPlanePitch<kKeep>;
     const auto take = [&](int i, int number) { coefs[i] = mine[number]; };
     args.stored.triangle ? for_each_value<kKeep, true>(take) : for_each_value<kKeep, false>(take);
-    if (kStaged) __syncthreads();  // rows go where the tile was
+    if (stages<kWalks>(args)) __syncthreads();  // rows go where the tile was
   });
   cuda::allow_next_kernel();
   inverse_unsettled_8(kKeep, coefs, x, 8);
   if (args.blocks.dtype == DType::F32) settle_nans(8, 8, x, 8);
-  cuda::store_planes<false, cuda::walks_of(kStaged)>(
-      args.blocks, {share.first, share.first + share.run}, spot, shared, x);
+  cuda::store_planes<false, kWalks>(args.blocks, {share.first, share.first + share.run}, spot,
+                                    shared, x);
 }
 
 }  // namespace tuckfold::dct_chop

@@ -1,6 +1,8 @@
 // dct_quant on CUDA: at rates up to 8 by kernels that keep a block in registers, one for dense
-// tensors of whole blocks and one for all others; higher rates, and what those do not take, by the
-// normative functions, a block a thread as well.
+// tensors of whole blocks and one for all others, and for many at once; higher rates, and what those
+// do not take, by the normative functions, a block a thread as well.
+#include <algorithm>
+
 #include "codec/dct_quant/dct_quant_planes_cuda.cuh"
 #include "codec/registry.h"
 
@@ -84,34 +86,102 @@ FastArgs args_of(const View& view, const Blocks& b, const Params& p, std::uint8_
 // Slots of an odd number of words start in different banks.
 int pack_slot_bytes(const Form& form) { return 4 * ((form.bytes / 4 + kSlackWords) | 1); }
 
+Blocks blocks_of(const Shape& shape) { return Blocks::of("dct_quant", 8, shape, "block_quant"); }
+
+// Collects tensors for the kernels for planes, and launches them together.
+template <bool kPack, int kMost>
+class Planes {
+ public:
+  Planes(const Params& p, void* stream) : params_(p), stream_(stream) {}
+
+  // Whether those kernels take the tensor.
+  template <class Pointer>
+  bool add(const BasicTensorView<Pointer>& tensor, const Blocks& b, std::uint8_t* packed) {
+    if (params_.form.bytes > kMaxFastBytes) return false;
+    const auto blocks = cuda::PlaneBlocks::of(tensor, b);
+    if (!blocks) return false;
+    constexpr std::int64_t kMostCtas = 0x7fffffff;
+    const cuda::BlockDeal deal = cuda::BlockDeal::of(*blocks, kPlaneThreads);
+    if (table_.count == kMost || ctas_ + deal.ctas() > kMostCtas) launch();
+    const std::size_t staged = cuda::staged_bytes(*blocks, deal.run);
+    const PlaneArgs args{.blocks = *blocks,
+                         .deal = deal,
+                         .params = params_,
+                         .packed = packed,
+                         .slot_bytes = pack_slot_bytes(params_.form),
+                         .slots_from = static_cast<std::uint32_t>(staged),
+                         .first_cta = static_cast<std::uint32_t>(ctas_)};
+    const int slots = kPack ? kPlaneThreads * args.slot_bytes
+                            : kPlaneThreads / cuda::kWarp * plane_warp_bytes(params_.form);
+    shared_bytes_ = std::max(shared_bytes_, staged + static_cast<std::size_t>(slots));
+    table_.tensors[table_.count++] = args;
+    ctas_ += deal.ctas();
+    return true;
+  }
+
+  void launch() {
+    if (table_.count == 0) return;
+    const auto run = [&]<int kTiles, bool kF32, cuda::Walks kWalks>() {
+      cuda::launch(
+          kPack ? pack_planes_kernel<kTiles, kF32, kWalks, kMost>
+                : unpack_planes_kernel<kTiles, kF32, kWalks, kMost>,
+          {.blocks = ctas_, .threads = kPlaneThreads, .shared_bytes = shared_bytes_, .early = true},
+          stream_, table_);
+    };
+    if constexpr (kMost > 1) {
+      with_tiles(params_.form,
+                 [&]<int kTiles>() { run.template operator()<kTiles, false, cuda::Walks::Any>(); });
+    } else {
+      const cuda::PlaneBlocks& blocks = table_.tensors[0].blocks;
+      with_kernel(params_.form, blocks.dtype, [&]<int kTiles, bool kF32>() {
+        blocks.walk == cuda::Walk::Staged
+            ? run.template operator()<kTiles, kF32, cuda::Walks::Staged>()
+            : run.template operator()<kTiles, kF32, cuda::Walks::Direct>();
+      });
+    }
+    table_.count = 0;
+    ctas_ = 0;
+    shared_bytes_ = 0;
+  }
+
+ private:
+  Params params_;
+  void* stream_;
+  PlaneTable<kMost> table_{};
+  std::int64_t ctas_ = 0;
+  std::size_t shared_bytes_ = 0;
+};
+
 // Whether the kernels for planes take the tensor, which is then under way.
 template <bool kPack, class Pointer>
 bool run_planes(const BasicTensorView<Pointer>& tensor, const Blocks& b, const Params& p,
                 std::uint8_t* packed, void* stream) {
-  if (p.form.bytes > kMaxFastBytes) return false;
-  const auto blocks = cuda::PlaneBlocks::of(tensor, b);
-  if (!blocks) return false;
-  const cuda::BlockDeal deal = cuda::BlockDeal::of(*blocks, kPlaneThreads);
-  const std::size_t staged = cuda::staged_bytes(*blocks, deal.run);
-  const PlaneArgs args{.blocks = *blocks,
-                       .deal = deal,
-                       .params = p,
-                       .packed = packed,
-                       .slot_bytes = pack_slot_bytes(p.form),
-                       .slots_from = static_cast<std::uint32_t>(staged)};
-  const int slots = kPack ? kPlaneThreads * args.slot_bytes
-                          : kPlaneThreads / cuda::kWarp * plane_warp_bytes(p.form);
-  const cuda::Grid grid{.blocks = deal.ctas(),
-                        .threads = kPlaneThreads,
-                        .shared_bytes = staged + static_cast<std::size_t>(slots)};
-  with_kernel(p.form, tensor.dtype, [&]<int kTiles, bool kF32>() {
-    cuda::launch(kPack ? pack_planes_kernel<kTiles, kF32> : unpack_planes_kernel<kTiles, kF32>,
-                 grid, stream, args);
-  });
+  Planes<kPack, 1> one(p, stream);
+  if (!one.add(tensor, b, packed)) return false;
+  one.launch();
   return true;
 }
 
-Blocks blocks_of(const Shape& shape) { return Blocks::of("dct_quant", 8, shape, "block_quant"); }
+// Tensors of more bytes fill the device alone, in kernels that are made for them.
+constexpr std::size_t kMostBytesTogether = 16 << 20;
+
+// All that can be in as few launches as hold them; `alone` takes each of the others.
+template <bool kPack, class Tensor, class Bytes, class Alone>
+void run_many(const Stage& stage, std::span<const Tensor> tensors, std::span<const Bytes> packed,
+              void* stream, Alone&& alone) {
+  const Params p = Params::of(stage);
+  Planes<kPack, kMostPlanes> together(p, stream);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (packed[i].empty()) continue;
+    const auto bytes = static_cast<std::size_t>(tensors[i].shape.elems()) *
+                       static_cast<std::size_t>(size_bytes(tensors[i].dtype));
+    auto* at = const_cast<std::uint8_t*>(reinterpret_cast<const std::uint8_t*>(packed[i].data()));
+    if (bytes > kMostBytesTogether || !together.add(tensors[i], blocks_of(tensors[i].shape), at)) {
+      alone(i);
+    }
+  }
+  together.launch();
+}
 
 }  // namespace
 
@@ -126,7 +196,8 @@ std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<s
     const FastArgs args = args_of(view, b, p, packed, pack_slot_bytes(p.form));
     const cuda::Grid grid{.blocks = cuda::blocks_for(args.blocks.count, kPackThreads),
                           .threads = kPackThreads,
-                          .shared_bytes = static_cast<std::size_t>(kPackThreads) * args.slot_bytes};
+                          .shared_bytes = static_cast<std::size_t>(kPackThreads) * args.slot_bytes,
+                          .early = true};
     with_kernel(p.form, view.dtype, [&]<int kTiles, bool kF32>() {
       cuda::launch(pack_fast_kernel<kTiles, kF32>, grid, run.stream, args);
     });
@@ -155,7 +226,8 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
     const int warp_bytes = unpack_warp_bytes(p.form);
     const cuda::Grid grid{.blocks = cuda::blocks_for(args.blocks.count, kUnpackThreads),
                           .threads = kUnpackThreads,
-                          .shared_bytes = static_cast<std::size_t>(kWarps * warp_bytes)};
+                          .shared_bytes = static_cast<std::size_t>(kWarps * warp_bytes),
+                          .early = true};
     with_kernel(p.form, view.dtype, [&]<int kTiles, bool kF32>() {
       cuda::launch(unpack_fast_kernel<kTiles, kF32>, grid, run.stream, args);
     });
@@ -170,6 +242,21 @@ void unpack_cuda(const Stage& stage, std::span<const std::byte> packed, const Te
   });
 }
 
-const CudaCodec kCuda = {.pack = pack_cuda, .unpack = unpack_cuda};
+void pack_cuda_many(const Stage& stage, std::span<const ConstTensorView> in,
+                    std::span<const std::span<std::byte>> out, CudaContext run) {
+  run_many<true>(stage, in, out, run.stream,
+                 [&](std::size_t i) { pack_cuda(stage, in[i], out[i], run); });
+}
+
+void unpack_cuda_many(const Stage& stage, std::span<const std::span<const std::byte>> packed,
+                      std::span<const TensorView> out, CudaContext run) {
+  run_many<false>(stage, out, packed, run.stream,
+                  [&](std::size_t i) { unpack_cuda(stage, packed[i], out[i], run); });
+}
+
+const CudaCodec kCuda = {.pack = pack_cuda,
+                         .unpack = unpack_cuda,
+                         .pack_many = pack_cuda_many,
+                         .unpack_many = unpack_cuda_many};
 
 }  // namespace tuckfold::dct_quant

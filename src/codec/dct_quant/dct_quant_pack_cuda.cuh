@@ -301,6 +301,7 @@ __global__ __launch_bounds__(kPackThreads, blocks_per_sm(kF32)) void pack_fast_k
   std::uint32_t* slots =
       reinterpret_cast<std::uint32_t*>(cuda::shared_memory()) + warp * cuda::kWarp * slot_words;
   std::uint32_t* slot = slots + lane * slot_words;
+  cuda::wait_for_previous_kernel();
   float x[64];
   switch (kF32 ? DType::F32 : args.dtype) {
     case DType::F16: cuda::load_block<F16>(args.blocks, block, x); break;
@@ -311,6 +312,7 @@ __global__ __launch_bounds__(kPackThreads, blocks_per_sm(kF32)) void pack_fast_k
 #pragma unroll
     for (int i = 0; i < 64; ++i) x[i] = x[i] - args.params.offset;
   }
+  cuda::allow_next_kernel();
   pack_fast<kTiles>(args.params.form, x, slot);
   __syncwarp();
 

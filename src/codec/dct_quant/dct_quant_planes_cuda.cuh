@@ -1,7 +1,9 @@
-// dct_quant on CUDA for rates up to 8 and tensors that are no contiguous rows of whole blocks. Blocks
-// are packed as in the kernels for those; here each thread loads or stores its own packed bytes.
+// dct_quant on CUDA for rates up to 8 and tensors that are no contiguous rows of whole blocks, or
+// many tensors in one launch. Blocks are packed as in the kernels for one of whole blocks; here each
+// thread loads or stores its own packed bytes.
 #pragma once
 
+#include "base/cuda/tensor_table.cuh"
 #include "codec/blocks/planes_move_cuda.cuh"
 #include "codec/dct_quant/dct_quant_unpack_cuda.cuh"
 
@@ -14,7 +16,11 @@ struct PlaneArgs {
   std::uint8_t* packed;
   int slot_bytes;            // of a block in shared memory where it is packed, whole words
   std::uint32_t slots_from;  // bytes of shared memory before the packed ones
+  std::uint32_t first_cta;
 };
+template <int kMost>
+using PlaneTable = cuda::TensorTable<PlaneArgs, kMost>;
+inline constexpr int kMostPlanes = cuda::kMostTensors<PlaneArgs>;
 
 inline constexpr int kPlaneThreads = 128;
 
@@ -27,20 +33,24 @@ struct alignas(4 * kWords) PackedPiece {
   std::uint32_t words[kWords];
 };
 
-template <int kTiles, bool kF32>
+template <int kTiles, bool kF32, cuda::Walks kWalks, int kMost>
 __global__ __launch_bounds__(kPlaneThreads, plane_blocks_per_sm(kF32)) void pack_planes_kernel(
-    const __grid_constant__ PlaneArgs args) {
-  const cuda::BlockDeal::Share share = args.deal.share(blockIdx.x);
+    const __grid_constant__ PlaneTable<kMost> table) {
+  const PlaneArgs& args = table.of(blockIdx.x);
+  const cuda::BlockDeal::Share share = args.deal.share(blockIdx.x - args.first_cta);
   const cuda::BlockSpot spot = args.deal.spot(args.blocks, share, threadIdx.x);
   unsigned char* shared = cuda::shared_memory();
+  cuda::wait_for_previous_kernel();
   float x[64];
-  cuda::load_planes<kF32>(args.blocks, {share.first, share.first + share.run}, spot, shared, x);
+  cuda::load_planes<kF32, kWalks>(args.blocks, {share.first, share.first + share.run}, spot, shared,
+                                  x);
   if (args.params.offset != 0) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) x[i] = x[i] - args.params.offset;
   }
   std::uint32_t* slot = reinterpret_cast<std::uint32_t*>(shared + args.slots_from) +
                         static_cast<int>(threadIdx.x) * (args.slot_bytes / 4);
+  cuda::allow_next_kernel();
   pack_fast<kTiles>(args.params.form, x, slot);
   if (!spot.exists) return;
 
@@ -71,10 +81,11 @@ TUCKFOLD_HOST_DEVICE inline constexpr int plane_warp_bytes(const Form& form) {
   return kTableBytes + ((form.bytes + 3) / 4 + kSlackRows) * Words::kStep;
 }
 
-template <int kTiles, bool kF32>
+template <int kTiles, bool kF32, cuda::Walks kWalks, int kMost>
 __global__ __launch_bounds__(kPlaneThreads, plane_blocks_per_sm(kF32)) void unpack_planes_kernel(
-    const __grid_constant__ PlaneArgs args) {
-  const cuda::BlockDeal::Share share = args.deal.share(blockIdx.x);
+    const __grid_constant__ PlaneTable<kMost> tensors) {
+  const PlaneArgs& args = tensors.of(blockIdx.x);
+  const cuda::BlockDeal::Share share = args.deal.share(blockIdx.x - args.first_cta);
   const cuda::BlockSpot spot = args.deal.spot(args.blocks, share, threadIdx.x);
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarp;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarp;
@@ -83,6 +94,7 @@ __global__ __launch_bounds__(kPlaneThreads, plane_blocks_per_sm(kF32)) void unpa
   unsigned char* table = shared + args.slots_from + warp * plane_warp_bytes(form);
   unsigned char* slot = table + kTableBytes + 4 * lane;
 
+  cuda::wait_for_previous_kernel();
   const int bytes = form.bytes;
   const std::uint8_t* from = args.packed + static_cast<std::int64_t>(spot.block) * bytes;
   const auto fetch = [&]<int kWords>() {  // all loads before the first use
@@ -112,6 +124,7 @@ __global__ __launch_bounds__(kPlaneThreads, plane_blocks_per_sm(kF32)) void unpa
     for (int at = 0; at < bytes; ++at) slot[at / 4 * Words::kStep + at % 4] = from[at];
   }
   fill_table(table, lane);
+  cuda::allow_next_kernel();
   __syncwarp();
 
   float x[64];
@@ -128,7 +141,8 @@ __global__ __launch_bounds__(kPlaneThreads, plane_blocks_per_sm(kF32)) void unpa
 #pragma unroll
     for (int i = 0; i < 64; ++i) x[i] = canonical(x[i]);
   }
-  cuda::store_planes<kF32>(args.blocks, {share.first, share.first + share.run}, spot, shared, x);
+  cuda::store_planes<kF32, kWalks>(args.blocks, {share.first, share.first + share.run}, spot,
+                                   shared, x, are_tame(numbers, args.blocks.dtype));
 }
 
 }  // namespace tuckfold::dct_quant

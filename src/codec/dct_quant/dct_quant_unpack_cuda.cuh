@@ -55,6 +55,10 @@ struct Given {
   std::uint32_t left = 0;  // nibbles that no tile takes
   int q = 0;               // the step's number
   bool good = false;       // the header is one that pack writes
+
+  // The number of a step of which 2^23 are finite: the step itself, or a 2^64th of it.
+  __device__ bool huge() const { return q >= kHugeStep; }
+  __device__ int small_q() const { return huge() ? q - 4 * 64 : q; }
 };
 
 // The tiles 4i to 4i + 3, a byte each.
@@ -184,8 +188,9 @@ __device__ TUCKFOLD_INLINE void read_tile(int k, const Form& form, const Words& 
   tail.taken += byte_of(tiles.tail_bits);
   const std::uint32_t mask = 0x10000u - entry.top * 0x10001u, top_twice = entry.top * entry.top;
   const std::uint32_t codes[2] = {low, __funnelshift_r(low, high, byte_of(tiles.two_codes))};
-  const std::uint32_t step_bits = static_cast<std::uint32_t>(given.q) << kStepShift;
+  const std::uint32_t step_bits = static_cast<std::uint32_t>(given.small_q()) << kStepShift;
   const float scale = float_of(step_bits + (byte_of(given.width) << 23) - (16u << 23));
+  const float less = (0x1p23f + 0x1p15f) * -scale;  // exact, and so is what is added to it
 #pragma unroll
   for (int pair = 0; pair < 2; ++pair) {
     const std::uint32_t both =
@@ -195,15 +200,14 @@ __device__ TUCKFOLD_INLINE void read_tile(int k, const Form& form, const Words& 
 #pragma unroll
     for (int t = 0; t < 2; ++t) {
       // 2^23 and a word without sign.
-      const float number =
-          float_of(__byte_perm(0x4b000000u, words, t == 0 ? 0x3254 : 0x3276)) - (0x1p23f + 0x1p15f);
-      z[place(k, 2 * pair + t)] = number * scale;
+      const float number = float_of(__byte_perm(0x4b000000u, words, t == 0 ? 0x3254 : 0x3276));
+      z[place(k, 2 * pair + t)] = std::fma(number, scale, less);
     }
   }
   if (k == 0) z[0] = first_coefficient(form, given, tiles.width[0] & 0xffu, dc, low, four);
 }
 
-// Returns whether all values are sure to be numbers.
+// Returns whether all values are sure to be numbers, below 2^120 in magnitude.
 template <int kTiles>
 __device__ TUCKFOLD_INLINE bool unpack_fast(const Form& form, const Words& in,
                                             const unsigned char* table, float* x) {
@@ -222,8 +226,17 @@ __device__ TUCKFOLD_INLINE bool unpack_fast(const Form& form, const Words& in,
     if (i == 8) tail.drop_taken();
     if (kTileAt[i] < kTiles) read_tile(kTileAt[i], form, in, table, given, tiles, tail, dc, z);
   }
+  if (given.huge()) {
+#pragma unroll
+    for (int i = 1; i < 64; ++i) z[i] = z[i] * 0x1p64f;
+  }
   inverse(z, x);
-  return given.good && given.q < kHugeStep;
+  return given.good && !given.huge();
+}
+
+// Whether all values of such a block are numbers that the dtype holds; offsets are 1e30 at most.
+__device__ TUCKFOLD_INLINE bool are_tame(bool numbers, DType dtype) {
+  return numbers && dtype == DType::BF16;
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
@@ -367,12 +380,14 @@ __global__ __launch_bounds__(kUnpackThreads, blocks_per_sm(kF32)) void unpack_fa
   unsigned char* slots = table + kTableBytes;
   const std::uint8_t* packed = args.packed + first * form.bytes;
   prefetch_packed(args, first + kWarpsAhead * cuda::kWarp, lane);
+  cuda::wait_for_previous_kernel();
   if (form.bytes % 8 == 0 && here == cuda::kWarp) {
     fetch_eights(args, packed, lane, slots);
   } else {
     fetch_any(args, packed, here, lane, shared, slots);
   }
   fill_table(table, lane);
+  cuda::allow_next_kernel();
   __syncwarp();
 
   float x[64];
@@ -395,7 +410,8 @@ __global__ __launch_bounds__(kUnpackThreads, blocks_per_sm(kF32)) void unpack_fa
   if (!mine) return;
   switch (kF32 ? DType::F32 : args.dtype) {
     case DType::F16: return cuda::store_block<F16>(args.blocks, first + own, x);
-    case DType::BF16: return cuda::store_block<BF16>(args.blocks, first + own, x);
+    case DType::BF16:
+      return cuda::store_block<BF16>(args.blocks, first + own, x, are_tame(numbers, DType::BF16));
     default: return cuda::store_block<float>(args.blocks, first + own, x);
   }
 }
