@@ -28,63 +28,90 @@ PairKernel pair_kernel(int keep, bool triangle, std::integer_sequence<int, K...>
   }
 }
 
-using PlaneKernel = void (*)(PlaneBlocks, PairDeal, Quantized);
-
-template <bool kPack, bool kStaged, int... K>
-PlaneKernel plane_kernel(int keep, std::integer_sequence<int, K...>) {
-  if constexpr (kPack) {
-    constexpr std::array<PlaneKernel, 8> kKernels = {pack_pair_planes<K + 1, kStaged>...};
-    return kKernels[static_cast<std::size_t>(keep - 1)];
-  } else {
-    constexpr std::array<PlaneKernel, 8> kKernels = {unpack_pair_planes<K + 1, kStaged>...};
-    return kKernels[static_cast<std::size_t>(keep - 1)];
-  }
+template <bool kStaged, int... K>
+auto pack_plane_kernel(int keep, std::integer_sequence<int, K...>) {
+  using Kernel = void (*)(PlaneBlocks, PairDeal, Quantized);
+  constexpr std::array<Kernel, 8> kKernels = {pack_pair_planes<K + 1, kStaged>...};
+  return kKernels[static_cast<std::size_t>(keep - 1)];
+}
+template <bool kStaged, int... K>
+auto unpack_plane_kernel(int keep, std::integer_sequence<int, K...>) {
+  using Kernel = void (*)(PairPlaneArgs);
+  constexpr std::array<Kernel, 8> kKernels = {unpack_pair_planes<K + 1, kStaged>...};
+  return kKernels[static_cast<std::size_t>(keep - 1)];
 }
 
-// How groups are dealt to CTAs, or none of them where loads would use less than whole sectors, or
-// many stores would: two kernels then do it faster.
-template <bool kPack>
+// Blocks of whole rows of blocks among which any group is.
+std::uint32_t staged_for_group(const PlaneBlocks& b) {
+  if (kGroup % b.block_cols == 0) return kGroup;
+  return (kGroup + 2 * b.block_cols - 2) / b.block_cols * b.block_cols;
+}
+
+// How groups are dealt to CTAs that pack, or none of them where loads would use less than whole
+// sectors, or many rows would be staged twice: two kernels then do it faster.
 PairDeal deal_of(const PlaneBlocks& b, std::size_t group_bytes) {
-  constexpr std::uint32_t kSector = 32, kMostGroups = 4;
+  constexpr std::uint32_t kSector = 32, kMostGroups = 4, kMostStagedCols = 32;
   constexpr std::size_t kRoom = 76 << 10;  // so that two CTAs fit a multiprocessor of any kind
-  constexpr PairDeal kNone{};
-  if (b.walk == cuda::Walk::Rows) return {.groups = 1, .apart = 1};
+  const PairDeal none{}, one = PairDeal::of(1, 1);
+  if (b.walk == cuda::Walk::Rows) return one;
   if (b.walk == cuda::Walk::Staged) {
-    if (kGroup % b.block_cols != 0) return kNone;
-    return {.groups = 1,
-            .apart = 1,
-            .tile_from = static_cast<std::uint32_t>(cuda::staged_bytes(b, kGroup))};
+    return kGroup % b.block_cols == 0 || b.block_cols <= kMostStagedCols ? one : none;
   }
   const cuda::BlockDeal order = cuda::BlockDeal::of(b, kGroup);
-  if (order.lane_length == 1) return kNone;
+  if (order.lane_length == 1) return none;
   const auto side = static_cast<std::uint32_t>(size_bytes(b.dtype)) *
                     (b.walk == cuda::Walk::Columns ? 8 : 1);  // bytes of a block side by side
-  PairDeal deal{.groups = 1, .apart = order.run_length};
-  const auto reach = [&] { return deal.groups * kGroup / deal.apart * side; };
-  while (reach() < 2 * kSector && deal.groups < kMostGroups &&
-         2 * deal.groups * group_bytes <= kRoom) {
-    deal.groups *= 2;
+  std::uint32_t groups = 1;
+  const auto reach = [&] { return groups * kGroup / order.run_length * side; };
+  while (reach() < 2 * kSector && groups < kMostGroups && 2 * groups * group_bytes <= kRoom) {
+    groups *= 2;
   }
-  const bool whole =
-      (deal.groups * kGroup % deal.apart == 0 && reach() % kSector == 0) || reach() >= 16 * kSector;
-  return reach() < kSector || (!kPack && !whole) ? kNone : deal;
+  return reach() < kSector ? none : PairDeal::of(groups, order.run_length);
 }
 
-template <bool kPack>
-bool run_planes(const Params& p, const PlaneBlocks& blocks, const Quantized& quantized,
-                void* stream) {
+bool pack_planes_pair(const Params& p, const PlaneBlocks& blocks, const Quantized& out,
+                      void* stream) {
   const std::size_t group_bytes =
       sizeof(float) * Padded::kPitch * static_cast<std::size_t>(p.values_per_block());
-  const PairDeal deal = deal_of<kPack>(blocks, group_bytes);
-  const std::size_t shared_bytes = deal.tile_from + deal.groups * group_bytes;
+  const PairDeal deal = deal_of(blocks, group_bytes);
+  const std::size_t shared_bytes =
+      std::max(cuda::staged_bytes(blocks, staged_for_group(blocks)), deal.groups * group_bytes);
   if (deal.groups == 0 || shared_bytes > cuda::device().shared_bytes) return false;
   constexpr std::make_integer_sequence<int, 8> kKeeps;
-  cuda::launch(blocks.walk == cuda::Walk::Staged ? plane_kernel<kPack, true>(p.keep, kKeeps)
-                                                 : plane_kernel<kPack, false>(p.keep, kKeeps),
-               {.blocks = cuda::blocks_for(quantized.groups, deal.groups),
+  cuda::launch(blocks.walk == cuda::Walk::Staged ? pack_plane_kernel<true>(p.keep, kKeeps)
+                                                 : pack_plane_kernel<false>(p.keep, kKeeps),
+               {.blocks = cuda::blocks_for(out.groups, deal.groups),
                 .threads = kGroup,
-                .shared_bytes = shared_bytes},
-               stream, blocks, deal, quantized);
+                .shared_bytes = shared_bytes,
+                .early = true},
+               stream, blocks, deal, out);
+  return true;
+}
+
+bool unpack_planes_pair(const Params& p, const PlaneBlocks& blocks, const Quantized& in,
+                        void* stream) {
+  const bool staged = blocks.walk == cuda::Walk::Staged;
+  const auto size = static_cast<std::uint32_t>(size_bytes(blocks.dtype));
+  const cuda::BlockDeal deal = cuda::BlockDeal::of(blocks, kPlaneThreads, 32 / size);
+  const auto values = static_cast<std::size_t>(p.values_per_block());
+  const std::size_t rows = cuda::staged_bytes(blocks, deal.run);
+  const std::size_t table = sizeof(float2) * kPairHeaders * deal.lanes * values;
+  const std::size_t tile = deal.lanes == 1 ? 0 : sizeof(float) * deal.slots() * (values | 1);
+  const std::size_t shared_bytes = rows + table + tile;
+  if (shared_bytes > cuda::device().shared_bytes) return false;
+  constexpr std::make_integer_sequence<int, 8> kKeeps;
+  cuda::launch(staged ? unpack_plane_kernel<true>(p.keep, kKeeps)
+                      : unpack_plane_kernel<false>(p.keep, kKeeps),
+               {.blocks = deal.ctas(),
+                .threads = kPlaneThreads,
+                .shared_bytes = shared_bytes,
+                .early = true},
+               stream,
+               PairPlaneArgs{.blocks = blocks,
+                             .deal = deal,
+                             .in = in,
+                             .table_from = static_cast<std::uint32_t>(rows),
+                             .tile_from = static_cast<std::uint32_t>(rows + table)});
   return true;
 }
 
@@ -114,7 +141,9 @@ bool run_pair(const Stage& first, const Stage& second, const BasicTensorView<Poi
   const bool type = view.dtype == DType::F32 || view.dtype == DType::BF16;
   if (!type || !WholeBlocks::suits(view, b)) {
     const auto planes = PlaneBlocks::of(tensor, b);
-    return planes && !p.triangle && run_planes<kPack>(p, *planes, quantized, run.stream);
+    if (!planes || p.triangle) return false;
+    return kPack ? pack_planes_pair(p, *planes, quantized, run.stream)
+                 : unpack_planes_pair(p, *planes, quantized, run.stream);
   }
   constexpr std::make_integer_sequence<int, 8> kKeeps;
   const PairKernel kernel = view.dtype == DType::F32

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/cuda/divide.cuh"
 #include "codec/block_quant/block_quant.h"
 #include "codec/block_quant/block_quant_block.h"
 #include "codec/blocks/planes_move_cuda.cuh"
 #include "codec/blocks/vectors_cuda.cuh"
 #include "codec/dct_chop/dct_chop.h"
 #include "codec/dct_chop/dct_chop_cuda.cuh"
+#include "codec/dct_chop/dct_chop_planes_cuda.cuh"
 
 namespace tuckfold::dct_chop {
 
@@ -320,75 +322,185 @@ __global__ void __launch_bounds__(kGroup, 3)
 
 // ---- tensors that are no dense rows of whole blocks; squares alone ------------------------------
 
-// A CTA has `groups` groups, and so 256 times as many blocks in the order of packed ones. Those that
-// are `apart` blocks from each other are neighbours in memory, and neighbouring threads take them.
+// A CTA that packs has `groups` groups, and so 256 times as many blocks in the order of packed ones.
+// Those that are `apart` blocks from each other are neighbours in memory, and neighbouring threads
+// take them: `each` threads or one more.
 struct PairDeal {
-  std::uint32_t groups, apart;
-  std::uint32_t tile_from;  // bytes of shared memory before the coefficients
-};
+  std::uint32_t groups, apart, each;
+  cuda::Divider by_each, by_one_more;
 
-// The block, counted from the CTA's first, of thread number `i` of `total`.
-__device__ TUCKFOLD_INLINE std::uint32_t dealt(std::uint32_t i, std::uint32_t total,
-                                               std::uint32_t apart) {
-  const std::uint32_t each = total / apart, longer = (total - each * apart) * (each + 1);
-  if (i < longer) {
-    const std::uint32_t place = i / (each + 1);
-    return (i - place * (each + 1)) * apart + place;
+  static PairDeal of(std::uint32_t groups, std::uint32_t apart) {
+    const std::uint32_t each = groups * kGroup / apart;
+    return {groups, apart, each, cuda::Divider(each > 0 ? each : 1), cuda::Divider(each + 1)};
   }
-  const std::uint32_t place = (i - longer) / each, first = total - each * apart;
-  return (i - longer - place * each) * apart + first + place;
-}
+  // The block, counted from the CTA's first, of thread number `i` of `total`.
+  __device__ TUCKFOLD_INLINE std::uint32_t block(std::uint32_t i, std::uint32_t total) const {
+    const bool usual = total == groups * kGroup;  // the last CTA may have fewer
+    const std::uint32_t count = usual ? each : total / apart;
+    const std::uint32_t first = total - count * apart, longer = first * (count + 1);
+    const auto quotient = [&](std::uint32_t n, std::uint32_t by, const cuda::Divider& usually) {
+      return usual ? usually.quotient(n) : n / by;
+    };
+    if (i < longer) {
+      const std::uint32_t place = quotient(i, count + 1, by_one_more);
+      return (i - place * (count + 1)) * apart + place;
+    }
+    const std::uint32_t place = quotient(i - longer, count, by_each);
+    return (i - longer - place * count) * apart + first + place;
+  }
+};
 
 template <int kKeep, bool kStaged>
 __global__ void __launch_bounds__(kGroup, kStaged ? 3 : 2)
     pack_pair_planes(const __grid_constant__ PlaneBlocks in, const __grid_constant__ PairDeal deal,
                      const __grid_constant__ Quantized out) {
   constexpr int kTile = Sizes<kKeep, false>::kValues * Padded::kPitch;
-  auto* tile = reinterpret_cast<float*>(cuda::shared_memory() + deal.tile_from);
+  auto* tile = reinterpret_cast<float*>(cuda::shared_memory());
   const std::uint32_t first = blockIdx.x * deal.groups;
   const std::uint32_t here = min(deal.groups, static_cast<std::uint32_t>(out.groups) - first);
+  cuda::wait_for_previous_kernel();
   for (std::uint32_t round = 0; round < here; ++round) {
-    const std::uint32_t own = dealt(round * kGroup + threadIdx.x, here * kGroup, deal.apart);
+    const std::uint32_t own = deal.block(round * kGroup + threadIdx.x, here * kGroup);
     const cuda::BlockSpot spot = in.spot(first * kGroup + own, true);
     float x[64], coefs[kKeep * kKeep];
     cuda::load_planes<false, cuda::walks_of(kStaged)>(in, {first * kGroup, first * kGroup + kGroup},
                                                       spot, cuda::shared_memory(), x);
     forward_block_8(kKeep, x, 8, coefs);
+    if (kStaged) __syncthreads();  // rows were where the tile is
     float* mine = tile + own / kGroup * kTile + Padded::place(static_cast<int>(own % kGroup));
     for_each_value<kKeep, false>(
         [&](int i, int number) { mine[number * Padded::kPitch] = coefs[i]; });
   }
+  cuda::allow_next_kernel();
   __syncthreads();
   for (std::uint32_t i = 0; i < here; ++i) {
     quantize_group<kKeep, false, Padded>(tile + i * kTile, out, first + i);
   }
 }
 
+// To unpack no group need be whole: a thread fetches the codes of one block, in the order in which
+// they are packed, and looks up the headers that it needs in shared memory.
+struct PairPlaneArgs {
+  PlaneBlocks blocks;
+  cuda::BlockDeal deal;
+  Quantized in;
+  std::uint32_t table_from, tile_from;  // bytes of shared memory before them
+};
+
+inline constexpr int kPairHeaders = 2;  // of a frequency that a lane's blocks in a CTA may have
+
+// The group of a lane's first block.
+__device__ TUCKFOLD_INLINE std::uint32_t first_group(const PairPlaneArgs& args,
+                                                     const cuda::BlockDeal::Share& share,
+                                                     std::uint32_t lane) {
+  return args.deal.block(share, lane, 0) / kGroup;
+}
+
+// Scales and minima of the CTA's groups by frequencies, then lanes, then groups. Returns whether
+// all values follow by ordinary_value from a group that is not about zero; a barrier has come then.
+template <int kValues>
+__device__ TUCKFOLD_INLINE bool fill_pair_table(const PairPlaneArgs& args,
+                                                const cuda::BlockDeal::Share& share,
+                                                float2* table) {
+  static_assert(kPairHeaders == 2);
+  bool other = false;
+  const std::uint32_t shift = args.deal.lane_shift + 1, total = static_cast<std::uint32_t>(kValues)
+                                                                << shift;
+  for (std::uint32_t i = threadIdx.x; i < total; i += kPlaneThreads) {
+    const std::uint32_t lane = (i >> 1) & (args.deal.lanes - 1), number = i >> shift;
+    if (lane >= share.lanes) continue;
+    const std::uint32_t group =
+        min(first_group(args, share, lane) + i % 2, static_cast<std::uint32_t>(args.in.groups) - 1);
+    const Group use = block_quant::group_of(args.in.headers[number * args.in.groups + group]);
+    other = other || use.about_zero || block_quant::is_extreme(use);
+    table[i] = make_float2(use.scale, use.minimum);
+  }
+  return __syncthreads_or(other ? 1 : 0) == 0;
+}
+
+// A value of any group. Rarely called, so not inlined.
+__device__ TUCKFOLD_NOINLINE float any_value(int code, const Header* header) {
+  return block_quant::value_of(code, block_quant::group_of(*header));
+}
+
+// The coefficients of a block, from codes of kBits, or of in.bits where that is 0.
+template <int kKeep, int kBits>
+__device__ TUCKFOLD_INLINE void dequantize_block(const PairPlaneArgs& args, std::uint32_t block,
+                                                 std::uint32_t lane, std::uint32_t lane_group,
+                                                 bool plain, const float2* table, float* coefs) {
+  constexpr int kValues = kKeep * kKeep;
+  const Quantized& in = args.in;
+  const int bits = kBits != 0 ? kBits : in.bits;
+  const std::uint64_t at = std::uint64_t{block} * static_cast<std::uint32_t>(bits);
+  const std::uint8_t* from = in.codes + at / 8;
+  const std::int64_t step = in.groups * (kGroup / 8) * bits;
+  std::uint32_t codes[kValues];  // all loads before the first use
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) {
+    codes[i] = from[i * step];
+    if constexpr (kBits != 8) {  // headers follow the last codes, so there is another byte
+      codes[i] |= static_cast<std::uint32_t>(from[i * step + 1]) << 8;
+      codes[i] = codes[i] >> (at % 8) & ((1u << bits) - 1);
+    }
+  }
+  const std::uint32_t group = block / kGroup;
+  const float2* entries = table + lane * 2 + (group - lane_group);
+  if (plain) {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      const float2 use = entries[i << (args.deal.lane_shift + 1)];
+      coefs[i] = block_quant::ordinary_value(
+          static_cast<int>(codes[i]), {.scale = use.x, .minimum = use.y, .about_zero = false});
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      coefs[i] = any_value(static_cast<int>(codes[i]), in.headers + i * in.groups + group);
+    }
+  }
+}
+
 template <int kKeep, bool kStaged>
-__global__ void __launch_bounds__(kGroup, 3)
-    unpack_pair_planes(const __grid_constant__ PlaneBlocks out,
-                       const __grid_constant__ PairDeal deal,
-                       const __grid_constant__ Quantized in) {
-  constexpr int kTile = Sizes<kKeep, false>::kValues * Padded::kPitch;
-  auto* tile = reinterpret_cast<float*>(cuda::shared_memory() + deal.tile_from);
-  const std::uint32_t first = blockIdx.x * deal.groups;
-  const std::uint32_t here = min(deal.groups, static_cast<std::uint32_t>(in.groups) - first);
-  for (std::uint32_t i = 0; i < here; ++i) {
-    dequantize_group<kKeep, false, Padded>(in, first + i, tile + i * kTile);
+__global__ void __launch_bounds__(kPlaneThreads,
+                                  plane_unpack_blocks_per_sm(cuda::walks_of(kStaged), kKeep))
+    unpack_pair_planes(const __grid_constant__ PairPlaneArgs args) {
+  constexpr int kValues = kKeep * kKeep;
+  const cuda::BlockDeal::Share share = args.deal.share(blockIdx.x);
+  const cuda::BlockSpot spot = args.deal.spot(args.blocks, share, threadIdx.x);
+  unsigned char* shared = cuda::shared_memory();
+  auto* table = reinterpret_cast<float2*>(shared + args.table_from);
+  cuda::wait_for_previous_kernel();
+  const bool plain = fill_pair_table<kValues>(args, share, table);
+  float x[64], coefs[kValues];
+  const auto fetch = [&](std::uint32_t block, std::uint32_t lane) {
+    const std::uint32_t lane_group = first_group(args, share, lane);
+    if (args.in.bits == 8) {
+      dequantize_block<kKeep, 8>(args, block, lane, lane_group, plain, table, coefs);
+    } else {
+      dequantize_block<kKeep, 0>(args, block, lane, lane_group, plain, table, coefs);
+    }
+  };
+  if (kStaged || args.deal.lanes == 1) {
+    fetch(spot.block, 0);
+  } else {
+    auto* tile = reinterpret_cast<float*>(shared + args.tile_from);
+    const auto turned = args.deal.in_packed_order(share, threadIdx.x);
+    fetch(turned.block, turned.lane);
+    float* theirs = tile + turned.slot * kPlanePitch<kKeep>;
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      if (turned.exists) theirs[i] = coefs[i];
+    }
+    __syncthreads();
+    const float* mine = tile + args.deal.own_slot(share, threadIdx.x) * kPlanePitch<kKeep>;
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) coefs[i] = mine[i];
   }
-  __syncthreads();
-  for (std::uint32_t round = 0; round < here; ++round) {
-    const std::uint32_t own = dealt(round * kGroup + threadIdx.x, here * kGroup, deal.apart);
-    const cuda::BlockSpot spot = out.spot(first * kGroup + own, true);
-    float x[64], coefs[kKeep * kKeep];
-    const float* mine = tile + own / kGroup * kTile + Padded::place(static_cast<int>(own % kGroup));
-    for_each_value<kKeep, false>(
-        [&](int i, int number) { coefs[i] = mine[number * Padded::kPitch]; });
-    inverse_unsettled_8(kKeep, coefs, x, 8);
-    if (out.dtype == DType::F32) settle_nans(8, 8, x, 8);
-    cuda::store_planes<false, cuda::walks_of(kStaged)>(
-        out, {first * kGroup, first * kGroup + kGroup}, spot, cuda::shared_memory(), x);
-  }
+  cuda::allow_next_kernel();
+  inverse_unsettled_8(kKeep, coefs, x, 8);
+  if (args.blocks.dtype == DType::F32) settle_nans(8, 8, x, 8);
+  cuda::store_planes<false, cuda::walks_of(kStaged)>(
+      args.blocks, {share.first, share.first + share.run}, spot, shared, x);
 }
 
 }  // namespace tuckfold::dct_chop
