@@ -63,6 +63,12 @@ FLOORS = {LARGE: 0.85, MIDDLE: 0.68}
 MOST_ERROR = {"2": 0.9, "4": 0.25, "8": 0.02}
 SAMPLE = 1 << 20  # values of each end that the CPU packs, too
 F32_STEP = repr(float(np.float32(1 / 255)))
+MANY = (
+    "block_quant(bits=4)",
+    "block_quant(bits=4, round=stochastic)",
+    "dct_quant(rate=4)",
+    "dct_chop(keep=4)",
+)
 STEP_SPEC = "block_quant(bits=4, group=256, round=stochastic)"
 
 
@@ -328,19 +334,28 @@ def measure_indices(bench: Bench, spec: str, x: Tensor) -> None:
         bench.say(f"{spec} {way}: {result['plain_us']:.1f} us {result['of_same_copy']:.2f}")
 
 
+def matrix(x: Tensor, number: int) -> Tensor:
+    """Gradients as matrices: a third of 27 columns, as of 3 x 3 x 3, the others of powers of two."""
+    cols = 27 if number % 3 == 2 else 1 << int(math.log2(x.numel())) // 2  # 8 and more
+    rows = x.numel() // cols
+    return x[: rows * cols].view(rows, cols)
+
+
 def real_many(bench: Bench) -> None:
     """Gradients of a network in one call, of 1 KB to 10 MB, beside one copy of all of them."""
     generator = torch.Generator(bench.clock.device).manual_seed(2)
     lengths = [int(512 * 10 ** (4 * ((7 * i) % 100) / 100)) // 8 * 8 for i in range(300)]
-    lengths = [n // 100 // 8 * 8 + 8 for n in lengths[:40]] if bench.clock.dry else lengths
+    lengths = [n // 100 // 8 * 8 + 512 for n in lengths[:40]] if bench.clock.dry else lengths
     for dtypes in ((torch.float32,), (torch.bfloat16,), (torch.float32, torch.bfloat16)):
-        xs = [
+        flat_xs = [
             torch.randn(n, device=bench.clock.device, generator=generator).to(
                 dtypes[i % len(dtypes)]
             )
             for i, n in enumerate(lengths)
         ]
-        for spec in ("block_quant(bits=4)", "block_quant(bits=4, round=stochastic)"):
+        planes = [matrix(x, i) for i, x in enumerate(flat_xs)]
+        for spec in MANY:
+            xs = planes if spec.startswith("dct") else flat_xs
             packed = tft.pack_many(xs, spec, seed=1)
             alone = [tft.pack(x, spec, seed=1 + i) for i, x in enumerate(xs)]
             if not all(torch.equal(a, b) for a, b in zip(packed, alone, strict=True)):
@@ -364,9 +379,11 @@ def real_many(bench: Bench) -> None:
                     f"{row['of_same_copy']:.2f} of a copy, {row['plain_us']:.1f} us plain"
                 )
     rows = [row for row in bench.record.rows if row.get("kernel") == "real many"]
-    for way in ("pack", "unpack"):
-        some = picked(rows, way=way)
-        bench.figure("real many", f"{way}_of_same_copy", some, 0.6, "of_same_copy")
+    for spec in MANY:
+        for way in ("pack", "unpack"):
+            some = picked(rows, way=way, codec=spec)
+            name = f"{way}_of_same_copy"
+            bench.figure("real many", name, some, 0.6, "of_same_copy", codec=spec)
 
 
 # ---- a step of training
