@@ -161,18 +161,21 @@ __global__ void __launch_bounds__(kThreads)
   start(cluster, 0);
   const auto* twiddle = reinterpret_cast<const Four<T>*>(
       args.twiddle + static_cast<std::int64_t>(args.product) * s.pairs * 4);
-#pragma unroll 8
-  for (int i = thread; i < Memory::kStages * 4 * kUnits; i += kThreads) {
-    const Unit of{kRanks, rank, i % kUnits};
-    const int level = i / (4 * kUnits), k = first_of(i / kUnits % 4, of.bit_of(level));
-    memory.matrices[i] = twiddle[twiddle_of(s, of.feature(k, level), level)];
-    memory.sums[i] = make_float4(0, 0, 0, 0);
+  TUCKFOLD_UNROLL
+  for (int level = 0; level < Memory::kStages; ++level) {
+    for (int i = thread; i < 4 * kUnits; i += kThreads) {
+      const Unit of{kRanks, rank, i % kUnits};
+      const int k = first_of(i / kUnits, of.bit_of(level)), at = level * 4 * kUnits + i;
+      start_matrix(memory.matrices + at, twiddle + twiddle_of(s, of.feature(k, level), level));
+      memory.sums[at] = make_float4(0, 0, 0, 0);
+    }
   }
   if (kRanks > 1 && thread == 0) {
     memory.last_ready.init(1);
     memory.grad_ready.init(1);
   }
   float bias_sums[8] = {};
+  cuda::wait_for_copies();
   everyone();
 
   // Who sends inputs of the last stages has got its gradients of the samples before, from threads that had
@@ -181,6 +184,7 @@ __global__ void __launch_bounds__(kThreads)
   int side = 0;
   for (std::int64_t tile = cluster; tile < tiles; tile += clusters, side ^= 1) {
     float grad[8][4], in[8][4];
+    T given[8][4];  // converted when it is wanted: before, each load would be waited for
     TUCKFOLD_UNROLL
     for (int r = 0; r < 4; ++r) {
       const std::int64_t row = tile * kSamples + 4 * half + r;
@@ -190,7 +194,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int k = 0; k < 8; ++k) {
         const int past = k / kBeside * kBlockFeatures + k % kBeside * 64;
         const bool has = row < args.samples && (outputs == s.n || feature + past < outputs);
-        grad[k][r] = has ? widen(from[past]) : 0.0f;
+        given[k][r] = has ? from[past] : T{};
       }
     }
     cuda::wait_for_copies();
@@ -216,6 +220,8 @@ __global__ void __launch_bounds__(kThreads)
     TUCKFOLD_UNROLL
     for (int k = 0; k < 8; ++k) take_rows(memory.third[at(unit.third(k))], in[k]);
 
+    TUCKFOLD_UNROLL
+    for (int i = 0; i < 32; ++i) grad[i / 4][i % 4] = widen(given[i / 4][i % 4]);
     TUCKFOLD_UNROLL
     for (int k = 0; k < 8; ++k) {
       bias_sums[k] += (grad[k][0] + grad[k][1]) + (grad[k][2] + grad[k][3]);

@@ -66,21 +66,22 @@ struct Places {
   }
 };
 
-// The block's matrices to shared memory: for each stage and pair of a thread, the threads side by side.
+// Starts the copies of the block's matrices: for each stage and pair of a thread, the threads side by side.
 template <int kRanks, class T>
-__device__ TUCKFOLD_INLINE void load_matrices(const ClusterForwardArgs<T>& args, const T* twiddle,
-                                              int rank, Four<T>* to) {
+__device__ TUCKFOLD_INLINE void start_matrices(const CudaButterfly& s, const T* twiddle, int rank,
+                                               Four<T>* to) {
   constexpr int kStages = 9 + log2_of(kRanks), kLastBit = 3 - log2_of(kRanks);
   const auto* from = reinterpret_cast<const Four<T>*>(twiddle);
-#pragma unroll 8
-  for (int at = static_cast<int>(threadIdx.x); at < kStages * 256;
-       at += static_cast<int>(blockDim.x)) {
+  for (int at = static_cast<int>(threadIdx.x); at < 256; at += static_cast<int>(blockDim.x)) {
     const Places<kRanks> places{rank, at % 32};
-    const int level = at / 256, p = at / 32 % 8;
-    const int feature = level < 4   ? rank * kBlockFeatures + places.first(first_of(p, level))
-                        : level < 8 ? rank * kBlockFeatures + places.second(first_of(p, level - 4))
-                                    : places.last(first_of(p, level - 8 + kLastBit));
-    to[at] = from[twiddle_of(args.s, feature, level)];
+    const int p = at / 32, block = rank * kBlockFeatures;
+    TUCKFOLD_UNROLL
+    for (int level = 0; level < kStages; ++level) {
+      const int feature = level < 4   ? block + places.first(first_of(p, level))
+                          : level < 8 ? block + places.second(first_of(p, level - 4))
+                                      : places.last(first_of(p, level - 8 + kLastBit));
+      start_matrix(to + level * 256 + at, from + twiddle_of(s, feature, level));
+    }
   }
 }
 
@@ -116,24 +117,29 @@ __global__ void __launch_bounds__(256)
                                 input);
   };
   start(team);
-  load_matrices<kRanks>(args, args.twiddle + static_cast<std::int64_t>(product) * s.pairs * 4, rank,
-                        matrices);
+  start_matrices<kRanks>(s, args.twiddle + static_cast<std::int64_t>(product) * s.pairs * 4, rank,
+                         matrices);
   if (kRanks > 1 && lane == 0) {
     full.init(1);
     empty.init(kRanks);
   }
   const int outputs = min(s.n, s.out - product * s.n);
-  float bias[16];
+  // All loads before the first conversion, which waits.
+  T narrow_bias[16];
   TUCKFOLD_UNROLL
   for (int k = 0; k < 16; ++k) {
     const bool has = args.bias != nullptr && places.last(k) < outputs;
-    bias[k] = has ? widen(args.bias[product * s.n + places.last(k)]) : 0.0f;
+    narrow_bias[k] = has ? args.bias[product * s.n + places.last(k)] : T{};
   }
+  cuda::wait_for_copies();
   if (kRanks > 1) {
     cuda::cluster_barrier();
   } else {
     __syncthreads();
   }
+  float bias[16];
+  TUCKFOLD_UNROLL
+  for (int k = 0; k < 16; ++k) bias[k] = widen(narrow_bias[k]);
 
   int turn = 0;
   for (std::int64_t group = team; group < groups; group += step, ++turn) {

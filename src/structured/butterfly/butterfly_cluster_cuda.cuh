@@ -79,6 +79,21 @@ __device__ TUCKFOLD_INLINE float4 widen(const Four<T>& t) {
   return make_float4(v[0], v[1], v[2], v[3]);
 }
 
+// Starts the copy of a matrix to shared memory: without registers, so that all are on their way at once.
+template <class T>
+__device__ TUCKFOLD_INLINE void start_matrix(Four<T>* to, const Four<T>* from) {
+  if constexpr (sizeof(Four<T>) == 16) {
+    cuda::copy_async(to, from);
+  } else {
+#ifdef __CUDACC__
+    const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared), "l"(from) : "memory");
+#else
+    *to = *from;
+#endif
+  }
+}
+
 // A row of features in shared memory as it was in x, in pieces of sixteen bytes. Where piece q is: threads
 // that read 2^kLog pieces each find them in different banks.
 template <int kLog>
