@@ -74,6 +74,13 @@ class Filled : public Program {
     return true;
   }
 
+  // Whether the node is an attention.
+  bool make_sums(std::int64_t number) {
+    Target& target = targets.at(index(number));
+    target.makes_sums = target.kind->attention != nullptr;
+    return target.makes_sums;
+  }
+
   void set_group(std::int64_t number, std::int64_t nbytes, std::int64_t first,
                  std::int64_t tensor) {
     groups.at(index(number))->nbytes = index(nbytes);
@@ -83,13 +90,14 @@ class Filled : public Program {
 
   void add_form(std::int64_t number, std::int64_t kind, const std::string& codec,
                 const Doubles& limits, const at::Tensor& like, bool is_row, std::int64_t mask,
-                std::int64_t group) {
+                std::int64_t group, bool changes) {
     FormSpec spec{.kind = static_cast<FormKind>(kind),
                   .codec = codec,
                   .dtype = like.scalar_type(),
                   .is_row = is_row,
                   .mask = static_cast<int>(mask),
-                  .group = group};
+                  .group = group,
+                  .changes = changes};
     std::copy_n(limits.begin(), std::min<std::size_t>(3, limits.size()), spec.limits.begin());
     groups.at(index(number))->forms.push_back(std::move(spec));
   }
@@ -154,6 +162,7 @@ TORCH_LIBRARY(tuckfold_hooks, library) {
       .def(torch::init<std::int64_t, bool, const at::Tensor&>())
       .def("add_target", &Filled::add_target)
       .def("add_slot", &Filled::add_slot)
+      .def("make_sums", &Filled::make_sums)
       .def("set_group", &Filled::set_group)
       .def("add_form", &Filled::add_form)
       .def("add_operator", &Filled::add_operator)

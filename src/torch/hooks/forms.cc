@@ -197,14 +197,19 @@ struct Lossy : Form {
   const std::string& codec;
   std::shared_ptr<const Form> mask;
   Meta meta;
+  bool is_changed;
 
-  Lossy(const at::Tensor& x, const std::string& text, std::int64_t seed,
+  Lossy(const at::Tensor& x, const FormSpec& spec, std::int64_t seed,
         std::shared_ptr<const Form> gate)
-      : bytes(pack(x, text, seed)), codec(text), mask(std::move(gate)) {
+      : bytes(pack(x, spec.codec, seed)),
+        codec(spec.codec),
+        mask(std::move(gate)),
+        is_changed(spec.changes) {
     whole = true;
     meta = {x.sizes().vec(), x.strides().vec(), 0, x.scalar_type(), x.device()};
   }
   std::size_t nbytes() const override { return bytes.nbytes(); }
+  bool changes() const override { return is_changed; }
   at::Tensor unpacked() const {
     Outside outside;
     at::Tensor out = meta.empty();
@@ -233,6 +238,7 @@ struct Recomputed : Form {
   std::shared_ptr<const Instance> instance;
 
   explicit Recomputed(std::shared_ptr<const Instance> of) : instance(std::move(of)) {}
+  bool changes() const override { return instance->is_changed(); }
   at::Tensor decode(Handle& handle) const override {
     return handle.slot->meta.view_of(shared(handle, *this, [&] { return instance->run(); }));
   }
@@ -311,7 +317,7 @@ std::shared_ptr<const Form> form_of(const FormSpec& spec, const Handle& handle) 
 
 std::shared_ptr<const Form> lossy_form(const FormSpec& spec, const at::Tensor& x, std::int64_t seed,
                                        std::shared_ptr<const Form> mask) {
-  return std::make_shared<Lossy>(x, spec.codec, seed, std::move(mask));
+  return std::make_shared<Lossy>(x, spec, seed, std::move(mask));
 }
 
 std::shared_ptr<const Form> recomputed(std::shared_ptr<const Instance> instance) {

@@ -1,6 +1,7 @@
 // The table of nodes. A node that is not in it has its passes run by Python.
 #include "torch/hooks/kinds.h"
 
+#include <ATen/ATen.h>
 #include <torch/csrc/autograd/generated/Functions.h>
 
 #include <typeindex>
@@ -11,14 +12,18 @@ namespace {
 
 using namespace ::torch::autograd::generated;
 
+constexpr double kNone = -1e300;  // as _record.py has it
+
 template <class T>
 void add(std::vector<double>& out, const T& value) {
   if constexpr (requires { value.guard_int(__FILE__, __LINE__); }) {  // a SymInt
     out.push_back(static_cast<double>(value.guard_int(__FILE__, __LINE__)));
   } else if constexpr (requires { value.toDouble(); }) {  // a Scalar
-    out.push_back(value.isComplex() ? -1e300 : value.toDouble());
+    out.push_back(value.isComplex() ? kNone : value.toDouble());
   } else if constexpr (std::is_same_v<T, std::string>) {
     out.push_back(value == "none" ? 0 : value == "tanh" ? 1 : -1);
+  } else if constexpr (requires { value.has_value(); }) {
+    out.push_back(value.has_value() ? static_cast<double>(*value) : kNone);
   } else if constexpr (requires { value.size(); }) {
     out.push_back(static_cast<double>(value.size()));
     for (const auto& each : value) add(out, each);
@@ -80,13 +85,55 @@ Kind with_self_and_indices(const char* name) {
   return Entry<N>(name).role("self", &N::self_).role("result1", &N::result1_).kind;
 }
 
+// In the order of Attention::Role.
 template <class N>
-Entry<N> attention(const char* name) {
-  return Entry<N>(name)
-      .role("query", &N::query_)
-      .role("key", &N::key_)
-      .role("value", &N::value_)
-      .role("output", &N::output_);
+Kind attention(const char* name, Attention::Make sums) {
+  auto entry = Entry<N>(name)
+                   .role("query", &N::query_)
+                   .role("key", &N::key_)
+                   .role("value", &N::value_)
+                   .role("output", &N::output_)
+                   .constants(&N::is_causal, &N::scale, &N::dropout_p);
+  if constexpr (requires(N node) { node.log_sumexp_; }) {
+    entry = std::move(entry).role("log_sumexp", &N::log_sumexp_);
+  } else {
+    entry = std::move(entry).role("logsumexp", &N::logsumexp_);
+  }
+  if constexpr (requires(N node) { node.attn_mask_; }) {
+    entry = std::move(entry).role("attn_mask", &N::attn_mask_);
+  } else if constexpr (requires(N node) { node.attn_bias_; }) {
+    entry = std::move(entry).role("attn_bias", &N::attn_bias_);
+  }
+  entry.kind.attention = [sums](const Node& node) {
+    const auto& own = static_cast<const N&>(node);
+    return Attention{.is_causal = own.is_causal, .scale = own.scale, .sums = sums};
+  };
+  return entry.kind;
+}
+
+using Mask = std::optional<at::Tensor>;
+
+// Sums do not depend on dropout.
+at::Tensor sums_on_cpu(const Attention& a, const std::vector<at::Tensor>& v, const Mask& mask) {
+  return std::get<1>(at::_scaled_dot_product_flash_attention_for_cpu(v[0], v[1], v[2], 0.0,
+                                                                     a.is_causal, mask, a.scale));
+}
+
+at::Tensor sums_of_flash(const Attention& a, const std::vector<at::Tensor>& v, const Mask&) {
+  return std::get<1>(at::_scaled_dot_product_flash_attention(v[0], v[1], v[2], 0.0, a.is_causal,
+                                                             /*return_debug_mask=*/false, a.scale));
+}
+
+at::Tensor sums_of_efficient(const Attention& a, const std::vector<at::Tensor>& v,
+                             const Mask& mask) {
+  return std::get<1>(at::_scaled_dot_product_efficient_attention(
+      v[0], v[1], v[2], mask, /*compute_log_sumexp=*/true, 0.0, a.is_causal, a.scale));
+}
+
+at::Tensor sums_of_cudnn(const Attention& a, const std::vector<at::Tensor>& v, const Mask& mask) {
+  return std::get<1>(at::_scaled_dot_product_cudnn_attention(
+      v[0], v[1], v[2], mask, /*compute_log_sumexp=*/true, 0.0, a.is_causal,
+      /*return_debug_mask=*/false, a.scale));
 }
 
 template <class N>
@@ -149,16 +196,14 @@ std::vector<Kind> products() {
       Entry<M>("MmBackward0").role("self", &M::self_).role("mat2", &M::mat2_).kind,
       Entry<B>("BmmBackward0").role("self", &B::self_).role("mat2", &B::mat2_).kind,
       Entry<D>("BaddbmmBackward0").role("batch1", &D::batch1_).role("batch2", &D::batch2_).kind,
-      attention<ScaledDotProductFlashAttentionBackward0>("ScaledDotProductFlashAttentionBackward0")
-          .kind,
+      attention<ScaledDotProductFlashAttentionBackward0>("ScaledDotProductFlashAttentionBackward0",
+                                                         sums_of_flash),
       attention<ScaledDotProductEfficientAttentionBackward0>(
-          "ScaledDotProductEfficientAttentionBackward0")
-          .kind,
-      attention<ScaledDotProductCudnnAttentionBackward0>("ScaledDotProductCudnnAttentionBackward0")
-          .kind,
+          "ScaledDotProductEfficientAttentionBackward0", sums_of_efficient),
+      attention<ScaledDotProductCudnnAttentionBackward0>("ScaledDotProductCudnnAttentionBackward0",
+                                                         sums_of_cudnn),
       attention<ScaledDotProductFlashAttentionForCpuBackward0>(
-          "ScaledDotProductFlashAttentionForCpuBackward0")
-          .kind,
+          "ScaledDotProductFlashAttentionForCpuBackward0", sums_on_cpu),
   };
 }
 

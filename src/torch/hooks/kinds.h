@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <typeinfo>
@@ -20,6 +21,16 @@ namespace tuckfold::hooks {
 using ::torch::autograd::Node;
 using ::torch::autograd::SavedVariable;
 
+// The numbers of fused attention, and the sums of exponentials that its operator makes.
+struct Attention {
+  enum Role : std::size_t { kQuery, kKey, kValue, kOutput, kSums, kMask };  // of its kinds
+  using Make = at::Tensor (*)(const Attention&, const std::vector<at::Tensor>& values,
+                              const std::optional<at::Tensor>& mask);
+  bool is_causal = false;
+  std::optional<double> scale;
+  Make sums = nullptr;
+};
+
 struct Kind {
   std::string name;
   const std::type_info* type = nullptr;
@@ -29,6 +40,7 @@ struct Kind {
   std::vector<std::pair<std::string, std::function<SavedVariable*(Node&)>>> roles;
   // Numbers that a rule or a recipe reads, lists with their length first.
   std::function<void(Node&, std::vector<double>&)> constants;
+  std::function<Attention(const Node&)> attention;  // empty: it is none
 
   SavedVariable* saved(Node& node, std::size_t role) const { return roles[role].second(node); }
   int role(std::string_view name) const;  // -1: it has none

@@ -31,6 +31,47 @@ class Hooks : public ::torch::autograd::SavedVariableHooks {
   std::shared_ptr<Handle> handle_;
 };
 
+// What attention saved of its sums, or those of what is decoded.
+class Sums : public ::torch::autograd::SavedVariableHooks {
+ public:
+  using Leaf = std::variant<Kept, std::shared_ptr<Handle>>;
+
+  explicit Sums(const Attention& of) : attention_(of) {}
+  void call_pack_hook(const at::Tensor& tensor) override {
+    saved.tensor = tensor;
+    saved.version = tensor.unsafeGetTensorImpl()->version_counter().current_version();
+  }
+  at::Tensor call_unpack_hook() override {
+    if (!is_changed(values[0]) && !is_changed(values[1])) return saved.value();
+    Outside outside;
+    std::vector<at::Tensor> found;
+    for (const Leaf& each : values) found.push_back(read(each));
+    std::optional<at::Tensor> with;
+    if (mask.has_value() && has_value(*mask)) with = read(*mask);
+    return attention_.sums(attention_, found, with);
+  }
+
+  Kept saved;
+  std::vector<Leaf> values;  // q, k and v
+  std::optional<Leaf> mask;
+
+ private:
+  static bool is_changed(const Leaf& leaf) {
+    const auto* handle = std::get_if<std::shared_ptr<Handle>>(&leaf);
+    return handle != nullptr && (*handle)->is_changed();
+  }
+  static bool has_value(const Leaf& leaf) {
+    const auto* kept = std::get_if<Kept>(&leaf);
+    return kept == nullptr || kept->tensor.defined();
+  }
+  static at::Tensor read(const Leaf& leaf) {
+    if (const auto* kept = std::get_if<Kept>(&leaf)) return kept->value();
+    return std::get<std::shared_ptr<Handle>>(leaf)->given();
+  }
+
+  Attention attention_;
+};
+
 std::int64_t number_of(const Node& node) { return static_cast<std::int64_t>(node.sequence_nr()); }
 
 // The node that made the storage of x, through views of it, and which of its outputs that is.
@@ -157,6 +198,28 @@ void Pass::take(std::size_t number, std::span<const at::Tensor> outputs) {
   }
   nodes_[number] = node;
   for (const Slot& slot : target.slots) hook(node, *target.kind, slot);
+  if (target.makes_sums) hook_sums(node, *target.kind);
+}
+
+// Sums of attention follow from what is decoded.
+void Pass::hook_sums(const std::shared_ptr<Node>& node, const Kind& kind) {
+  const auto leaf_of = [&](std::size_t role) -> Sums::Leaf {
+    const SavedVariable* saved = kind.saved(*node, role);
+    if (auto handle = taken(saved)) return handle;
+    try {
+      return kept_of(saved->unpack(node));
+    } catch (const c10::Error&) {  // changed in place: autograd will say so in backward
+      throw Differs{"what " + kind.name + " saved was changed"};
+    }
+  };
+  auto sums = std::make_unique<Sums>(kind.attention(*node));
+  for (const auto role : {Attention::kQuery, Attention::kKey, Attention::kValue}) {
+    sums->values.push_back(leaf_of(role));
+  }
+  if (kind.roles.size() > Attention::kMask) sums->mask = leaf_of(Attention::kMask);
+  sums->saved.origin = kind.name;
+  sums->saved.output_nr = 1;
+  kind.saved(*node, Attention::kSums)->register_hooks(std::move(sums));
 }
 
 void Pass::hook(const std::shared_ptr<Node>& node, const Kind& kind, const Slot& slot) {

@@ -43,6 +43,7 @@ class Pass {
                 bool final);
   void take(std::size_t number, std::span<const at::Tensor> outputs);
   void hook(const std::shared_ptr<Node>& node, const Kind& kind, const Slot& slot);
+  void hook_sums(const std::shared_ptr<Node>& node, const Kind& kind);
   bool is_done(std::size_t number, bool final);
   bool store(std::size_t number, const std::vector<std::shared_ptr<Handle>>& handles);
   bool store_lossy(std::size_t number, const std::vector<std::shared_ptr<Handle>>& handles,

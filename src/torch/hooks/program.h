@@ -31,6 +31,7 @@ struct Meta {
   bool fits_but_for_place(const at::Tensor& x) const;
   at::Tensor empty() const;
   at::Tensor view_of(const at::Tensor& base) const;
+  at::Tensor view_of(c10::Storage storage) const;
 };
 
 enum class FormKind {
@@ -53,6 +54,7 @@ struct FormSpec {
   bool is_row = false;     // kLossy: the storage as one row, else the first view that fills it
   int mask = -1;           // kLossy: the form with the bits of a ReLU, if zeros are made by it
   std::int64_t group = 0;  // kLossy: of block_quant, whose headers tell whether values were finite
+  bool changes = false;    // kLossy: whether the codec is not exact
 };
 
 struct Slot {
@@ -72,6 +74,7 @@ struct Target {
   const Kind* kind = nullptr;
   std::vector<double> signature;
   std::vector<Slot> slots;
+  bool makes_sums = false;  // of attention, where q or k may be decoded
 };
 
 enum class Code {

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "torch/hooks/saved.h"
@@ -104,9 +105,7 @@ Result argument(const Instance& instance, const Argument& arg, std::size_t& leaf
   if (const auto* handle = std::get_if<std::shared_ptr<Handle>>(&found)) {
     return {(*handle)->read(), false};
   }
-  const Kept& kept = std::get<Kept>(found);
-  if (!kept.is_copy) check_version(kept.tensor, kept.version, kept.origin, kept.output_nr);
-  return {kept.tensor, false};
+  return {std::get<Kept>(found).value(), false};
 }
 
 // The packed values of an argument, which is then not read.
@@ -261,6 +260,16 @@ Result evaluate(const Instance& instance, std::size_t number, std::size_t& leaf)
 }
 
 }  // namespace
+
+bool Instance::is_changed() const {
+  return std::ranges::any_of(leaves, [](const Leaf& leaf) {
+    if (const auto* nested = std::get_if<std::shared_ptr<const Instance>>(&leaf)) {
+      return (*nested)->is_changed();
+    }
+    const auto* handle = std::get_if<std::shared_ptr<Handle>>(&leaf);
+    return handle != nullptr && (*handle)->is_changed();
+  });
+}
 
 // With as many threads as in the forward pass: on the CPU the last bits of some operators, such as
 // SiLU, depend on where a thread's part ends.

@@ -157,12 +157,7 @@ Pass::Found Pass::kept_leaf(const Argument& arg, const at::Tensor& x, Instance::
     out = Kept{.tensor = copied(x), .is_copy = true};
     return Found::kYes;
   }
-  // A leaf as it is, since `.data =` may replace its values.
-  const at::NoGradGuard no_grad;
-  out = Kept{.tensor = made == nullptr ? x : x.detach(),
-             .version = version_of(x),
-             .origin = made == nullptr ? std::string() : made->name(),
-             .output_nr = made == nullptr ? 0 : static_cast<std::int64_t>(x.output_nr())};
+  out = kept_of(x);
   return Found::kYes;
 }
 

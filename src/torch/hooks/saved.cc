@@ -43,6 +43,12 @@ at::Tensor Meta::view_of(const at::Tensor& base) const {
   return base.as_strided(sizes, strides, offset);
 }
 
+at::Tensor Meta::view_of(c10::Storage storage) const {
+  Outside outside;
+  const at::Tensor x = at::empty({0}, at::TensorOptions().dtype(dtype).device(device));
+  return x.set_(std::move(storage), offset, sizes, strides);
+}
+
 Record::Record(c10::intrusive_ptr<Program> of, const at::Tensor& x, std::int64_t in)
     : program(std::move(of)),
       storage(x.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()),
@@ -81,9 +87,48 @@ at::Tensor Handle::value() {
     const std::lock_guard lock(record->mutex);
     stored = form, held = tensor;
   }
-  if (stored != nullptr) return stored->decode(*this);
-  check_version(held, version, slot->origin, slot->output_nr);
-  return held;
+  if (stored == nullptr) {
+    check_version(held, version, slot->origin, slot->output_nr);
+    return held;
+  }
+  at::Tensor decoded = stored->decode(*this);
+  const std::lock_guard lock(record->mutex);
+  last.emplace(decoded.storage().getWeakStorageImpl());
+  return decoded;
+}
+
+at::Tensor Handle::given() {
+  c10::intrusive_ptr<c10::StorageImpl> storage;
+  {
+    const std::lock_guard lock(record->mutex);
+    if (last.has_value()) storage = last->lock();
+  }
+  return storage ? slot->meta.view_of(c10::Storage(std::move(storage))) : read();
+}
+
+bool Handle::is_changed() {
+  std::shared_ptr<const Form> stored;
+  {
+    const std::lock_guard lock(record->mutex);
+    stored = form;
+  }
+  return stored != nullptr && stored->changes();
+}
+
+Kept kept_of(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  const std::shared_ptr<Node> made = x.grad_fn();
+  const at::NoGradGuard no_grad;
+  // A leaf as it is, since `.data =` may replace its values.
+  return {.tensor = made == nullptr ? x : x.detach(),
+          .version = x.unsafeGetTensorImpl()->version_counter().current_version(),
+          .origin = made == nullptr ? std::string() : made->name(),
+          .output_nr = made == nullptr ? 0 : static_cast<std::int64_t>(x.output_nr())};
+}
+
+at::Tensor Kept::value() const {
+  if (!is_copy) check_version(tensor, version, origin, output_nr);
+  return tensor;
 }
 
 at::Tensor Handle::read() {

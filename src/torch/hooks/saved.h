@@ -25,6 +25,8 @@ struct Form {
   // For a recipe, whose next reader may be far: nothing is kept for it.
   virtual at::Tensor once(Handle& handle) const { return decode(handle); }
   virtual std::size_t nbytes() const { return 0; }
+  // Whether a codec changed the values, or what they are made again from.
+  virtual bool changes() const { return false; }
 };
 
 // A storage that one or more saved tensors look into.
@@ -57,9 +59,12 @@ struct Handle {
   std::shared_ptr<const Form> form;
   bool is_source = false;  // whether a recipe reads its values
   std::int64_t maker = -1, maker_output = 0;
+  std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> last;  // that backward was given
 
   at::Tensor value();  // with the bits that backward needs
   at::Tensor read();   // for a recipe
+  at::Tensor given();  // what backward was last given, if it still has that; else as for a recipe
+  bool is_changed();   // whether its form changes values
   bool is_unchanged() const;
   bool is_as_made() const;
 };
@@ -75,7 +80,12 @@ struct Kept {
   std::string origin;
   std::int64_t output_nr = 0;
   bool is_copy = false;  // which nobody else can change
+
+  at::Tensor value() const;
 };
+
+// x as it was saved.
+Kept kept_of(const at::Tensor& x);
 
 // A recipe with the values of a pass.
 struct Instance {
@@ -86,6 +96,7 @@ struct Instance {
   int threads = 1;
 
   at::Tensor run() const;
+  bool is_changed() const;  // whether a codec changed what it reads
 };
 
 // Forms of a storage that nobody else holds, one for each of `group.forms` but for recipes; nothing

@@ -1,5 +1,6 @@
 """Codecs for what is saved on a GPU: gates, passes that repeat, values that are not finite, budgets."""
 
+import contextlib
 import copy
 import tempfile
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import gpu
 import tuckfold.torch as tt
@@ -176,6 +178,50 @@ def test_attention_of_few_bits_does_not_explode() -> None:
         errors.append(max(found))
         act.remove()
     assert errors == sorted(errors) and errors[-1] < 5, errors
+
+
+class Attention(nn.Module):
+    """Fused attention with large scores, by one of torch's kernels."""
+
+    def __init__(self, backend: str, **options: object) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(256, 3 * 256), nn.Linear(256, 256)
+        self.backend, self.options = SDPBackend.__members__[backend], options
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(4, 128, 3, 4, 64).permute(2, 0, 3, 1, 4).unbind()
+        with sdpa_kernel(self.backend) if gpu.ON_GPU else contextlib.nullcontext():
+            out = F.scaled_dot_product_attention(6 * q, 3 * k, v, **self.options)
+        return self.out(out.transpose(1, 2).reshape(4, 128, 256))
+
+
+@each(
+    *[
+        (backend, causal)
+        for backend in ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
+        for causal in (False, True)
+    ]
+)
+def test_sums_are_those_of_what_is_decoded(backend: str, causal: bool) -> None:
+    """The first passes are in Python, the last in C++."""
+    torch.manual_seed(3)
+    model = Attention(backend, is_causal=causal).to(gpu.DEVICE)
+    x = torch.randn(4, 128, 256, device=gpu.DEVICE)
+    try:
+        expected = gradients(copy.deepcopy(model), x)
+    except RuntimeError as missing:
+        gpu.skip(f"{backend}: {missing}")
+    act = tt.wrap(model, codec=NEAREST, least=1024)
+    found = []
+    for _ in range(7):
+        found.append(error(gradients(model, x), expected))
+        if gpu.ON_GPU:
+            torch.cuda.synchronize()
+    assert all(0 < e < 0.1 for e in found), found
+    assert max(found) < 1.05 * min(found), found
+    assert act.problems == []
+    states = act._learning._states.values()
+    assert any(s.program is not None and s.program.native is not None for s in states)
 
 
 @each(("alexnet",), ("resnet",), ("gpt",))

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tuckfold.torch._activations import _attention as attention
 from tuckfold.torch._activations import _forms as forms
+from tuckfold.torch._activations._attention import KINDS
 from tuckfold.torch._activations._finite import group_of, key_of
 from tuckfold.torch._activations._graph import kind
-from tuckfold.torch._activations._lossy import Lossy
+from tuckfold.torch._activations._lossy import Lossy, is_exact
 from tuckfold.torch._activations._native import Compiled, Norm
 from tuckfold.torch._activations._program import Slot
 from tuckfold.torch._activations._recipe import Recipe, Recomputed
@@ -55,6 +55,10 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
 }
 
 
+CONSTANTS |= dict.fromkeys(KINDS, ("is_causal", "scale", "dropout_p"))
+_NONE = -1e300  # as kinds.cc has it
+
+
 class Unknown(Exception):
     """C++ cannot do this."""
 
@@ -77,10 +81,8 @@ def signature_of(node: Node) -> list[float]:
     for edge in node.next_functions:
         edges = 2 * edges + (edge[0] is not None)
     names = CONSTANTS.get(kind(node), ())
-    return [
-        float(edges),
-        *(n for name in names for n in numbers_of(getattr(node, f"_saved_{name}"))),
-    ]
+    numbers = [n for name in names for n in numbers_of(getattr(node, f"_saved_{name}"))]
+    return [float(edges), *(_NONE if math.isnan(n) else n for n in numbers)]
 
 
 def _like(dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -149,6 +151,8 @@ class _Compiler:
         for t in all_targets:
             for slot in t.slots:
                 self._slot(self.targets[t.key], slot, *forms_of_slots[slot.group][id(slot)])
+            if self.run.may_change_sums(t):
+                self.native.make_sums(self.targets[t.key])
         for number in self.recorder.recipes:
             self._recipe(number)
         for module, targets in program.sequence:
@@ -195,10 +199,7 @@ class _Compiler:
         handles: list[Handle],
     ) -> None:
         name, codec, limits, dtype = "", "", [], torch.uint8
-        is_row, mask, group = False, -1, 0
-        scores = [x for x in handles if x.op in attention.KINDS and x.role in attention.NAMES[:2]]
-        if scores and attention.is_changed(form):
-            raise Unknown("sums of attention that are made again")
+        is_row, mask, group, changes = False, -1, 0, False
         if isinstance(form, forms.Nothing):
             name = "nothing"
         elif isinstance(form, forms.Bits) and form.label == "1 bit":
@@ -217,7 +218,7 @@ class _Compiler:
             if not form.changes:
                 raise Unknown("the CPU's memory")
             name, codec, is_row = "lossy", form.label, len(form.shape) == 1
-            group = group_of(form.label)
+            group, changes = group_of(form.label), not is_exact(form.label)
             if form.mask is not None:
                 mask = next(i for i, other in enumerate(distinct) if other is form.mask)
             first = next((h for h in handles if _fills(h, record)), None)
@@ -228,7 +229,9 @@ class _Compiler:
         if name == "recompute" and number not in self.recorder.recipes:
             raise Unknown("a recipe")
         like = _like(dtype, torch.device("cpu"))
-        self.native.add_form(number, _FORMS.index(name), codec, limits, like, is_row, mask, group)
+        self.native.add_form(
+            number, _FORMS.index(name), codec, limits, like, is_row, mask, group, changes
+        )
 
     def _slot(self, target: int, slot: Slot, form: int, h: Handle, record: Record) -> None:
         like = slot.like

@@ -156,11 +156,13 @@ class Steady:
                 self._hook(node, slot)
             if target.rule is not None:
                 target.rule(node, self.probe)
-            if target.kind in attention.KINDS and self._may_change(target):
+            if self.may_change_sums(target):
                 self._hook_sums(node)
 
-    def _may_change(self, target: Target) -> bool:
+    def may_change_sums(self, target: Target) -> bool:
         """Whether q and k of attention may be other values in backward."""
+        if target.kind not in attention.KINDS:
+            return False
         slots = [s for s in target.slots if s.role in attention.NAMES[:2]]
         groups = [self.program.groups[s.group] for s in slots]
         return self.program.is_lossy and any(
