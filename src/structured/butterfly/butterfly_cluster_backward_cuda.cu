@@ -165,9 +165,9 @@ __global__ void __launch_bounds__(kThreads)
   for (int level = 0; level < Memory::kStages; ++level) {
     for (int i = thread; i < 4 * kUnits; i += kThreads) {
       const Unit of{kRanks, rank, i % kUnits};
-      const int k = first_of(i / kUnits, of.bit_of(level)), at = level * 4 * kUnits + i;
-      start_matrix(memory.matrices + at, twiddle + twiddle_of(s, of.feature(k, level), level));
-      memory.sums[at] = make_float4(0, 0, 0, 0);
+      const int k = first_of(i / kUnits, of.bit_of(level)), place = level * 4 * kUnits + i;
+      start_matrix(memory.matrices + place, twiddle + twiddle_of(s, of.feature(k, level), level));
+      memory.sums[place] = make_float4(0, 0, 0, 0);
     }
   }
   if (kRanks > 1 && thread == 0) {
