@@ -70,7 +70,7 @@ def test_a_run_goes_on_where_the_last_one_stopped(
 ) -> None:
     monkeypatch.setattr(scores, "FAMILIES", {"block_quant": scores.LADDERS["block_quant"][1:4:2]})
     out = tmp_path / "study.json"
-    options = ("--networks", network, "--families", "block_quant", "--seeds", "1")
+    options = ("--networks", network, "--families", "exact,block_quant", "--seeds", "1")
     first = run(monkeypatch, out, *options, "--targets", "0.5")
     assert [row["family"] for row in first] == ["exact", "block_quant"]
     assert (

@@ -33,3 +33,14 @@ def test_exact_curves_are_the_plain_ones(monkeypatch: pytest.MonkeyPatch, tmp_pa
     picture = ET.fromstring(out.with_suffix(".svg").read_text())
     assert len([e for e in picture.iter() if e.tag.endswith("polyline")]) == 3
     assert run(monkeypatch, out, *options, "plain,exact") == rows  # nothing is trained again
+
+
+def test_processes_train_at_the_same_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    options = ("--networks", "gpt", "--seeds", "1")
+    alone = run(monkeypatch, tmp_path / "alone.json", *options, "--ways", "plain,2 bits")
+    out = tmp_path / "curves.json"
+    run(monkeypatch, out, *options, "--ways", "plain")
+    rows = run(monkeypatch, out, *options, "--ways", "plain,2 bits,exact", "--jobs", "2")
+    assert sorted(row["way"] for row in rows) == ["2 bits", "exact", "plain"]
+    losses = {row["way"]: row["loss"] for row in rows}
+    assert all(losses[row["way"]] == row["loss"] for row in alone)

@@ -1,7 +1,7 @@
 """Accuracy of networks whose activations are stored with a given score on average, beside exact storage.
 
   python -m bench.experiments.adaptive_activations                    a size for a CPU; data: TUCKFOLD_DATA or ../shared/data
-  python -m bench.experiments.adaptive_activations --size full --device cuda --minutes 9
+  python -m bench.experiments.adaptive_activations --size gpu --device cuda --jobs 12 --minutes 9
 
 Every training is written when it is done, and a further run goes on where the last one stopped.
 """
@@ -19,7 +19,7 @@ import torch
 from bench.experiments.adaptive_activations import scores
 from bench.experiments.adaptive_activations.figure import figure
 from bench.experiments.adaptive_activations.tasks import NETWORKS, SIZES, Setting, Task, task
-from bench.experiments.trainings import Trainings
+from bench.experiments.trainings import Trainings, deterministic
 from bench.record import ROOT, Figure, table
 
 METHOD = (
@@ -89,7 +89,9 @@ def trained(of: Task, setting: Setting, family: str, target: float, first: score
 
 def run(study: Trainings, name: str, seed: int, families: list[str], targets: list[float]) -> None:
     """All trainings of one network from one seed that are missing."""
-    wanted = [("exact", 1.0)] + [(f, t) for t in targets for f in families]
+    wanted = [(f, t) for t in targets for f in families if f != "exact"]
+    if "exact" in families:
+        wanted.insert(0, ("exact", 1.0))
     of_this = {"network": name, "seed": seed}
     wanted = [(f, t) for f, t in wanted if not study.has(**of_this, family=f, target=t)]
     if not wanted:
@@ -116,9 +118,10 @@ def main() -> None:
     )
     parser.add_argument("--size", choices=list(SIZES), default="cpu")
     parser.add_argument("--networks", default=",".join(NETWORKS))
-    parser.add_argument("--families", default=",".join(scores.FAMILIES))
+    parser.add_argument("--families", default=",".join(["exact", *scores.FAMILIES]))
     parser.add_argument("--targets", default=",".join(map(str, TARGETS)), help="average scores")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that train at the same time")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--minutes", type=float, help="after which no further training begins")
     parser.add_argument("--out", type=Path, help="a JSON file; the figure lies beside it")
@@ -136,9 +139,22 @@ def main() -> None:
     )
     families = arguments.families.split(",")
     targets = [float(t) for t in arguments.targets.split(",")]
-    for seed in range(arguments.seeds):
-        for name in arguments.networks.split(","):
-            run(study, name, seed, families, targets)
+    networks = arguments.networks.split(",")
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    if arguments.jobs > 1:
+        common = ["--size", arguments.size, "--device", arguments.device]
+        common += ["--targets", arguments.targets]
+        parts = [
+            [*common, "--networks", name, "--seeds", str(seed), "--families", family]
+            for seed in seeds
+            for name in networks
+            for family in families
+        ]
+        study.in_parallel("bench.experiments.adaptive_activations", parts, arguments.jobs)
+    else:
+        for seed in seeds:
+            for name in networks:
+                run(study, name, seed, families, targets)
     cells = [f.to_json() for f in lost_at(study.rows, 0.7)]
     titles = ("network", "family", "value", "deviation", "ratio", "seeds")
     print("points lost at a score of 0.7, and saved over stored")
@@ -147,4 +163,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    deterministic()
     main()

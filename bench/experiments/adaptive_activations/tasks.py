@@ -1,4 +1,4 @@
-"""What is trained: a network, its data, its steps; at three sizes."""
+"""What is trained: a network, its data, its steps; at four sizes."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ SIZES: dict[str, dict[str, Setting]] = {
     "cpu": {
         "alexnet": Setting("cifar10", 1 / 8, 3000, 1000, 50, 240, 40, 240, 2e-3),
         "transformer": Setting("cifar10", 1 / 8, 3000, 1000, 50, 240, 40, 240, 2e-3),
+        "gcn": _GCN,
+    },
+    "gpu": {
+        "alexnet": Setting("cifar10", 1, 50000, 10000, 256, 1950, 195, 975, 1e-3),
+        "transformer": Setting("cifar10", 1, 50000, 10000, 256, 1365, 195, 585, 1e-3),
         "gcn": _GCN,
     },
     "full": {

@@ -1,7 +1,7 @@
 """Loss over steps with activations stored exactly, by codecs and within an amount of noise, beside the plain model.
 
   python -m bench.experiments.loss_curves                       a size for a CPU; data: TUCKFOLD_DATA or ../shared/data
-  python -m bench.experiments.loss_curves --size full --device cuda --minutes 9
+  python -m bench.experiments.loss_curves --size gpu --device cuda --jobs 10 --minutes 9
 
 Every training is written when it is done, and a further run goes on where the last one stopped.
 """
@@ -21,7 +21,7 @@ import torch
 import tuckfold.torch as tt
 from bench.experiments.loss_curves.figure import figure
 from bench.experiments.loss_curves.tasks import NETWORKS, SIZES, Setting, task
-from bench.experiments.trainings import Trainings
+from bench.experiments.trainings import Trainings, deterministic
 from bench.record import ROOT, Figure, table
 
 METHOD = (
@@ -91,7 +91,8 @@ def main() -> None:
     parser.add_argument("--size", choices=list(SIZES), default="cpu")
     parser.add_argument("--networks", default=",".join(NETWORKS))
     parser.add_argument("--ways", default=",".join(WAYS))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that train at the same time")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--minutes", type=float, help="after which no further training begins")
     parser.add_argument("--out", type=Path, help="a JSON file; the figure lies beside it")
@@ -106,15 +107,26 @@ def main() -> None:
         lambda rows: figure(rows, arguments.size),
         arguments.minutes,
     )
-    for seed in range(arguments.seeds):
-        for name in arguments.networks.split(","):
-            for way in arguments.ways.split(","):
-                of_this = {"network": name, "way": way, "seed": seed}
-                if study.has(**of_this) or study.is_late():
-                    continue
-                setting = SIZES[arguments.size][name]
-                row = trained(name, setting, way, seed, torch.device(arguments.device))
-                study.add(of_this | row)
+    missing = [
+        {"network": name, "way": way, "seed": int(seed)}
+        for seed in arguments.seeds.split(",")
+        for name in arguments.networks.split(",")
+        for way in arguments.ways.split(",")
+        if not study.has(network=name, way=way, seed=int(seed))
+    ]
+    if arguments.jobs > 1:
+        common = ["--size", arguments.size, "--device", arguments.device]
+        parts = [
+            [*common, "--networks", of["network"], "--ways", of["way"], "--seeds", str(of["seed"])]
+            for of in missing
+        ]
+        study.in_parallel("bench.experiments.loss_curves", parts, arguments.jobs)
+    else:
+        for of in missing:
+            if not study.is_late():
+                setting = SIZES[arguments.size][of["network"]]
+                device = torch.device(arguments.device)
+                study.add(of | trained(of["network"], setting, of["way"], of["seed"], device))
     cells = [f.to_json() for f in figures(study.rows)]
     titles = ("network", "way", "value", "deviation", "test_loss_above_plain", "seeds")
     print("loss above that of the plain model")
@@ -123,4 +135,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    deterministic()
     main()

@@ -1,4 +1,4 @@
-"""A residual network on images and a GPT on text, at three sizes."""
+"""A residual network on images and a GPT on text, at four sizes."""
 
 from __future__ import annotations
 
@@ -35,6 +35,10 @@ SIZES: dict[str, dict[str, Setting]] = {
     "cpu": {
         "resnet": Setting("cifar10", 16, 1, 4000, 32, 250, 2e-3),
         "gpt": Setting("docs", 64, 2, 1 << 18, 16, 250, 1e-3),
+    },
+    "gpu": {
+        "resnet": Setting("cifar10", 64, 2, 50000, 128, 1600, 1e-3),
+        "gpt": Setting("docs", 384, 6, 1 << 20, 64, 1200, 5e-4),
     },
     "full": {
         "resnet": Setting("cifar10", 64, 2, 50000, 128, 8000, 1e-3),
