@@ -79,19 +79,18 @@ __device__ TUCKFOLD_INLINE float4 widen(const Four<T>& t) {
   return make_float4(v[0], v[1], v[2], v[3]);
 }
 
-// Starts the copy of a matrix to shared memory: without registers, so that all are on their way at once.
+// Starts the copy of a matrix to shared memory: without registers, so that all are on their way at once. By the
+// L1 cache (ca): tied matrices are few, and past it every thread of the GPU would ask L2 for the same lines.
 template <class T>
 __device__ TUCKFOLD_INLINE void start_matrix(Four<T>* to, const Four<T>* from) {
-  if constexpr (sizeof(Four<T>) == 16) {
-    cuda::copy_async(to, from);
-  } else {
 #ifdef __CUDACC__
-    const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared), "l"(from) : "memory");
+  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from),
+               "n"(static_cast<int>(sizeof(Four<T>)))
+               : "memory");
 #else
-    *to = *from;
+  *to = *from;
 #endif
-  }
 }
 
 // A row of features in shared memory as it was in x, in pieces of sixteen bytes. Where piece q is: threads
