@@ -87,7 +87,7 @@ Kind with_self_and_indices(const char* name) {
 
 // In the order of Attention::Role.
 template <class N>
-Kind attention(const char* name, Attention::Make sums) {
+Kind attention(const char* name, Attention::Make make) {
   auto entry = Entry<N>(name)
                    .role("query", &N::query_)
                    .role("key", &N::key_)
@@ -104,34 +104,39 @@ Kind attention(const char* name, Attention::Make sums) {
   } else if constexpr (requires(N node) { node.attn_bias_; }) {
     entry = std::move(entry).role("attn_bias", &N::attn_bias_);
   }
-  entry.kind.attention = [sums](const Node& node) {
+  entry.kind.attention = [make](const Node& node) {
     const auto& own = static_cast<const N&>(node);
-    return Attention{.is_causal = own.is_causal, .scale = own.scale, .sums = sums};
+    return Attention{
+        .is_causal = own.is_causal, .scale = own.scale, .make = make, .drops = own.dropout_p != 0};
   };
   return entry.kind;
 }
 
 using Mask = std::optional<at::Tensor>;
+using Values = std::vector<at::Tensor>;
 
-// Sums do not depend on dropout.
-at::Tensor sums_on_cpu(const Attention& a, const std::vector<at::Tensor>& v, const Mask& mask) {
-  return std::get<1>(at::_scaled_dot_product_flash_attention_for_cpu(v[0], v[1], v[2], 0.0,
-                                                                     a.is_causal, mask, a.scale));
+Attention::Made first_two(const auto& results) {
+  return {std::get<0>(results), std::get<1>(results)};
 }
 
-at::Tensor sums_of_flash(const Attention& a, const std::vector<at::Tensor>& v, const Mask&) {
-  return std::get<1>(at::_scaled_dot_product_flash_attention(v[0], v[1], v[2], 0.0, a.is_causal,
-                                                             /*return_debug_mask=*/false, a.scale));
+// Without dropout, on which sums do not depend.
+Attention::Made on_cpu(const Attention& a, const Values& v, const Mask& mask) {
+  return first_two(at::_scaled_dot_product_flash_attention_for_cpu(v[0], v[1], v[2], 0.0,
+                                                                   a.is_causal, mask, a.scale));
 }
 
-at::Tensor sums_of_efficient(const Attention& a, const std::vector<at::Tensor>& v,
-                             const Mask& mask) {
-  return std::get<1>(at::_scaled_dot_product_efficient_attention(
+Attention::Made by_flash(const Attention& a, const Values& v, const Mask&) {
+  return first_two(at::_scaled_dot_product_flash_attention(v[0], v[1], v[2], 0.0, a.is_causal,
+                                                           /*return_debug_mask=*/false, a.scale));
+}
+
+Attention::Made by_efficient(const Attention& a, const Values& v, const Mask& mask) {
+  return first_two(at::_scaled_dot_product_efficient_attention(
       v[0], v[1], v[2], mask, /*compute_log_sumexp=*/true, 0.0, a.is_causal, a.scale));
 }
 
-at::Tensor sums_of_cudnn(const Attention& a, const std::vector<at::Tensor>& v, const Mask& mask) {
-  return std::get<1>(at::_scaled_dot_product_cudnn_attention(
+Attention::Made by_cudnn(const Attention& a, const Values& v, const Mask& mask) {
+  return first_two(at::_scaled_dot_product_cudnn_attention(
       v[0], v[1], v[2], mask, /*compute_log_sumexp=*/true, 0.0, a.is_causal,
       /*return_debug_mask=*/false, a.scale));
 }
@@ -197,13 +202,13 @@ std::vector<Kind> products() {
       Entry<B>("BmmBackward0").role("self", &B::self_).role("mat2", &B::mat2_).kind,
       Entry<D>("BaddbmmBackward0").role("batch1", &D::batch1_).role("batch2", &D::batch2_).kind,
       attention<ScaledDotProductFlashAttentionBackward0>("ScaledDotProductFlashAttentionBackward0",
-                                                         sums_of_flash),
+                                                         by_flash),
       attention<ScaledDotProductEfficientAttentionBackward0>(
-          "ScaledDotProductEfficientAttentionBackward0", sums_of_efficient),
+          "ScaledDotProductEfficientAttentionBackward0", by_efficient),
       attention<ScaledDotProductCudnnAttentionBackward0>("ScaledDotProductCudnnAttentionBackward0",
-                                                         sums_of_cudnn),
+                                                         by_cudnn),
       attention<ScaledDotProductFlashAttentionForCpuBackward0>(
-          "ScaledDotProductFlashAttentionForCpuBackward0", sums_on_cpu),
+          "ScaledDotProductFlashAttentionForCpuBackward0", on_cpu),
   };
 }
 

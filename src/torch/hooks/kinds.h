@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -21,14 +22,17 @@ namespace tuckfold::hooks {
 using ::torch::autograd::Node;
 using ::torch::autograd::SavedVariable;
 
-// The numbers of fused attention, and the sums of exponentials that its operator makes.
+// The numbers of fused attention, and its operator, which makes the output and sums of exponentials.
 struct Attention {
   enum Role : std::size_t { kQuery, kKey, kValue, kOutput, kSums, kMask };  // of its kinds
-  using Make = at::Tensor (*)(const Attention&, const std::vector<at::Tensor>& values,
-                              const std::optional<at::Tensor>& mask);
+  enum Result : std::size_t { kMadeOutput, kMadeSums };
+  using Made = std::array<at::Tensor, 2>;
+  using Make = Made (*)(const Attention&, const std::vector<at::Tensor>& values,
+                        const std::optional<at::Tensor>& mask);
   bool is_causal = false;
   std::optional<double> scale;
-  Make sums = nullptr;
+  Make make = nullptr;
+  bool drops = false;  // what cannot be drawn again
 };
 
 struct Kind {

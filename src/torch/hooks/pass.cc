@@ -25,35 +25,40 @@ class Hooks : public ::torch::autograd::SavedVariableHooks {
     handle_->tensor = tensor;  // detached already: it would hold the node that saved it otherwise
     handle_->version = tensor.unsafeGetTensorImpl()->version_counter().current_version();
   }
-  at::Tensor call_unpack_hook() override { return handle_->value(); }
+  at::Tensor call_unpack_hook() override {
+    if (handle_->again == nullptr) return handle_->value();
+    handle_->check();
+    const at::Tensor made = handle_->again->value();
+    return made.defined() ? made : handle_->value();
+  }
 
  private:
   std::shared_ptr<Handle> handle_;
 };
 
-// What attention saved of its sums, or those of what is decoded.
-class Sums : public ::torch::autograd::SavedVariableHooks {
- public:
+// What attention makes of what is decoded.
+struct Made {
   using Leaf = std::variant<Kept, std::shared_ptr<Handle>>;
 
-  explicit Sums(const Attention& of) : attention_(of) {}
-  void call_pack_hook(const at::Tensor& tensor) override {
-    saved.tensor = tensor;
-    saved.version = tensor.unsafeGetTensorImpl()->version_counter().current_version();
-  }
-  at::Tensor call_unpack_hook() override {
-    if (!is_changed(values[0]) && !is_changed(values[1])) return saved.value();
-    Outside outside;
-    std::vector<at::Tensor> found;
-    for (const Leaf& each : values) found.push_back(read(each));
-    std::optional<at::Tensor> with;
-    if (mask.has_value() && has_value(*mask)) with = read(*mask);
-    return attention_.sums(attention_, found, with);
-  }
-
-  Kept saved;
+  Attention attention;
   std::vector<Leaf> values;  // q, k and v
   std::optional<Leaf> mask;
+
+  // One result; backward asks for each once. Not defined where q and k are as they were.
+  at::Tensor take(Attention::Result which) {
+    if (!is_changed(values[0]) && !is_changed(values[1])) return {};
+    const std::lock_guard lock(mutex_);
+    if (!made_[which].defined()) {
+      Outside outside;
+      std::vector<at::Tensor> found;
+      for (const Leaf& each : values) found.push_back(read(each));
+      std::optional<at::Tensor> with;
+      if (mask.has_value() && has_value(*mask)) with = read(*mask);
+      made_ = attention.make(attention, found, with);
+      if (attention.drops) made_[Attention::kMadeOutput].reset();
+    }
+    return std::exchange(made_[which], at::Tensor());
+  }
 
  private:
   static bool is_changed(const Leaf& leaf) {
@@ -69,7 +74,39 @@ class Sums : public ::torch::autograd::SavedVariableHooks {
     return std::get<std::shared_ptr<Handle>>(leaf)->given();
   }
 
-  Attention attention_;
+  std::mutex mutex_;
+  Attention::Made made_;
+};
+
+// What attention saved, or what it makes of what is decoded.
+class MadeAgain : public ::torch::autograd::SavedVariableHooks {
+ public:
+  MadeAgain(std::shared_ptr<Made> made, Attention::Result which, const std::string& origin)
+      : made_(std::move(made)), which_(which) {
+    saved_.origin = origin;
+    saved_.output_nr = static_cast<std::int64_t>(which);
+  }
+  void call_pack_hook(const at::Tensor& tensor) override {
+    saved_.tensor = tensor;
+    saved_.version = tensor.unsafeGetTensorImpl()->version_counter().current_version();
+  }
+  at::Tensor call_unpack_hook() override {
+    const at::Tensor saved = saved_.value();  // raises where it was changed in place
+    const at::Tensor made = made_->take(which_);
+    return made.defined() ? made : saved;
+  }
+
+ private:
+  std::shared_ptr<Made> made_;
+  Attention::Result which_;
+  Kept saved_;
+};
+
+struct Output : Again {
+  std::shared_ptr<Made> made;
+
+  explicit Output(std::shared_ptr<Made> of) : made(std::move(of)) {}
+  at::Tensor value() override { return made->take(Attention::kMadeOutput); }
 };
 
 std::int64_t number_of(const Node& node) { return static_cast<std::int64_t>(node.sequence_nr()); }
@@ -201,9 +238,9 @@ void Pass::take(std::size_t number, std::span<const at::Tensor> outputs) {
   if (target.makes_sums) hook_sums(node, *target.kind);
 }
 
-// Sums of attention follow from what is decoded.
+// Sums of attention, and its output, follow from what is decoded.
 void Pass::hook_sums(const std::shared_ptr<Node>& node, const Kind& kind) {
-  const auto leaf_of = [&](std::size_t role) -> Sums::Leaf {
+  const auto leaf_of = [&](std::size_t role) -> Made::Leaf {
     const SavedVariable* saved = kind.saved(*node, role);
     if (auto handle = taken(saved)) return handle;
     try {
@@ -212,14 +249,22 @@ void Pass::hook_sums(const std::shared_ptr<Node>& node, const Kind& kind) {
       throw Differs{"what " + kind.name + " saved was changed"};
     }
   };
-  auto sums = std::make_unique<Sums>(kind.attention(*node));
+  auto made = std::make_shared<Made>();
+  made->attention = kind.attention(*node);
   for (const auto role : {Attention::kQuery, Attention::kKey, Attention::kValue}) {
-    sums->values.push_back(leaf_of(role));
+    made->values.push_back(leaf_of(role));
   }
-  if (kind.roles.size() > Attention::kMask) sums->mask = leaf_of(Attention::kMask);
-  sums->saved.origin = kind.name;
-  sums->saved.output_nr = 1;
-  kind.saved(*node, Attention::kSums)->register_hooks(std::move(sums));
+  if (kind.roles.size() > Attention::kMask) made->mask = leaf_of(Attention::kMask);
+  const auto hook = [&](Attention::Role role, Attention::Result which) {
+    kind.saved(*node, role)->register_hooks(std::make_unique<MadeAgain>(made, which, kind.name));
+  };
+  hook(Attention::kSums, Attention::kMadeSums);
+  if (made->attention.drops) return;
+  if (const auto handle = taken(kind.saved(*node, Attention::kOutput))) {
+    handle->again = std::make_shared<Output>(made);
+  } else {
+    hook(Attention::kOutput, Attention::kMadeOutput);
+  }
 }
 
 void Pass::hook(const std::shared_ptr<Node>& node, const Kind& kind, const Slot& slot) {

@@ -106,6 +106,15 @@ at::Tensor Handle::given() {
   return storage ? slot->meta.view_of(c10::Storage(std::move(storage))) : read();
 }
 
+void Handle::check() const {
+  at::Tensor held;
+  {
+    const std::lock_guard lock(record->mutex);
+    held = tensor;
+  }
+  if (held.defined()) check_version(held, version, slot->origin, slot->output_nr);
+}
+
 bool Handle::is_changed() {
   std::shared_ptr<const Form> stored;
   {

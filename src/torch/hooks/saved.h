@@ -48,6 +48,12 @@ struct Record {
   std::vector<std::shared_ptr<Handle>> live() const;
 };
 
+// What a node gets in place of what it saved.
+struct Again {
+  virtual ~Again() = default;
+  virtual at::Tensor value() = 0;  // not defined: what was saved is right
+};
+
 // One saved tensor. Autograd owns it, through the node that saved it.
 struct Handle {
   Handle(std::shared_ptr<Record> of, const Slot& like) : record(std::move(of)), slot(&like) {}
@@ -57,7 +63,8 @@ struct Handle {
   at::Tensor tensor;
   std::uint32_t version = 0;
   std::shared_ptr<const Form> form;
-  bool is_source = false;  // whether a recipe reads its values
+  std::shared_ptr<Again> again;  // null: none
+  bool is_source = false;        // whether a recipe reads its values
   std::int64_t maker = -1, maker_output = 0;
   std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> last;  // that backward was given
 
@@ -65,6 +72,7 @@ struct Handle {
   at::Tensor read();   // for a recipe
   at::Tensor given();  // what backward was last given, if it still has that; else as for a recipe
   bool is_changed();   // whether its form changes values
+  void check() const;  // raises where the tensor was changed in place
   bool is_unchanged() const;
   bool is_as_made() const;
 };

@@ -2,8 +2,9 @@
 
 Backward computes exp(q k - l), where l is the logarithm of a sum that forward has saved. With decoded q and k and an
 exact l these no longer add up to one, and grow without limit with the scores. So l is made again from what was
-decoded, and so is the output where fewer than 8 bits were named for attention and nobody else holds it: the gradient
-is then that of attention at the decoded values.
+decoded, and with it the output that backward reads, unless dropout took part in it: the gradient is then that of
+attention at the decoded values. Others that saved the output read what is stored of it; where fewer than 8 bits were
+named for attention and nobody else holds it, nothing is.
 """
 
 from __future__ import annotations
@@ -65,18 +66,20 @@ def is_few(codec: str) -> bool:
 
 
 class Sums:
-    """Those of one node: as they were saved, or made again where q or k is decoded.
+    """Those of one node: as they were saved, or made again where q or k is decoded, with the output.
 
     As a form, of sums that are large enough for a handle, it has the saved ones.
     """
 
-    __slots__ = ("call", "leaves", "mask", "saved")
+    __slots__ = ("call", "leaves", "made", "mask", "saved", "with_output")
     label = "keep"
     whole = True
 
     def __init__(self, call: Callable[..., Any], leaves: list[Leaf], mask: Leaf | None) -> None:
         self.call, self.leaves, self.mask = call, leaves, mask
         self.saved: Kept | None = None
+        self.with_output = False  # whether that is asked for
+        self.made: dict[int, Tensor] = {}  # and not given yet
 
     @property
     def nbytes(self) -> int:
@@ -84,14 +87,37 @@ class Sums:
 
     def value(self) -> Tensor | None:
         """None: the saved ones are right."""
+        return self.take(1)
+
+    def take(self, place: int) -> Tensor | None:
+        """One result of the operator; backward asks for each once."""
         if not any(is_changed(x.form) for x in self.leaves[:2] if isinstance(x, Handle)):
             return None
+        if place not in self.made:
+            self.made = dict(enumerate(outside(self._call)))
+            if not self.with_output:
+                del self.made[0]
+        return self.made.pop(place)
+
+    def _call(self) -> Any:
         mask = None if self.mask is None else read(self.mask)
-        return outside(lambda: self.call([read(x) for x in self.leaves], mask)[1])
+        return self.call([read(x) for x in self.leaves], mask)[:2]
 
     def decode(self, handle: Handle) -> Tensor:
         assert self.saved is not None
         return self.saved.value()
+
+
+class Output:
+    """That of one node, where its sums are made again."""
+
+    __slots__ = ("sums",)
+
+    def __init__(self, sums: Sums) -> None:
+        self.sums, sums.with_output = sums, True
+
+    def value(self) -> Tensor | None:
+        return self.sums.take(0)
 
 
 def drops(node: Any) -> bool:
@@ -131,14 +157,18 @@ def learn(node: Any, probe: Prober) -> None:
     sums = sums_of(node, probe.any) if name else None
     found = probe.any(node, f"_saved_{name}") if sums is not None else None
     grade = "score" if drops(node) else "sums"
+    again = sums
     if sums is not None and isinstance(found, Kept):
         found.again = sums
     elif sums is not None and isinstance(found, Handle) and found.tensor is not None:
         sums.saved = Kept(found.tensor, found.version, found.origin)
-        sums.saved.again = Sums(sums.call, sums.leaves, sums.mask)
+        sums.saved.again = again = Sums(sums.call, sums.leaves, sums.mask)
         found.store(sums)
     else:
         grade = ""
+    output = probe.any(node, "_saved_output") if grade == "sums" else None
+    if output is not None and again is not None:
+        output.again = Output(again)
     for role in NAMES[:2]:
         leaf = probe.any(node, f"_saved_{role}")
         if isinstance(leaf, Handle) and leaf.grade == "score":

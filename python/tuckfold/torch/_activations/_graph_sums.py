@@ -1,4 +1,4 @@
-"""Sums of attention in compiled graphs, made again where q or k is decoded; see `_attention.py`."""
+"""Sums and outputs of attention in compiled graphs, made again where q or k is decoded; see `_attention.py`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FORWARD: dict[Any, tuple[Any, tuple[Any, ...], str]] = {
 
 
 def make_sums_again(split: Split) -> None:
-    """Has backward's attention read the sums of the q and k that it reads."""
+    """Has backward's attention read the sums and the output of the q, k and v that it reads."""
     lossy = _decoded(split.backward.graph)
     for node in list(split.backward.graph.nodes):
         if node.op != "call_function" or node.target not in _FORWARD:
@@ -56,7 +56,10 @@ def make_sums_again(split: Split) -> None:
         with graph.inserting_before(node):
             made = call(graph, split.mode, forward, *arguments, **options)
             sums = call(graph, split.mode, operator.getitem, made, 1)
+            output = call(graph, split.mode, operator.getitem, made, 0)
         node.update_arg(names.index("logsumexp"), sums)
+        if given["dropout_p"] == 0:
+            node.update_arg(names.index("out"), output)
 
 
 def _decoded(graph: fx.Graph) -> set[fx.Node]:

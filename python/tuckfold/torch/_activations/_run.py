@@ -82,7 +82,7 @@ class Run:
         if self.probe.asking and threading.get_ident() == self.thread:
             self.probe.found = saved
             return _NOTHING
-        value = saved.value()
+        value = saved.given()
         if self.trace is not None and isinstance(saved, Handle):
             self.trace.unpacked(saved, value)
         return value

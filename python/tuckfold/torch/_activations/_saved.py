@@ -83,10 +83,12 @@ class Kept:
         return self.origin is None
 
     def value(self) -> Tensor:
+        check_version(self.tensor, self.version, self.origin)
         if self.again is not None and (made := self.again.value()) is not None:
             return made
-        check_version(self.tensor, self.version, self.origin)
         return self.tensor
+
+    given = value
 
 
 class Copied(Kept):
@@ -104,6 +106,7 @@ class Handle:
 
     __slots__ = (
         "__weakref__",
+        "again",
         "device",
         "dtype",
         "form",
@@ -138,6 +141,7 @@ class Handle:
         self.dtype, self.device = x.dtype, x.device
         self.shape, self.strides, self.offset = x.shape, x.stride(), x.storage_offset()
         self.form: Form | None = None
+        self.again: Again | None = None  # what the node that saved it gets instead
         self.need: str = "value"  # of the tensor, by the node that saved it
         self.limits: tuple[float, ...] = ()  # that need depends on
         # How well a codec must store it: as a value; as a score, in 8 bits; as a score whose sums follow from what
@@ -171,7 +175,7 @@ class Handle:
         self.is_copy, self.is_reshaped = other.is_copy, other.is_reshaped
         self.grade, self.is_source = other.grade, False
         self.op, self.role, self.saver, self.place = other.op, other.role, -1, other.place
-        self.maker, self.number = (-1, 0), 0
+        self.maker, self.number, self.again = (-1, 0), 0, None
         return self
 
     def shell(self) -> Handle:
@@ -187,6 +191,14 @@ class Handle:
             return self.tensor
         assert self.form is not None
         return self.form.decode(self)
+
+    def given(self) -> Tensor:
+        """What the node that saved it gets; others get the value."""
+        if self.tensor is not None:
+            check_version(self.tensor, self.version, self.origin)
+        if self.again is not None and (made := self.again.value()) is not None:
+            return made
+        return self.value()
 
     @property
     def is_leaf(self) -> bool:

@@ -84,7 +84,7 @@ class Steady:
         if self.probe.asking and threading.get_ident() == self.thread:
             self.probe.found = saved
             return _NOTHING
-        return saved.value()
+        return saved.given()
 
     def ended(self, module: int, output: object) -> None:
         """A module of interest has returned. Nothing that goes wrong here reaches the model."""
@@ -178,6 +178,14 @@ class Steady:
         kept = Kept(x.detach(), x._version, (kind(node), 1))
         kept.again = sums
         getattr(node, f"_raw_saved_{name}").register_hooks(lambda _: kept, self._unpack)
+        if attention.drops(node):
+            return
+        output = self.probe.any(node, "_saved_output")
+        if output is None:
+            x = node._saved_output
+            output = Kept(x.detach(), x._version, (kind(node), 0))
+            node._raw_saved_output.register_hooks(lambda _: output, self._unpack)
+        output.again = attention.Output(sums)
 
     def _hook(self, node: Node, slot: Slot) -> None:
         try:
