@@ -497,6 +497,9 @@ def page() -> str:
     return (
         head
         + activations_table()
+        + codecs_table()
+        + studies_table()
+        + butterfly_table()
         + cpu_tables()
         + real_cpu_tables()
         + gpu_table()
@@ -505,6 +508,78 @@ def page() -> str:
         + loader_table()
         + loader_cuda_table()
     )
+
+
+LOSSY = {"resnet50_bf16": "ResNet-50", "vit_b": "ViT-B/16", "gpt": "GPT 12 × 768"}
+
+
+def codecs_table() -> str:
+    """Activations that codecs store, eager and compiled."""
+    text = "## Activations packed by codecs\n\nThe same steps on one H200 with `wrap(model, codec=...)` of 4 bits a value, 8 for what attention computes scores from, and with budgets; bf16, random images and weights:\n\n"
+    results, compiled = Results("activations_lossy"), Results("activations_compiled")
+    variants = ["wrap", "4 bits", "budget 6 GiB", "budget 4 GiB"]
+    lines = []
+    for work, name in LOSSY.items():
+        rows = {row["variant"]: row for row in results.rows if row["work"] == work}
+        if rows:
+            lines.append([name, *(_peak_and_time(rows[v]) for v in variants)])
+    text += table(["eager", "`wrap`: peak, times less; time", "4 bits", *variants[2:]], lines)
+    text += f"\n{results.link}\n\n"
+    lines = []
+    for work, name in LOSSY.items():
+        rows = {row["variant"]: row for row in compiled.rows if row["work"] == work}
+        variants = ["wrap", "codec", "budget 0.5"]
+        lines.append([name, *(_peak_and_time(rows[v]) for v in variants)])
+    heads = ["compiled", "`wrap`: peak, times less; time", "4 bits", "torch's own budget of 0.5"]
+    return text + table(heads, lines) + f"\n{compiled.link}\n\n"
+
+
+def studies_table() -> str:
+    """Trainings with activations that codecs store."""
+    curves, scores = Results("loss_curves_gpu"), Results("adaptive_activations_gpu")
+    text = '## Training with packed activations\n\nTraining loss at the end above that of the plain model with the same seed, means of three seeds; "noise 1%" is `wrap(model, noise="1%")`:\n\n'
+    ways = ("exact", "4 bits", "2 bits", "noise 1%")
+    names = {"resnet": "ResNet-18, CIFAR-10", "gpt": "GPT, 6 × 384, text"}
+    above = [
+        [name, *(f"{curves.one('loss_above_plain', network=n, way=w):+.3f}" for w in ways)]
+        for n, name in names.items()
+    ]
+    text += table(["", *ways], above)
+    text += f"\n{curves.link}; [bench/experiments/loss_curves](../bench/experiments/loss_curves/README.md) has the command.\n\n"
+    text += "Points of accuracy lost against exact storage at an average score of 0.7, means and deviations of three seeds, and bytes saved over bytes stored:\n\n"
+    names = {"alexnet": "AlexNet", "transformer": "transformer", "gcn": "GCN"}
+    lines = []
+    for family in ("bounded", "block_quant", "dct_quant", "adaptive"):
+        cells = []
+        for network in names:
+            of = {"network": network, "family": family}
+            lost, spread, ratio = (
+                scores.one("points_lost_at_0.7", key, **of)
+                for key in ("value", "deviation", "ratio")
+            )
+            cells.append(f"{lost:.1f} ± {spread:.1f}; {ratio:.1f}")
+        lines.append([f"`{family}`" if family != "adaptive" else "the best for each", *cells])
+    text += table(["", *names.values()], lines)
+    return (
+        text
+        + f"\n{scores.link}; [bench/experiments/adaptive_activations](../bench/experiments/adaptive_activations/README.md) has the command.\n\n"
+    )
+
+
+def butterfly_table() -> str:
+    """Butterflies on a GPU beside dense layers."""
+    results = Results("layers_cuda")
+    text = "## Butterflies on a GPU\n\nThe time of `nn.Linear` over that of `Butterfly` on an H200, 4,096 samples: forward; and forward with backward:\n\n"
+    lines = []
+    for features in (512, 1024, 2048, 4096, 8192):
+        cells = []
+        for linear in ("tf32", "bf16"):
+            of = {"features": features, "batch": 4096, "layer": "butterfly", "linear": linear}
+            both = [results.one(f"{w}_of_linear", **of) for w in ("forward", "step")]
+            cells.append("; ".join(f"{value:.2f}" for value in both))
+        lines.append([str(features), *cells])
+    text += table(["features", "TF32", "bf16"], lines)
+    return text + f"\n{results.link}; below 512 features training is slower than dense.\n\n"
 
 
 def readme_table() -> str:
@@ -517,10 +592,15 @@ def readme_table() -> str:
         for row in Results("activations").rows
         if row["variant"] == "wrap" and row["work"] in networks
     ]
+    packed = [row for row in Results("activations_lossy").rows if row["variant"] == "4 bits"]
     rows = [
         [
             "`wrap(model)`: ResNet-50, UNet and ViT on an H200, exact gradients",
             f"{span([row['peak_ratio'] for row in wrapped])} times less memory at the peak, steps {span([100 * row['time_over_plain'] - 100 for row in wrapped], '.0f')} % longer",
+        ],
+        [
+            "`wrap(model, codec=...)`, lossy, 4 bits: ResNet-50 and ViT on an H200",
+            f"{span([row['peak_ratio'] for row in packed])} times less memory at the peak, steps {span([100 * row['time_over_plain'] - 100 for row in packed], '.0f')} % longer",
         ],
         [
             "`dct_quant` beside zfp at the same rate, mean over images and fields",
