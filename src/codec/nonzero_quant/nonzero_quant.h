@@ -28,7 +28,7 @@ struct Params {
 struct Sizes {
   std::int64_t elems, tiles;
 
-  explicit Sizes(std::int64_t elems_) : elems(elems_), tiles((elems_ + kTile - 1) / kTile) {}
+  explicit Sizes(std::int64_t count) : elems(count), tiles((count + kTile - 1) / kTile) {}
   std::int64_t tile_elems(std::int64_t tile) const {
     return elems - tile * kTile < kTile ? elems - tile * kTile : kTile;
   }
