@@ -1,7 +1,9 @@
 #include "base/overlap.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <numeric>
 #include <vector>
 
@@ -123,6 +125,29 @@ bool overlaps(std::span<const std::byte> bytes, const ConstTensorView& view) {
 
 bool overlaps(const ConstTensorView& a, const ConstTensorView& b) {
   return range_of(a).meets(range_of(b)) && grids_overlap(Grid(a), Grid(b));
+}
+
+bool repeats(const ConstTensorView& view) {
+  if (view.shape.elems() == 0) return false;
+  std::array<std::size_t, Shape::kMaxRank> axes{};
+  const std::span order = std::span(axes).first(view.shape.rank());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto step = [&](std::size_t axis) { return std::abs(view.strides[axis]); };
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return step(a) < step(b); });
+  // Two elements first differ along some axis, from the widest on: one is then among those with index
+  // 0 there, and the other among the rest, but for a step that both have made.
+  Shape inner, inner_strides;
+  for (const std::size_t axis : order) {
+    const std::int64_t length = view.shape[axis], stride = view.strides[axis];
+    const auto* second = static_cast<const std::byte*>(view.data) +
+                         stride * static_cast<std::int64_t>(size_bytes(view.dtype));
+    const ConstTensorView first(view.data, view.dtype, inner, inner_strides);
+    inner.push_back(length - 1);
+    inner_strides.push_back(stride);
+    if (overlaps(first, ConstTensorView(second, view.dtype, inner, inner_strides))) return true;
+    inner[inner.rank() - 1] = length;
+  }
+  return false;
 }
 
 template <class View>

@@ -14,6 +14,9 @@ namespace tuckfold {
 bool overlaps(std::span<const std::byte> bytes, const ConstTensorView& view);
 bool overlaps(const ConstTensorView& a, const ConstTensorView& b);
 
+// Whether two elements of a tensor share memory.
+bool repeats(const ConstTensorView& view);
+
 // Which of them are written to; the others may overlap each other.
 enum class Writes : unsigned char { Views, Bytes };
 

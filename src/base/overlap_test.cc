@@ -73,6 +73,24 @@ TEST(Overlap, OfTensorsOfAnyStrides) {
   EXPECT_GT(apart, 5000);
 }
 
+TEST(Overlap, OfElementsOfOneTensor) {
+  Random random;
+  int shared = 0, apart = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const TensorView view = random.view();
+    const auto bytes = static_cast<std::size_t>(view.shape.elems()) * size_bytes(view.dtype);
+    const bool wanted = bytes_ref(view).size() < bytes;
+    ASSERT_EQ(repeats(view), wanted)
+        << i << ' ' << to_string(view.shape) << " by " << to_string(view.strides);
+    (wanted ? shared : apart) += 1;
+  }
+  EXPECT_GT(shared, 1000);
+  EXPECT_GT(apart, 5000);
+  const Shape large = {1 << 10, 1 << 10, 1 << 10};  // quickly, too
+  EXPECT_FALSE(repeats(ConstTensorView(g_memory.data(), DType::F32, large)));
+  EXPECT_FALSE(repeats(ConstTensorView(g_memory.data(), DType::F32, large, {1, 1 << 10, 1 << 20})));
+}
+
 TEST(Overlap, OfBytesAndATensor) {
   Random random;
   for (int i = 0; i < 20000; ++i) {

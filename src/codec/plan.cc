@@ -92,6 +92,10 @@ void check_writable(const TensorView& out) {
       invalid("[unpack] the output must not repeat elements, got stride 0 on axis {}", axis);
     }
   }
+  if (repeats(out)) {
+    invalid("[unpack] the output must not repeat elements, got shape {} with strides {}",
+            to_string(out.shape), to_string(out.strides));
+  }
 }
 
 Shape bytes_shape(std::size_t bytes) { return {static_cast<std::int64_t>(bytes)}; }

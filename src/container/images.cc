@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/fail.h"
+#include "base/overlap.h"
 #include "base/parallel.h"
 #include "base/strided.h"
 #include "codec/images/image_writer.h"
@@ -41,6 +42,10 @@ void check_images(const ArrayInfo& info, const ImageSides& sides, std::size_t sa
       out.shape[1] != sides.channels) {
     invalid("[read] images of '{}' are {}x{} and a height and width, the output is {}", info.name,
             samples, sides.channels, to_string(out.shape));
+  }
+  if (repeats(out)) {
+    invalid("[read] the output must not repeat elements, got shape {} with strides {}",
+            to_string(out.shape), to_string(out.strides));
   }
   if (!windows.empty() && windows.size() != samples) {
     invalid("[read] every sample needs a window, got {} for {} samples", windows.size(), samples);

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/fail.h"
+#include "base/overlap.h"
 #include "base/parallel.h"
 #include "base/strided.h"
 #include "codec/registry.h"
@@ -147,6 +148,10 @@ void ReaderState::check_output(std::size_t number, std::int64_t count, const Ten
   if (out.dtype != info.dtype || out.shape != shape || out.strides.rank() != shape.rank()) {
     invalid("[read] '{}' is {} {}, the output is {} {}", info.name, to_string(info.dtype),
             to_string(shape), to_string(out.dtype), to_string(out.shape));
+  }
+  if (repeats(out)) {
+    invalid("[read] the output must not repeat elements, got shape {} with strides {}",
+            to_string(out.shape), to_string(out.strides));
   }
 }
 

@@ -27,7 +27,8 @@ using hdf5::Attributes, hdf5::complaint, hdf5::dtype_by, hdf5::Handle, hdf5::Ses
 // The type to read values as: the library converts their byte order. Types without a native name,
 // and the numbers of an enumeration, are read unchanged.
 Handle memory_type(hid_t type, DType dtype) {
-  if (dtype == DType::F16 || ::H5Tget_class(type) == H5T_ENUM) return {::H5Tcopy(type), ::H5Tclose};
+  if (dtype == DType::F16) return hdf5::type_of(dtype);
+  if (::H5Tget_class(type) == H5T_ENUM) return {::H5Tcopy(type), ::H5Tclose};
   return {::H5Tget_native_type(type, H5T_DIR_ASCEND), ::H5Tclose};
 }
 

@@ -50,8 +50,7 @@ std::optional<DType> dtype_by(hid_t type) {
       if (is(H5T_IEEE_F64LE, H5T_IEEE_F64BE)) return DType::F64;
       std::size_t sign = 0, exponent = 0, exponent_bits = 0, fraction = 0, fraction_bits = 0;
       ::H5Tget_fields(type, &sign, &exponent, &exponent_bits, &fraction, &fraction_bits);
-      if (size == 2 && sign == 15 && exponent == 10 && exponent_bits == 5 && fraction_bits == 10 &&
-          ::H5Tget_order(type) == H5T_ORDER_LE) {
+      if (size == 2 && sign == 15 && exponent == 10 && exponent_bits == 5 && fraction_bits == 10) {
         return DType::F16;
       }
       return std::nullopt;

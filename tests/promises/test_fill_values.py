@@ -387,3 +387,29 @@ def test_what_holes_cost_a_bound(tool):
     for value in (np.nan, 1e20, -32768):
         for codec in (bits, both):
             assert packed(spread, value, codec, "--fill", value) < whole / 3
+
+
+def test_a_fill_value_that_the_dtype_does_not_have_is_said(tool):
+    h5py = pytest.importorskip("h5py")
+    values = np.clip(ocean(4, 255)[0], 0, 255).astype("u1")
+    with h5py.File(tool.folder / "a.nc", "w") as file:
+        for name, fill in (("foreign", np.int8(-1)), ("text", "255"), ("own", np.int16(255))):
+            file[name] = values
+            file[name].attrs["_FillValue"] = fill
+    codec = ("--codec", "dct_quant(rate=4)")
+    for name, note in (
+        ("foreign", "_FillValue -1 is no value of u8"),
+        ("text", "_FillValue 255 is a text"),
+        ("own", ""),
+    ):
+        wanted = f"[pack] '{name}': {note}, so no value is taken as missing by it; if some are, name them with --fill {name}=VALUE"
+        for words, told in (
+            (codec, True),
+            ((*codec, "--quiet"), False),
+            (("--codec", "zstd"), False),
+        ):
+            done = tool.run("pack", "a.nc", "-o", "a.tuck", "-f", "--select", name, *words)
+            notes = [line for line in done.stderr.splitlines() if "_FillValue" in line]
+            assert notes == ([f"tuckfold: warning: {wanted}"] if told and note else []), words
+    tool.run("pack", "a.nc", "-o", "b.tuck", "--select", "foreign", *codec, "--fill", "foreign=255")
+    assert ((tool.unpacked("b.tuck") == 255) == (values == 255)).all()

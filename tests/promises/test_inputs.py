@@ -458,3 +458,16 @@ def test_view_leaves_fill_values_out(tool):
     same = (pixels[0] == pixels[1]).all(axis=-1)
     assert same.mean() > 0.7
     assert (pixels[0][~same] == [112, 144, 192]).all()  # the colour of what is missing
+
+
+def test_half_precision_of_either_byte_order(tool):
+    """Every bit pattern, NaN and denormals included."""
+    h5py = pytest.importorskip("h5py")
+    values = np.arange(1 << 16, dtype="<u2").view("<f2").reshape(64, 32, 32)
+    with h5py.File(tool.folder / "a.h5", "w") as file:
+        file["big"] = values.astype(">f2")
+        file["big"][...] = values.view("<u2").byteswap().view(">f2")
+        file["little"] = values
+    for name in ("big", "little"):
+        tool.run("pack", "a.h5", "-o", f"{name}.tuck", "--select", name, "--codec", "zstd")
+        assert tool.unpacked(f"{name}.tuck").tobytes() == values.tobytes(), name

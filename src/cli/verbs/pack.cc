@@ -18,6 +18,7 @@
 #include "cli/dataset/codec_option.h"
 #include "cli/dataset/dataset.h"
 #include "cli/dataset/estimate.h"
+#include "cli/dataset/foreign_fill.h"
 #include "cli/dataset/outcome.h"
 #include "cli/dataset/outliers.h"
 #include "cli/dataset/pack_write.h"
@@ -332,6 +333,7 @@ void run(const Options& options) {
   for (const Outcome& one : chosen) {
     if (options.quiet) break;
     warn_of_scale("pack", options.codec, one, scale_factor_of(*source, one.array.name));
+    warn_of_foreign_fill("pack", one, *source);
   }
   if (options.dry_run) {
     const std::chrono::duration<double> searched = std::chrono::steady_clock::now() - start;

@@ -82,6 +82,10 @@ ImageSides check(const Plan& plan, const ImagePass& pass, const TensorView& out)
       invalid("[unpack_images] the output must not repeat elements, got stride 0 on axis {}", axis);
     }
   }
+  if (repeats(out)) {
+    invalid("[unpack_images] the output must not repeat elements, got shape {} with strides {}",
+            to_string(out.shape), to_string(out.strides));
+  }
   if (out.device == Device::Cuda && !cuda::built()) {
     fail(Errc::Unsupported,
          "[unpack_images] this build has no CUDA codecs; install tuckfold where nvcc is, or use a "

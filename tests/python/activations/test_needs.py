@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
+import tuckfold.torch as tt  # noqa: E402
 from nets import Sequence, exact  # noqa: E402
 from tuckfold.torch._activations._rules import RULES  # noqa: E402
 
@@ -74,3 +75,40 @@ def test_less_is_stored_and_gradients_stay(name: str) -> None:
         rows = act.plan(x).rows
     assert set(kinds) == {name}
     assert {row.how for row in rows if row.op != "mul"} >= hows
+
+
+LIMITS = [(-1, 1), (-0.3, 0.7), (-0.5, 0.7), (-0.7, 0.5), (-0.1, 0.1), (-1 / 3, 1 / 3), (0, 6), (0.7, 0.701)]  # fmt: skip
+
+
+class Same(nn.Module):
+    """A new tensor, which nobody else holds."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("inplace", [False, True])
+def test_limits_of_hardtanh_that_a_dtype_does_not_have(dtype: torch.dtype, inplace: bool) -> None:
+    """Their neighbours in half precision are inside or outside as the kernel finds them."""
+    stored = set()
+    for low, high in LIMITS:
+        around = torch.linspace(-2, 7, 20000, dtype=torch.float64)
+        near = torch.cat([torch.full((1,), v).to(dtype) for v in (low, high)])
+        steps = torch.arange(-3, 4)
+        bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+        neighbours = (near.view(bits)[:, None] + steps.to(bits)).view(dtype)
+        values = torch.cat([around.to(dtype), neighbours.flatten(), near, -near])
+        found = []
+        for wrapped in (False, True):
+            model = nn.Sequential(Same(), nn.Hardtanh(low, high, inplace=inplace), nn.Identity())
+            act = tt.wrap(model, least=0) if wrapped else None
+            for _ in range(6):
+                x = values.clone().requires_grad_()
+                model(x).backward(torch.arange(1, len(x) + 1).to(dtype).remainder(7) + 1)
+                found.append(x.grad)
+            if act is not None:
+                stored |= {row.how for row in act.plan(values.clone().requires_grad_()).rows}
+                assert act.problems == []
+        assert all(torch.equal(g, found[0]) for g in found), (low, high)
+    assert "2 bits" in stored

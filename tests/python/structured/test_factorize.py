@@ -251,7 +251,7 @@ def test_budgets_that_nothing_reaches_are_refused() -> None:
     before = {k: v.clone() for k, v in model.state_dict().items()}
     for budget, said in [
         ("0.01%", "the budget must be at least \\d+ weights, which the smallest structures have"),
-        ("200%", "budget must be like 25% or a number of weights"),
+        ("200%", "budget must be like 25%, up to 100%, or a number of weights"),
         (0, "at least 1 weight"),
     ]:
         with pytest.raises(ValueError, match=said):

@@ -88,7 +88,11 @@ def _hardtanh(node: Node, probe: Probe) -> None:
     low, high = float(node._saved_min_val), float(node._saved_max_val)
     middle = low + (high - low) / 2
     of_dtype = torch.tensor([low, middle, high], dtype=handle.dtype)
-    if bool((of_dtype[0] < of_dtype[1]) & (of_dtype[1] < of_dtype[2])):
+    # Kernels compare half precision in f32: a limit that it does not have lies between two of its values, and what
+    # stands for a value outside could be inside.
+    wide = torch.tensor([low, high], dtype=torch.promote_types(handle.dtype, torch.float32))
+    has_limits = torch.equal(of_dtype[::2].to(wide.dtype), wide)
+    if has_limits and bool((of_dtype[0] < of_dtype[1]) & (of_dtype[1] < of_dtype[2])):
         handle.need, handle.limits = "between", (low, high, middle)
 
 

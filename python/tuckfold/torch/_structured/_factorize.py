@@ -120,7 +120,7 @@ def parse_budget(budget: str | int, total: int) -> int:
             return int(total * float(found[1]) / 100)
         if not budget.strip().isdigit():
             raise ValueError(
-                f"[factorize] budget must be like 25% or a number of weights, got {budget!r}"
+                f"[factorize] budget must be like 25%, up to 100%, or a number of weights, got {budget!r}"
             )
         budget = int(budget)
     if budget < 1:
