@@ -128,7 +128,7 @@ bool overlaps(const ConstTensorView& a, const ConstTensorView& b) {
 }
 
 bool repeats(const ConstTensorView& view) {
-  if (view.shape.elems() == 0) return false;
+  if (view.data == nullptr || view.shape.elems() == 0) return false;
   std::array<std::size_t, Shape::kMaxRank> axes{};
   const std::span order = std::span(axes).first(view.shape.rank());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -139,6 +139,7 @@ bool repeats(const ConstTensorView& view) {
   Shape inner, inner_strides;
   for (const std::size_t axis : order) {
     const std::int64_t length = view.shape[axis], stride = view.strides[axis];
+    if (length == 1) continue;  // its stride leads nowhere
     const auto* second = static_cast<const std::byte*>(view.data) +
                          stride * static_cast<std::int64_t>(size_bytes(view.dtype));
     const ConstTensorView first(view.data, view.dtype, inner, inner_strides);
