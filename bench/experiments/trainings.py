@@ -55,6 +55,8 @@ class Trainings:
         self._limit = math.inf if minutes is None else time.monotonic() + 60 * minutes
         command = command_line(f"python -m bench.experiments.{name}")
         about = {"torch": torch.__version__} | about
+        if about["device"] == "cuda":
+            about["gpu"] = torch.cuda.get_device_name()
         quick = about["size"] == "test"
         self.record = Record(name, quick, ROOT / "build/release", method, [command], extra=about)
         if path.exists():

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <vector>
 
+#include "base/fail.h"
+
 namespace tuckfold {
 namespace {
 
@@ -149,6 +151,12 @@ bool repeats(const ConstTensorView& view) {
     inner[inner.rank() - 1] = length;
   }
   return false;
+}
+
+void check_apart(const char* verb, const ConstTensorView& out) {
+  if (!repeats(out)) return;
+  invalid("[{}] the output must not repeat elements, got shape {} with strides {}", verb,
+          to_string(out.shape), to_string(out.strides));
 }
 
 template <class View>

@@ -16,6 +16,9 @@ bool overlaps(const ConstTensorView& a, const ConstTensorView& b);
 
 // Whether two elements of a tensor share memory.
 bool repeats(const ConstTensorView& view);
+// Throws InvalidArgument for such an output: its elements would be written in an order that depends on
+// threads. verb: for the message, "unpack".
+void check_apart(const char* verb, const ConstTensorView& out);
 
 // Which of them are written to; the others may overlap each other.
 enum class Writes : unsigned char { Views, Bytes };

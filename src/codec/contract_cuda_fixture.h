@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,52 @@ inline std::string difference_from_cpu(const CodecSpec& spec, const Tensor& in,
   return says(first_difference(in.dtype(), back.bytes(), expected.bytes()));
 }
 
-// The same for a contiguous tensor of random values, if the codec takes it.
+// Packs and unpacks many tensors on the device at once, and says where bytes or values are not those of
+// each alone on the CPU, or nothing. back: to unpack to, as `in` but for orders.
+inline std::string difference_of_many(const CodecSpec& spec, const std::vector<Tensor>& in,
+                                      const std::vector<Tensor>& back, std::uint64_t seed = 0) {
+  std::deque<DeviceTensor> from, to;
+  std::deque<DeviceBytes> rooms;
+  std::vector<ConstTensorView> views;
+  std::vector<TensorView> backs;
+  std::vector<std::span<std::byte>> outs;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    views.emplace_back(from.emplace_back(in[i]).view());
+    backs.push_back(to.emplace_back(back[i]).view());
+    outs.push_back(rooms.emplace_back(layout(spec, in[i].dtype(), in[i].shape()).max_bytes).span());
+  }
+  std::vector<std::size_t> written(in.size());
+  pack_many(spec, views, outs, written, {.seed = seed});
+  const std::vector<std::span<const std::byte>> packed(outs.begin(), outs.end());
+  unpack_many(spec, packed, backs);
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const auto says = [&](const std::string& what) {
+      return fmt::format("{} of {}, number {}: {}", spec.print(), to_string(in[i].shape()), i,
+                         what);
+    };
+    std::vector<std::byte> wanted(written[i]);
+    if (pack(spec, in[i].view(), wanted, {.seed = seed + i}) != written[i]) {
+      return says("another size");
+    }
+    const Layout fit = layout(spec, in[i].dtype(), in[i].shape());
+    if (const auto what = first_difference(fit.dtype, rooms[i].fetch(), wanted); !what.empty()) {
+      return says("packed " + what);
+    }
+    const Tensor expected(in[i].dtype(), in[i].shape());
+    unpack(spec, wanted, expected.view());
+    to[i].fetch();
+    if (!rooms[i].guards_untouched() || !to[i].guards_untouched() || !back[i].gaps_untouched()) {
+      return says("bytes beside were written");
+    }
+    if (const auto what = first_difference(in[i].dtype(), back[i].bytes(), expected.bytes());
+        !what.empty()) {
+      return says(what);
+    }
+  }
+  return "";
+}
+
+// As difference_from_cpu, for a contiguous tensor of random values, if the codec takes it.
 inline void expect_cpu_bytes(const std::string& spec, DType dtype, const Shape& shape) {
   const CodecSpec parsed = CodecSpec::parse(spec);
   if (!suits(parsed, dtype, shape)) return;

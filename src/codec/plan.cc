@@ -84,20 +84,6 @@ void normalize_bools(const TensorView& out) {
   });
 }
 
-// Two elements at one address would be written in an order that depends on threads.
-void check_writable(const TensorView& out) {
-  if (out.shape.elems() == 0) return;  // numpy gives such arrays strides of 0
-  for (std::size_t axis = 0; axis < out.shape.rank(); ++axis) {
-    if (out.strides[axis] == 0 && out.shape[axis] > 1) {
-      invalid("[unpack] the output must not repeat elements, got stride 0 on axis {}", axis);
-    }
-  }
-  if (repeats(out)) {
-    invalid("[unpack] the output must not repeat elements, got shape {} with strides {}",
-            to_string(out.shape), to_string(out.strides));
-  }
-}
-
 Shape bytes_shape(std::size_t bytes) { return {static_cast<std::int64_t>(bytes)}; }
 
 RunContext context_of(const char* what, const RunOptions& options, const Steps& steps,
@@ -202,7 +188,7 @@ void Steps::check_pack(const ConstTensorView& in, std::span<std::byte> out) cons
 
 void Steps::check_unpack(std::span<const std::byte> packed, const TensorView& out) const {
   check_view("unpack", out.data, out.dtype, out.shape, out.strides, out.device);
-  check_writable(out);
+  check_apart("unpack", out);
   if (fixed() ? packed.size() != max_bytes() : packed.size() > max_bytes()) {
     refuse_size(out, fixed(), max_bytes(), packed.size());
   }

@@ -43,10 +43,7 @@ void check_images(const ArrayInfo& info, const ImageSides& sides, std::size_t sa
     invalid("[read] images of '{}' are {}x{} and a height and width, the output is {}", info.name,
             samples, sides.channels, to_string(out.shape));
   }
-  if (repeats(out)) {
-    invalid("[read] the output must not repeat elements, got shape {} with strides {}",
-            to_string(out.shape), to_string(out.strides));
-  }
+  check_apart("read", out);
   if (!windows.empty() && windows.size() != samples) {
     invalid("[read] every sample needs a window, got {} for {} samples", windows.size(), samples);
   }

@@ -149,10 +149,7 @@ void ReaderState::check_output(std::size_t number, std::int64_t count, const Ten
     invalid("[read] '{}' is {} {}, the output is {} {}", info.name, to_string(info.dtype),
             to_string(shape), to_string(out.dtype), to_string(out.shape));
   }
-  if (repeats(out)) {
-    invalid("[read] the output must not repeat elements, got shape {} with strides {}",
-            to_string(out.shape), to_string(out.strides));
-  }
+  check_apart("read", out);
 }
 
 // ---- chunks -------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 // shape, order and pair of types, whole warps and parts of one.
 #include <gtest/gtest.h>
 
-#include <deque>
-
 #include "codec/contract_cuda_fixture.h"
 #include "codec/dct_chop/dct_chop.h"
 
@@ -102,34 +100,7 @@ TEST_F(DctChopCuda, ManyTensorsAtOnceHaveTheBytesOfEachAlone) {
       in.push_back(ref::input_for(spec, dtype, shapes[i], ref::Pattern::Random));
       back.emplace_back(dtype, shapes[i]);
     }
-    std::deque<ref::DeviceTensor> from, to;
-    std::deque<ref::DeviceBytes> rooms;
-    std::vector<ConstTensorView> views;
-    std::vector<TensorView> backs;
-    std::vector<std::span<std::byte>> outs;
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      views.emplace_back(from.emplace_back(in[i]).view());
-      backs.push_back(to.emplace_back(back[i]).view());
-      outs.push_back(
-          rooms.emplace_back(layout(spec, in[i].dtype(), in[i].shape()).max_bytes).span());
-    }
-    std::vector<std::size_t> written(in.size());
-    pack_many(spec, views, outs, written, {.seed = 7});
-    const std::vector<std::span<const std::byte>> packed(outs.begin(), outs.end());
-    unpack_many(spec, packed, backs);
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      std::vector<std::byte> wanted(written[i]);
-      ASSERT_EQ(pack(spec, in[i].view(), wanted, {.seed = 7 + i}), written[i]);
-      const Layout fit = layout(spec, in[i].dtype(), in[i].shape());
-      ASSERT_EQ(ref::first_difference(fit.dtype, rooms[i].fetch(), wanted), "") << text << i;
-      ASSERT_TRUE(rooms[i].guards_untouched());
-      const ref::Tensor expected(in[i].dtype(), in[i].shape());
-      unpack(spec, wanted, expected.view());
-      to[i].fetch();
-      ASSERT_TRUE(to[i].guards_untouched());
-      ASSERT_EQ(ref::first_difference(in[i].dtype(), back[i].bytes(), expected.bytes()), "")
-          << text << i;
-    }
+    ASSERT_EQ(ref::difference_of_many(spec, in, back, 7), "");
   }
 }
 

@@ -77,15 +77,7 @@ ImageSides check(const Plan& plan, const ImagePass& pass, const TensorView& out)
     invalid("[unpack_images] {} data must be aligned to {} bytes; copy it to an aligned buffer",
             to_string(out.dtype), size_bytes(out.dtype));
   }
-  for (std::size_t axis = 0; axis < 4 && out.shape.elems() > 0; ++axis) {
-    if (out.strides[axis] == 0 && out.shape[axis] > 1) {
-      invalid("[unpack_images] the output must not repeat elements, got stride 0 on axis {}", axis);
-    }
-  }
-  if (repeats(out)) {
-    invalid("[unpack_images] the output must not repeat elements, got shape {} with strides {}",
-            to_string(out.shape), to_string(out.strides));
-  }
+  check_apart("unpack_images", out);
   if (out.device == Device::Cuda && !cuda::built()) {
     fail(Errc::Unsupported,
          "[unpack_images] this build has no CUDA codecs; install tuckfold where nvcc is, or use a "

@@ -189,3 +189,12 @@ def stored(plan: object) -> dict[tuple[str, str], set[str]]:
     for row in plan.rows:
         found.setdefault((row.op, row.role), set()).add(row.how)
     return found
+
+
+# Ways to call torch's attention, for 32 tokens.
+ATTENTIONS: dict[str, dict[str, object]] = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "scaled": {"scale": 0.7},
+    "masked": {"attn_mask": torch.randn(32, 32, generator=torch.Generator().manual_seed(5))},
+}

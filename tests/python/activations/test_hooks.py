@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 
 import tuckfold.torch as tt  # noqa: E402
-from nets import NETWORKS, Sequence, gradients, images, made, resnet_like, same, tokens  # noqa: E402
+from nets import ATTENTIONS, NETWORKS, Sequence, gradients, images, made, resnet_like, same, tokens  # noqa: E402
 from tuckfold.torch._activations import _recipe, _recompute, _record, _store  # noqa: E402
 from tuckfold.torch._activations._graph import VIEWS, kind  # noqa: E402
 from tuckfold.torch._activations._lossy import SCORES, VALUES  # noqa: E402
@@ -534,16 +534,8 @@ def test_a_gpt_with_dropout(native) -> None:
     assert len(native) == 3
 
 
-CALLS = {
-    "plain": {},
-    "causal": {"is_causal": True},
-    "scaled": {"scale": 0.7},
-    "masked": {"attn_mask": torch.randn(32, 32, generator=torch.Generator().manual_seed(5))},
-}
-
-
 class Attention(nn.Module):
-    """q, k and v with large scores; k may be what a ReLU makes, which a recipe makes again."""
+    """q, k and v with large scores; k may be what a normalization makes, which a recipe makes again."""
 
     def __init__(self, makes: bool, **options: object) -> None:
         super().__init__()
@@ -559,12 +551,12 @@ class Attention(nn.Module):
 
 @pytest.mark.parametrize("makes", [False, True])
 @pytest.mark.parametrize("codec", [FOUR, "zstd"])
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", ATTENTIONS)
 def test_sums_of_attention(name: str, codec: str, makes: bool, native, monkeypatch) -> None:
     found = []
     x = torch.randn(4, 32, 64, generator=torch.Generator().manual_seed(1))
     for way in ("python", "cpp"):
-        model = made(lambda: Attention(makes, **CALLS[name]))
+        model = made(lambda: Attention(makes, **ATTENTIONS[name]))
         act = wrapped(model, way, monkeypatch, codec=codec)
         found.append([gradients(model, x, seed=seed) for seed in range(WARM + 2)])
         assert act.problems == []
@@ -572,7 +564,7 @@ def test_sums_of_attention(name: str, codec: str, makes: bool, native, monkeypat
     for a, b in zip(*found, strict=True):
         assert all(map(same, a, b))
     if codec == "zstd":
-        plain = [gradients(made(lambda: Attention(makes, **CALLS[name])), x, seed=seed) for seed in range(WARM + 2)]  # fmt: skip
+        plain = [gradients(made(lambda: Attention(makes, **ATTENTIONS[name])), x, seed=seed) for seed in range(WARM + 2)]  # fmt: skip
         for a, b in zip(found[1], plain, strict=True):
             assert all(map(same, a, b))
 

@@ -41,6 +41,16 @@ def error(got: list[Tensor], expected: list[Tensor]) -> float:
     return (sum(float((a - b).square().sum()) for a, b in pairs) / of) ** 0.5
 
 
+def errors_of(model: nn.Module, x: Tensor, expected: list[Tensor], passes: int) -> list[float]:
+    """Of each pass; what it asked the GPU is answered before the next one."""
+    found = []
+    for _ in range(passes):
+        found.append(error(gradients(model, x), expected))
+        if gpu.ON_GPU:
+            torch.cuda.synchronize()
+    return found
+
+
 @each(
     *[
         (name, memory)
@@ -54,11 +64,7 @@ def test_gradients_are_near_in_every_pass(name: str, memory: torch.memory_format
         model, x = model.to(memory_format=memory), x.contiguous(memory_format=memory)
     expected = gradients(copy.deepcopy(model), x)
     act = tt.wrap(model, codec=NEAREST, least=1024)
-    found = []
-    for _ in range(6):
-        found.append(error(gradients(model, x), expected))
-        if gpu.ON_GPU:
-            torch.cuda.synchronize()
+    found = errors_of(model, x, expected, 6)
     assert all(0 < e < 0.05 for e in found), found
     assert act.problems == [] and act.answers.count == 0
     states = act._learning._states.values()
@@ -169,11 +175,7 @@ def test_attention_of_few_bits_does_not_explode() -> None:
     errors = []
     for bits in (8, 4, 2):
         act = with_rule(model, "scaled_dot*", f"block_quant(bits={bits}, group=64)")
-        found = []
-        for _ in range(6):
-            found.append(error(gradients(model, x), expected))
-            if gpu.ON_GPU:
-                torch.cuda.synchronize()
+        found = errors_of(model, x, expected, 6)
         assert act.problems == []
         errors.append(max(found))
         act.remove()
@@ -210,13 +212,11 @@ def test_sums_are_those_of_what_is_decoded(backend: str, causal: bool) -> None:
     try:
         expected = gradients(copy.deepcopy(model), x)
     except RuntimeError as missing:
+        if "No available kernel" not in str(missing):
+            raise
         gpu.skip(f"{backend}: {missing}")
     act = tt.wrap(model, codec=NEAREST, least=1024)
-    found = []
-    for _ in range(7):
-        found.append(error(gradients(model, x), expected))
-        if gpu.ON_GPU:
-            torch.cuda.synchronize()
+    found = errors_of(model, x, expected, 7)
     assert all(0 < e < 0.1 for e in found), found
     assert max(found) < 1.05 * min(found), found
     assert act.problems == []
