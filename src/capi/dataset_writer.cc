@@ -94,10 +94,12 @@ struct DatasetWriter::Impl {
 
   void open_shards() {
     const bool append = mode() == WriteMode::Append;
-    if (request.shards > 1 && request.samples < request.shards) {
-      invalid("[write] shards must be 1..{}, the number of samples to write, got {}",
-              request.samples, request.shards);
+    if (request.shards > 1 && request.samples == 0) {
+      invalid(
+          "[write] shards divide samples, and samples says that there are none; give their number, "
+          "or leave out shards");
     }
+    if (request.shards > 1) check_shards("[write] shards", request.shards, request.samples);
     if (append) take_arrays_of_manifest();
     std::vector<ArrayInfo> settled = request.arrays;
     check_arrays(settled);

@@ -312,6 +312,12 @@ std::optional<Begun> begun_at(const std::string& path) {
   return state ? std::optional(state->begun) : std::nullopt;
 }
 
+void check_shards(std::string_view who, std::int64_t shards, std::int64_t samples) {
+  if (shards <= samples) return;
+  if (samples == 0) invalid("{} divides samples, and there are none; leave it out", who);
+  invalid("{} must be 1..{}, the number of samples, got {}", who, samples, shards);
+}
+
 Leftover find_leftover(const std::string& path) {
   const std::string partial = partial_of(path);
   struct stat info {};

@@ -9,9 +9,11 @@
 // time, and the writer after a killed one finds its files. See docs/format.md.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "container/format.h"
@@ -51,6 +53,10 @@ class ShardedOutput {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Throws InvalidArgument where there are more shards than samples. The message begins with who, "[pack]
+// --shards".
+void check_shards(std::string_view who, std::int64_t shards, std::int64_t samples);
 
 // What a stopped writer left for this path.
 enum class Leftover : unsigned char { None, File, Shards, Useless };

@@ -218,9 +218,7 @@ class PackRun {
 }  // namespace
 
 void check_output(const PackOutput& output, std::int64_t samples) {
-  if (output.shards > samples) {
-    invalid("[pack] --shards must be 1..{}, the number of samples, got {}", samples, output.shards);
-  }
+  check_shards("[pack] --shards", output.shards, samples);
   if (output.resume || output.append || output.force || output.temporary) return;
   const std::string path = find_destination("pack", output.path).path;
   const Leftover left = find_leftover(path);

@@ -183,10 +183,7 @@ void warn_of_first_codec(const Options& options, const Samples& samples,
 
 void to_tuck(const Options& options, const Samples& samples) {
   options.codec.check("convert", samples.arrays());
-  if (options.shards > samples.samples()) {
-    invalid("[convert] --shards must be 1..{}, the number of samples, got {}", samples.samples(),
-            options.shards);
-  }
+  check_shards("[convert] --shards", options.shards, samples.samples());
   const std::optional<Target> target = options.target.get("convert", options.codec);
   std::vector<RewriteArray> arrays;
   std::vector<Outcome> outcomes;

@@ -281,3 +281,70 @@ def test_a_plan_with_a_codec_is_read_again(tmp_path) -> None:
     again = wrapped(model, FOUR, plan=tmp_path / "plan.toml")
     compiled(model)(tokens())
     assert str(again.plan()) == plan
+
+
+def _softmax(scores):
+    return scores.softmax(-1)
+
+
+def _softmax_dropped(scores):
+    causal = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    return F.dropout(scores.masked_fill(~causal, -1e4).softmax(-1), 0.1)
+
+
+def _softmax_by_hand(scores):
+    raised = (scores - scores.amax(-1, keepdim=True)).exp()
+    return raised / raised.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("softmax", [_softmax, _softmax_dropped, _softmax_by_hand])
+def test_scores_of_a_softmax_have_eight_bits(softmax, backend: str) -> None:
+    """What backward takes exponentials of, and what a softmax returned; scores deviate by about 6."""
+
+    def call(m, x):
+        q, k, v = m.qkv(x).chunk(3, -1)
+        return m.out(softmax(torch.einsum("bic,bjc->bij", q, k)) @ v)
+
+    model = made(lambda: Sequence(call, qkv=nn.Linear(64, 192), out=nn.Linear(64, 64)))
+    with torch.no_grad():
+        model.qkv.weight.mul_(1.5)
+    x = torch.randn(4, 64, 64)
+    torch.manual_seed(5)
+    expected = gradients(compiled(copy.deepcopy(model), backend=backend), x)
+    act = wrapped(model, "block_quant(bits=4, group=64)")
+    torch.manual_seed(5)
+    found = error(gradients(compiled(model, backend=backend), x), expected)
+    scores = {row.how for row in act.plan().rows if row.shape == (4, 64, 64) and "soft" in row.op}
+    scores |= {row.how for row in act.plan().rows if row.op in ("exp", "div", "sub")}
+    assert not any("bits=4" in how for how in scores), scores
+    assert found < 0.25, found
+
+
+SHARP = {
+    "logarithm": lambda x: (x.abs() + 1e-4).log(),
+    "quotient": lambda x: 1 / (x.square() + 1e-4),
+    "root": lambda x: (x.abs() + 1e-5).sqrt(),
+    "exponential": lambda x: (4 * x).exp(),
+    "limits": lambda x: x.clamp(-0.1, 0.1),
+    "leaky": lambda x: F.leaky_relu(x, 0.01),
+    "largest": lambda x: x.amax(-1, keepdim=True) * x,
+    "a gate beside negative values": lambda x: F.relu(x) + 0.1 * x * x * x,
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", SHARP)
+def test_what_is_read_sharply_has_no_loss_there(name: str, backend: str) -> None:
+    """Gradients of operators that amplify small errors are as near as those of products."""
+    model = made(
+        lambda: Sequence(
+            lambda m, x: m.last(SHARP[name](m.first(x))),
+            first=nn.Linear(64, 64), last=nn.Linear(64, 64),
+        )
+    )  # fmt: skip
+    x = torch.randn(256, 64)
+    expected = gradients(copy.deepcopy(model), x)
+    act = wrapped(model, "block_quant(bits=4, group=64)")
+    assert error(gradients(compiled(model, backend=backend), x), expected) < 0.12
+    assert act.problems == []

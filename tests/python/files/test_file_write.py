@@ -215,6 +215,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         (lambda: tuckfold.save(where, x=X, codec="raw", psnr=4), "leave out codec"),
         (lambda: tuckfold.save(where, x=X, metadata={"a": float("nan")}), "JSON"),
         (lambda: tuckfold.save(where, x=X, shards=41), "shards must be"),
+        (lambda: tuckfold.save(where, x=X[:0], shards=4), "there are none; give their number"),
         (lambda: tuckfold.save(where, x=Y, fill=0.5, codec={"x": "zstd"}), "no array has"),
         (lambda: tuckfold.save(where, x=X.astype(complex)), "dtype must be"),
         (lambda: tuckfold.Writer(where), "give the arrays"),

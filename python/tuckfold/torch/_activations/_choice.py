@@ -10,8 +10,9 @@ from torch import fx, nn
 
 from tuckfold.torch._activations import _split
 from tuckfold.torch._activations._chains import Chains, is_repeatable, name_of
+from tuckfold.torch._activations._graph_reads import Reads, is_gate_of, is_softmax
 from tuckfold.torch._activations._graph_sums import make_sums_again
-from tuckfold.torch._activations._lossy import for_scores, suits_graphs
+from tuckfold.torch._activations._lossy import for_scores, is_exact, suits_graphs
 from tuckfold.torch._activations._packs import Packer
 from tuckfold.torch._activations._policy import is_codec
 from tuckfold.torch._activations._split import Split, bytes_of, value_of
@@ -56,6 +57,7 @@ class Choice:
         self._places = {str(id(module)): name for name, module in model.named_modules()}
         self.chains = Chains(split, fused, options.least, settle=not options.is_lossy)
         self.packer = Packer(split)
+        self._gates: set[fx.Node] = set()  # of backward, above 0 where forward's values are
 
     def run(self) -> list[Row]:
         """Rows in the order of forward."""
@@ -124,17 +126,20 @@ class Choice:
         store = self.policy(row)
         codec = store if is_codec(store) else self.options.codec
         usable = codec is not None and suits_graphs(codec)
-        spec = self._codec_for(base, views, codec) if usable else None
+        reads = Reads(self.split, [self.split.saved[v] for v in views], self._gates)
+        spec = self._codec_for(base, views, codec, reads) if usable else None
         stored = self.packer.codec(base, spec) if spec is not None else None
         if stored is None:
             return
         packed, made = stored
         row.how, row.after = spec, bytes_of(packed)
-        if self._is_gate(base, views):
+        if reads.is_gate or name_of(base) == "relu":
             made = self._gated(base, made, row)
         self._exchange(base, views, made)
 
-    def _codec_for(self, base: fx.Node, views: list[fx.Node], codec: str) -> str | None:
+    def _codec_for(
+        self, base: fx.Node, views: list[fx.Node], codec: str, reads: Reads
+    ) -> str | None:
         if not value_of(base).dtype.is_floating_point or _is_statistic(base):
             return None
         for view in views:
@@ -143,10 +148,12 @@ class Choice:
                 # Backward takes exponentials of scores that it computes from these.
                 if "backward" in name_of(user) and names & {"query", "key"}:
                     return for_scores(codec)
-        return codec
+        if not reads.is_smooth and not is_exact(codec):
+            return None
+        return for_scores(codec) if reads.is_score or is_softmax(base) else codec
 
     def _gated(self, base: fx.Node, made: fx.Node, row: Row) -> fx.Node:
-        """Values that are lossy, with a ReLU's zeros where they were and nowhere else."""
+        """Values that are lossy, and above 0 where they were and nowhere else."""
         stored = self.packer.bits(base)
         if stored is None:
             return made
@@ -155,10 +162,17 @@ class Choice:
         row.how += ", 1 bit"
         dtype = value_of(base).dtype
         least = _ABOVE_ZERO.get(dtype, torch.finfo(dtype).tiny)
+        below: float | fx.Node = 0.0  # a ReLU's
+        if name_of(base) != "relu":
+            below = self.split.add(_aten.clamp_max.default, made, 0)
         made = self.split.add(_aten.clamp_min.default, made, least)
-        return self._where(mask, 0.0, made, dtype)
+        made = self._where(mask, below, made, dtype)
+        self._gates.add(made)
+        return made
 
-    def _where(self, mask: fx.Node, a: float, b: float | fx.Node, dtype: torch.dtype) -> fx.Node:
+    def _where(
+        self, mask: fx.Node, a: float | fx.Node, b: float | fx.Node, dtype: torch.dtype
+    ) -> fx.Node:
         device = mask.meta["val"].device
 
         def number(value: float) -> fx.Node:
@@ -166,20 +180,20 @@ class Choice:
                 _aten.full.default, [], value, dtype=dtype, device=device, pin_memory=False
             )
 
-        other = b if isinstance(b, fx.Node) else number(b)
-        return self.split.add(_aten.where.self, mask, number(a), other)
+        a, b = (x if isinstance(x, fx.Node) else number(x) for x in (a, b))
+        return self.split.add(_aten.where.self, mask, a, b)
 
     # ---- what backward does with a value
 
     def _is_gate(self, base: fx.Node, views: list[fx.Node]) -> bool:
-        users = [(self.split.saved[v], u) for v in views for u in self.split.saved[v].users]
-        return name_of(base) == "relu" or any(_is_gate_of(user, place) for place, user in users)
+        reads = Reads(self.split, [self.split.saved[v] for v in views], self._gates)
+        return name_of(base) == "relu" or reads.is_gate
 
     def _is_gate_alone(self, base: fx.Node, views: list[fx.Node]) -> bool:
         """Whether backward reads no more of it than which values are above 0."""
         users = [(self.split.saved[v], u) for v in views for u in self.split.saved[v].users]
         return bool(users) and all(
-            _is_gate_of(user, place) or _reads_sizes_alone(user, place) for place, user in users
+            is_gate_of(user, place) or _reads_sizes_alone(user, place) for place, user in users
         )
 
     def _exchange(self, base: fx.Node, views: list[fx.Node], made: fx.Node) -> None:
@@ -263,14 +277,6 @@ def _arguments(user: fx.Node, place: fx.Node) -> set[str]:
     if schema is None:
         return set()
     return {a.name for a, given in zip(schema.arguments, user.args, strict=False) if given is place}
-
-
-def _is_gate_of(user: fx.Node, place: fx.Node) -> bool:
-    if user.target is _aten.le.Scalar:
-        return user.args[1] == 0
-    if user.target is _aten.threshold_backward.default:
-        return user.args[1] is place and user.args[0] is not place and user.args[2] == 0
-    return False
 
 
 def _reads_sizes_alone(user: fx.Node, place: fx.Node) -> bool:

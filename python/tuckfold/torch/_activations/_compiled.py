@@ -141,7 +141,16 @@ def _sources() -> str:
     global _digest
     if _digest is None:
         folder = Path(__file__).parent
-        names = ("compiled", "choice", "chains", "packs", "split", "lossy", "graph_sums")
+        names = (
+            "compiled",
+            "choice",
+            "chains",
+            "packs",
+            "split",
+            "lossy",
+            "graph_reads",
+            "graph_sums",
+        )
         text = b"".join((folder / f"_{name}.py").read_bytes() for name in names)
         _digest = hashlib.sha256(text).hexdigest()
     return _digest
