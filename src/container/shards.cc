@@ -149,7 +149,9 @@ void check_same_arrays(const Schema& a, const Schema& b, const std::string& path
            a.arrays[i].shape == b.arrays[i].shape && a.arrays[i].fill == b.arrays[i].fill &&
            a.arrays[i].mask_of == b.arrays[i].mask_of;
   }
-  if (!same) invalid("[open] '{}' has other arrays than the first shard; leave it out", path);
+  if (!same)
+    invalid("[open] '{}' has other arrays, or fill values, than the first shard; leave it out",
+            path);
 }
 
 std::string shard_name(std::string_view name, int shard, int shards) {

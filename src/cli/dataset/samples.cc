@@ -4,8 +4,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 #include "base/fail.h"
+#include "base/fill.h"
 #include "cli/dataset/scaled.h"
 #include "cli/terminal/stdio.h"
 #include "cli/verbs/verbs.h"
@@ -21,6 +23,22 @@ std::vector<SourceArray> arrays_of(const FileReader& file) {
         {.name = array.name, .dtype = array.dtype, .sample = array.shape, .fill = array.fill});
   }
   return arrays;
+}
+
+// "image f32 3x32x32, label i64 (fill values -1)": arrays of one file that another lacks.
+std::string text_of_others(std::span<const SourceArray> arrays,
+                           std::span<const SourceArray> others) {
+  std::vector<std::string> found;
+  for (const SourceArray& array : arrays) {
+    if (std::find(others.begin(), others.end(), array) != others.end()) continue;
+    std::string text =
+        fmt::format("{} {} {}", array.name, to_string(array.dtype), to_string(array.sample));
+    std::vector<std::string> fill;
+    for (const FillValue& value : array.fill) fill.push_back(to_string(array.dtype, value));
+    if (!fill.empty()) text += fmt::format(" (fill values {})", fmt::join(fill, ", "));
+    found.push_back(std::move(text));
+  }
+  return found.empty() ? "nothing else" : fmt::format("{}", fmt::join(found, ", "));
 }
 
 }  // namespace
@@ -64,9 +82,14 @@ void Samples::open_files(const char* verb, const InputOptions& inputs) {
   }
   for (const std::string& path : inputs.files) {
     files_.push_back(open_reader(path, inputs.strict));
-    if (arrays_of(files_.back()) != arrays_of(files_.front())) {
-      invalid("[{}] '{}' has other arrays than '{}'; leave it out, or convert it first", verb, path,
-              inputs.files.front());
+    const std::vector<SourceArray> here = arrays_of(files_.back());
+    const std::vector<SourceArray> first = arrays_of(files_.front());
+    if (here != first) {
+      invalid(
+          "[{}] '{}' has other arrays than '{}': {}, where that has {}; leave it out, or convert "
+          "it first",
+          verb, path, inputs.files.front(), text_of_others(here, first),
+          text_of_others(first, here));
     }
     samples_ += files_.back().samples();
   }

@@ -8,6 +8,8 @@ try a.tuck
 try a.npy -o c.tuck
 try missing.tuck -o c.tuck
 try a.tuck b.tuck -o c.tuck
+"$TUCKFOLD" pack a.npy -o filled.tuck --fill -999 --quiet
+try a.tuck filled.tuck -o c.tuck
 try a.tuck -o b.tuck
 try a.tuck -o c.csv
 try a.tuck -o a.npy
