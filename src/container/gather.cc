@@ -10,6 +10,7 @@
 #include "base/fail.h"
 #include "base/parallel.h"
 #include "base/strided.h"
+#include "codec/dct_quant/dct_quant_rows.h"
 #include "codec/registry.h"
 #include "container/row_finder.h"
 
@@ -56,6 +57,7 @@ class RowGather {
     RowFinder finder;
     std::vector<const std::byte*> rows{};
     std::vector<std::byte> packed{};
+    std::size_t beyond = 0;  // bytes of the file after each of the rows, at least
   };
 
   // Rows first … first + count of the output. Rows of one spec in a row are unpacked together:
@@ -66,9 +68,14 @@ class RowGather {
     const CodecSpec* spec = nullptr;
     std::size_t bytes = 0;
     std::int64_t begin = first;
+    piece.beyond = SIZE_MAX;
     const auto flush = [&](std::int64_t end) {
-      if (!piece.rows.empty()) unpack_rows(piece, *spec, bytes, begin, end);
+      if (!piece.rows.empty() && !unpack_in_place(piece, *spec, bytes, begin)) {
+        look_ahead(piece, first + count, count);
+        unpack_rows(piece, *spec, bytes, begin, end);
+      }
       piece.rows.clear();
+      piece.beyond = SIZE_MAX;
     };
     std::int64_t at = first;
     try {
@@ -81,9 +88,9 @@ class RowGather {
           begin = at;
         }
         piece.rows.push_back(row);
+        piece.beyond = std::min(piece.beyond, piece.finder.beyond(row));
       }
       at = begin;
-      look_ahead(piece, first + count, count);
       flush(first + count);
     } catch (...) {
       note(first, count, at);
@@ -111,10 +118,32 @@ class RowGather {
     }
   }
 
+  // Images of bytes, for which there is a kernel that reads rows where they are. False: there is not.
+  bool unpack_in_place(const Piece& piece, const CodecSpec& spec, std::size_t bytes,
+                       std::int64_t begin) const {
+    const Stage& stage = spec.stages().front();
+    if (!to_dense_rows_ || out_.dtype != DType::U8 || &row_of(stage) != &kDctQuant ||
+        spec.stages().size() != 1 || piece.beyond < dct_quant::kBeyondRow) {
+      return false;
+    }
+    const std::int64_t count = std::ssize(piece.rows);
+    if (!dct_quant::unpack_byte_rows(
+            stage, piece.rows, rows_of(out_, begin, count).shape,
+            static_cast<std::uint8_t*>(out_.data) + begin * out_.strides[0], out_.strides[0])) {
+      return false;
+    }
+    note_read(piece, bytes);
+    return true;
+  }
+
+  static void note_read(const Piece& piece, std::size_t bytes) {
+    piece.finder.file().note_read(piece.rows.size() * bytes / MappedFile::kAloneShare);
+  }
+
   void unpack_rows(Piece& piece, const CodecSpec& spec, std::size_t bytes, std::int64_t begin,
                    std::int64_t end) {
     const std::size_t count = piece.rows.size();
-    piece.finder.file().note_read(count * bytes / MappedFile::kAloneShare);
+    note_read(piece, bytes);
     if (to_dense_rows_ && &row_of(spec.stages().front()) == &kRaw && spec.stages().size() == 1) {
       copy_rows(piece.rows, bytes, static_cast<std::byte*>(out_.data) + begin * step_, step_);
       return;

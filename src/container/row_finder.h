@@ -81,6 +81,11 @@ class RowFinder {
   const CodecSpec* spec() const { return found_.spec; }
   std::size_t row_bytes() const { return row_bytes_; }
   const MappedFile& file() const { return *file_; }
+  // Bytes of the file after it.
+  std::size_t beyond(const std::byte* row) const {
+    const ByteSpan all = file_->bytes();
+    return static_cast<std::size_t>(all.data() + all.size() - row) - row_bytes_;
+  }
 
   // Lets go of files but for the last.
   void forget() {

@@ -299,6 +299,31 @@ TEST_P(DctQuantBits, AnyBytesUnpackAlike) {
   }
 }
 
+// The tail then has four bits of every tile, and four of the first coefficient where dc asks for them:
+// more than fit 64 bits.
+TEST_P(DctQuantBits, BlocksWhoseWidthsAreAllOddUnpackAlike) {
+  std::mt19937 random(13);
+  for (const double rate : {3.0, 4.0, 6.0, 8.0}) {
+    for (const int dc : {4, 8, 12}) {
+      const dct_quant_ref::Rules rules(rate, dc);
+      const Shape shape{8, 35 * 8};
+      std::vector<std::uint8_t> bytes(static_cast<std::size_t>(35 * rules.bytes));
+      for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random());
+      for (int b = 0; b < 35; b += 1 + b % 3) {
+        std::uint8_t* block = bytes.data() + b * rules.bytes;
+        // So many bits are left over that each tile has one more.
+        const std::vector<int> widths(static_cast<std::size_t>(rules.tiles), rate < 4 ? 1 : 2);
+        dct_quant_ref::write_header(rules, {4 * 127, widths, true, false}, block);
+        ASSERT_TRUE(dct_quant_ref::read_header(rules, block).fits);
+      }
+      for (const DType dtype : {DType::U8, DType::F32}) {
+        expect_normative_unpack(spec_of(rate, dc), std::as_bytes(std::span(bytes)), dtype, shape);
+      }
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 // Blocks of an image of bytes are unpacked 16 at a time, and stored four side by side where they are.
 TEST_P(DctQuantBits, ImagesOfBytesOfAnySides) {
   for (const double rate : {1.0, 2.0, 3.5, 4.0, 4.125, 6.0, 8.0}) {

@@ -38,21 +38,18 @@ constexpr int lane_of_block(int block) { return block % 4 * 4 + block / 4; }
 
 struct alignas(64) BytesBuffers {
   float scale[16][16];  // of tiles, by rows
-  // Of four blocks each: where a tile's bytes begin, where they end after the first tile's begin, and
-  // its width without the lowest bit, plus kOdd if that is set.
-  std::uint8_t begin[4][64], end[256], width[4][64];
+  // Of four blocks each: where a tile's bytes begin, and its width without the lowest bit, plus kOdd
+  // if that is set.
+  std::uint8_t begin[4][64], width[4][64];
   static constexpr int kOdd = 64;
-  // By blocks: a nibble for each tile, by columns. The first bits after those that an even width has
-  // of its values: the lowest bits of an odd width, else ones.
-  std::uint64_t next_bits[16];
-  // The same of four blocks and two tiles side by side: bit 8 i + 4 j + t.
-  std::uint32_t masks[2][8][2];
+  // Of four blocks and two tiles side by side, bit 8 i + 4 j + t: the first bits after those that an
+  // even width has of its values. The lowest bits of an odd width, else ones.
+  std::uint32_t masks[4][8];
   // Of the first coefficients, by lanes: bits beyond the tile's width, that width, and the step;
   // NaN if a header is invalid, so that all of the block is.
   std::uint32_t dc[16], first_width[16];
   float first_step[16];
-  std::uint16_t odd[16];                      // of a block, bit i: tile kTileAt[i] has an odd width
-  std::uint8_t low_dc[16];                    // of a block: the lowest bits of `dc`, from its tail
+  std::uint64_t all_odd;  // not zero: there is a block of which all widths are odd
   alignas(64) std::uint16_t codes[8][4][32];  // by rows of two tiles
   float half[64][16];                         // after the first pass; then columns of pixels
 };
@@ -75,41 +72,6 @@ HWY_INLINE void transpose_fours(__m512i* v) {
   v[3] = _mm512_unpackhi_epi64(b, d);
 }
 
-// Nibbles of eight blocks, by columns of tiles, to eight bytes of two tiles side by side each, one
-// for each block.
-HWY_INLINE __m512i by_tile_pairs(__m512i nibbles) {
-  struct alignas(64) Tables {
-    std::uint8_t left[64], right[64];  // the bit that a byte begins with
-    std::uint8_t transposed[64];
-  };
-  alignas(64) static constexpr Tables kTables = [] {
-    Tables tables{};
-    for (int i = 0; i < 64; ++i) {
-      const int at = i % 2 * 32 + i % 8 / 2 * 4;
-      tables.left[i] = static_cast<std::uint8_t>(at);
-      tables.right[i] = static_cast<std::uint8_t>(at + 12);
-      tables.transposed[i] = static_cast<std::uint8_t>(i % 8 * 8 + i / 8);
-    }
-    return tables;
-  }();
-  const __m512i left = _mm512_multishift_epi64_epi8(_mm512_load_si512(kTables.left), nibbles);
-  const __m512i right = _mm512_multishift_epi64_epi8(_mm512_load_si512(kTables.right), nibbles);
-  constexpr int kSelect = 0xca;  // first ? second : third
-  return _mm512_permutexvar_epi8(
-      _mm512_load_si512(kTables.transposed),
-      _mm512_ternarylogic_epi64(_mm512_set1_epi8(0x0f), left, right, kSelect));
-}
-
-// Reads the bits of a block that follow the tiles' bytes, which begin at `in`.
-HWY_INLINE void read_tail(const Form& form, const std::uint8_t* in, int block, BytesBuffers& io) {
-  const std::uint8_t* at = in + io.end[16 * block + 15];
-  std::uint64_t tail = get64(at);
-  io.low_dc[block] = static_cast<std::uint8_t>(tail & 15);
-  if (form.header_bits() % 8 != 0) tail = tail >> 4 | static_cast<std::uint64_t>(at[8]) << 60;
-  const std::uint64_t odd = _pdep_u64(io.odd[block], kNibbles) * 15;
-  io.next_bits[block] = _pdep_u64(tail, odd) | ~odd;
-}
-
 // The bytes of four blocks that `at` counts from the first, or of the second two from the third.
 HWY_INLINE __m512i look_up(const std::uint8_t* in, int block_bytes, __m512i at) {
   const __m512i found =
@@ -119,6 +81,22 @@ HWY_INLINE __m512i look_up(const std::uint8_t* in, int block_bytes, __m512i at) 
   return _mm512_mask_mov_epi64(
       found, 0xf0,
       _mm512_permutex2var_epi8(_mm512_loadu_si512(in), at, _mm512_loadu_si512(in + 64)));
+}
+
+// Where all widths of a block are odd the last tile's nibble may be beyond 64 bits of the tail.
+HWY_NOINLINE void read_last_nibbles(const Form& form, const std::uint8_t* in, BytesBuffers& io) {
+  for (int b = 0; b < kTogether; ++b, in += form.bytes) {
+    int end = form.header_bits() / 8, odd = 0;
+    for (int k = 0; k < 16; ++k) {
+      const int width = io.width[b / 4][16 * (b % 4) + k];
+      end += width % 16 / 2;
+      odd += width / BytesBuffers::kOdd;
+    }
+    if (odd < 16) continue;
+    std::uint32_t& mask = io.masks[b / 4][7];
+    const int at = 8 * (b % 4) + 4;
+    mask = (mask & ~(15u << at)) | (in[end + 8] & 15u) << at;
+  }
 }
 
 // Reads the headers of 16 blocks: scales, first coefficients, and what read_codes needs. Returns
@@ -133,6 +111,8 @@ HWY_INLINE bool read_headers(const Form& form, const std::uint8_t* in, BytesBuff
     std::uint8_t doubled[64];  // the same twice; 0 of tiles that are not coded
     std::uint8_t columns[64];  // tiles by columns
     std::uint8_t half[64];     // of running sums: the last of the first half, for the second
+    std::uint8_t next[64];     // the first eight bytes, twice
+    std::uint8_t pairs[64];    // of nibbles by columns, two side by side in a byte: by masks
   };
   alignas(64) static constexpr Tables kTables = [] {
     Tables tables{};
@@ -145,6 +125,8 @@ HWY_INLINE bool read_headers(const Form& form, const std::uint8_t* in, BytesBuff
       tables.doubled[i] = static_cast<std::uint8_t>(k >= kTiles ? 0 : 2 * k);
       tables.columns[i] = kTileAt[k];
       tables.half[i] = k < 8 ? 0x80 : 7;
+      tables.next[i] = static_cast<std::uint8_t>(i % 8);
+      tables.pairs[i] = static_cast<std::uint8_t>(i % 4 * 16 + i / 4 % 2 * 8 + i / 8 % 4);
     }
     return tables;
   }();
@@ -153,8 +135,9 @@ HWY_INLINE bool read_headers(const Form& form, const std::uint8_t* in, BytesBuff
   const auto chars = [](int value)
                          TUCKFOLD_VBMI2_ATTR { return _mm512_set1_epi8(static_cast<char>(value)); };
   // In each 16 bytes the sums of all up to a place, which must be below 256.
-  const auto running = [&](__m512i v) TUCKFOLD_VBMI2_ATTR {
-    const __m512i sums = _mm512_mullo_epi64(v, _mm512_set1_epi64(0x0101010101010101));
+  const auto running = [&](__m512i v, int times = 1) TUCKFOLD_VBMI2_ATTR {
+    const __m512i sums =
+        _mm512_mullo_epi64(v, _mm512_set1_epi64(times * std::int64_t{0x0101010101010101}));
     return _mm512_add_epi8(sums, _mm512_shuffle_epi8(sums, load(kTables.half)));
   };
   constexpr __mmask64 kCoded = ((1u << kTiles) - 1) * 0x0001000100010001u;
@@ -199,30 +182,50 @@ HWY_INLINE bool read_headers(const Form& form, const std::uint8_t* in, BytesBuff
       misfits |= 1u << lane_of_block(b);
     }
   }
+  __m512i tails[4];  // their first bits, twice
+  const int low_dc = form.header_bits() % 8;
+  __mmask64 all_odd = 0;
   HWY_UNROLL(4)
   for (int g = 0; g < 4; ++g) {
     const __m512i pairs = _mm512_and_si512(_mm512_srli_epi16(widths[g], 1), chars(0x7f));
     const __m512i ends = running(pairs);
-    _mm512_store_si512(io.end + 64 * g, ends);
-    const __mmask64 odd =
-        _mm512_test_epi8_mask(_mm512_shuffle_epi8(widths[g], load(kTables.columns)), chars(1));
-    std::memcpy(io.odd + 4 * g, &odd, 8);
     _mm512_store_si512(io.begin[g], _mm512_add_epi8(_mm512_sub_epi8(ends, pairs), tiles));
     constexpr int kSelect = 0xca;  // first ? second : third
     const __m512i marked = _mm512_ternarylogic_epi64(
         chars(BytesBuffers::kOdd), _mm512_slli_epi16(widths[g], 6), widths[g], kSelect);
     _mm512_store_si512(io.width[g], _mm512_and_si512(marked, chars(BytesBuffers::kOdd | 14)));
+    // The lowest bits of odd widths: a nibble for each such tile, by columns, in the order of bits.
+    const __m512i at = _mm512_add_epi8(_mm512_shuffle_epi8(ends, chars(15)),
+                                       _mm512_add_epi8(tiles, load(kTables.next)));
+    tails[g] = look_up(in + 4 * g * bytes, bytes, at);
+    const __m512i odd =
+        _mm512_and_si512(_mm512_shuffle_epi8(widths[g], load(kTables.columns)), chars(1));
+    const __m512i behind = running(odd, 4);
+    all_odd |= _mm512_cmpeq_epi8_mask(behind, chars(64));
+    __m512i nibbles_of =
+        _mm512_multishift_epi64_epi8(_mm512_add_epi8(behind, chars(low_dc - 4)), tails[g]);
+    nibbles_of = _mm512_or_si512(nibbles_of, _mm512_sub_epi8(odd, chars(1)));
+    const __m512i two = _mm512_ternarylogic_epi64(chars(15), nibbles_of,
+                                                  _mm512_srli_epi64(nibbles_of, 28), kSelect);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(io.masks[g]),
+                       _mm512_castsi512_si256(_mm512_permutexvar_epi8(load(kTables.pairs), two)));
   }
-  const std::uint8_t* tiles_in = in + form.header_bits() / 8;
-  for (int b = 0; b < kTogether; ++b) read_tail(form, tiles_in + b * bytes, b, io);
+  io.all_odd = all_odd;
   // By lanes: the lower and the upper half of the headers.
   transpose_fours(bits);
   const __m512i q = _mm512_and_si512(bits[0], ints(1023));
   constexpr int kDc = 12 + 2 * kTiles;  // where the first coefficient's bits begin
   const __m512i dc = kDc < 32 ? _mm512_shrdi_epi32(bits[0], bits[1], kDc % 32)
                               : _mm512_srli_epi32(bits[1], kDc % 32);
-  const int high_dc = form.dc - form.header_bits() % 8;
-  _mm512_store_si512(io.dc, _mm512_and_si512(dc, ints((1 << high_dc) - 1)));
+  const __m512i high_dc = _mm512_and_si512(dc, ints((1 << (form.dc - low_dc)) - 1));
+  if (low_dc == 0) {
+    _mm512_store_si512(io.dc, high_dc);
+  } else {
+    const __m512i low = _mm512_unpacklo_epi64(_mm512_unpacklo_epi32(tails[0], tails[1]),
+                                              _mm512_unpacklo_epi32(tails[2], tails[3]));
+    _mm512_store_si512(
+        io.dc, _mm512_or_si512(_mm512_slli_epi32(high_dc, 4), _mm512_and_si512(low, ints(15))));
+  }
   // The value of a code at the top of 32 bits: step * 2^(given - 32); of a tile without bits, 0.
   const __m512 step = _mm512_castsi512_ps(_mm512_slli_epi32(q, kStepShift));
   const __m512 powers = _mm512_setr_ps(0, 0x1p-31f, 0x1p-30f, 0x1p-29f, 0x1p-28f, 0x1p-27f,
@@ -244,9 +247,6 @@ HWY_INLINE bool read_headers(const Form& form, const std::uint8_t* in, BytesBuff
   const __m512 first_step = _mm512_mask_mul_ps(step, halved, step, _mm512_set1_ps(0.5f));
   _mm512_store_ps(io.first_step,
                   _mm512_mask_mov_ps(first_step, none, _mm512_set1_ps(float_of(kNanBits))));
-  for (int p = 0; p < 2; ++p) {
-    _mm512_store_si512(io.masks[p], by_tile_pairs(_mm512_load_si512(io.next_bits + 8 * p)));
-  }
   // A code has 14 bits, the first one dc more, so that a pixel is below 2^18 steps, or 2^(12 + dc).
   const int most = 4 * (127 + 31 - std::max(18, 12 + form.dc));
   return _mm512_cmpge_epi32_mask(q, ints(most)) == 0;
@@ -297,7 +297,7 @@ TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void read_codes(int block_bytes, const std::uin
       const __m512i codes = _mm512_multishift_epi64_epi8(places, tiles);
       // A one, or the lowest bit and a one.
       __m512i below = _mm512_and_si512(width, second);
-      below = _mm512_mask_add_epi16(below, io.masks[g / 2][h][g % 2], below, first);
+      below = _mm512_mask_add_epi16(below, io.masks[g][h], below, first);
       _mm512_store_si512(io.codes[h][g], _mm512_shrdv_epi16(below, codes, width));
     }
   }
@@ -305,13 +305,7 @@ TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void read_codes(int block_bytes, const std::uin
 
 // The first coefficients of 16 blocks, by lanes.
 HWY_INLINE __m512 read_first(const Form& form, const BytesBuffers& from) {
-  __m512i dc = _mm512_load_si512(from.dc);
-  if (form.header_bits() % 8 != 0) {
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m512i low =
-        _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(from.low_dc)));
-    dc = _mm512_or_si512(_mm512_slli_epi32(dc, 4), _mm512_permutexvar_epi32(order, low));
-  }
+  const __m512i dc = _mm512_load_si512(from.dc);
   __m512i words[4];
   for (int g = 0; g < 4; ++g) words[g] = _mm512_load_si512(from.codes[0][g]);
   transpose_fours(words);
@@ -438,6 +432,7 @@ TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void unpack_bytes(const Params& p, const std::u
   const Form form = p.form;  // a copy: what is written might else be it
   BytesBuffers io;
   const bool small = read_headers<kTiles>(form, in, io);
+  if (HWY_UNLIKELY(io.all_odd != 0) && form.header_bits() % 8 != 0) read_last_nibbles(form, in, io);
   if (form.bytes <= kFourBytes) {
     read_codes<true>(form.bytes, in, io);
   } else {

@@ -12,6 +12,7 @@
 #include "codec/dct_quant/dct_quant_lanes_pack_cpu-inl.h"
 #include "codec/dct_quant/dct_quant_lanes_unpack_cpu-inl.h"
 #include "codec/dct_quant/dct_quant_pack_cpu-inl.h"
+#include "codec/dct_quant/dct_quant_rows.h"
 #include "codec/dct_quant/dct_quant_unpack_cpu-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -265,6 +266,33 @@ void with_tiles(const Form& form, Visit&& visit) {
 #endif  // TUCKFOLD_DCT_QUANT_WIDE
 
 #if TUCKFOLD_DCT_QUANT_WIDE
+// The places of batches of blocks, one after the other, in whole block rows that are one after the
+// other.
+class PlaceFinder {
+ public:
+  PlaceFinder(std::uint8_t* out, const Blocks& b)
+      : out_(out), each_(8 * b.cols), block_cols_(b.block_cols), to_{.row = b.cols} {}
+
+  HWY_INLINE const PixelPlaces& next(int count) {
+    to_.count = count;
+    to_.fours = block_cols_ % 4 == 0 && count == kTogether;
+    const int step = to_.fours ? 4 : 1;
+    for (int block = 0; block < count; block += step) {
+      to_.at[block] = out_ + 8 * col_;
+      if ((col_ += step) < block_cols_) continue;
+      col_ = 0;
+      out_ += each_;
+    }
+    return to_;
+  }
+
+ private:
+  std::uint8_t* out_;
+  std::int64_t each_, block_cols_;
+  std::int64_t col_ = 0;  // of the next block, in the block row that `out_` is
+  PixelPlaces to_;
+};
+
 // Images of bytes, the usual ones: whole blocks, stored side by side.
 bool unpack_to_bytes(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
   const Blocks& b = job.blocks;
@@ -278,28 +306,91 @@ bool unpack_to_bytes(const UnpackJob& job, std::int64_t begin, std::int64_t end)
     const std::uint8_t* end_of_all = all + b.all_block_rows() * b.block_cols * bytes;
     const std::uint8_t* in = all + begin * b.block_cols * bytes;
     std::uint8_t last[kTogether * kMaxWideBytes + kReadBeyond];  // a copy that ends later
-    PixelPlaces to{.row = b.cols};
-    std::int64_t col = 0;  // of the next block, in the block row that `out` is
-    const auto place = [&](int block, int blocks) {
-      to.at[block] = out + 8 * col;
-      if ((col += blocks) < b.block_cols) return;
-      col = 0;
-      out += each;
-    };
+    PlaceFinder places(out, b);
     const std::int64_t blocks = (end - begin) * b.block_cols;
     for (std::int64_t first = 0; first < blocks; first += kTogether) {
-      to.count = static_cast<int>(std::min<std::int64_t>(kTogether, blocks - first));
-      to.fours = b.block_cols % 4 == 0 && to.count == kTogether;
-      const int step = to.fours ? 4 : 1;
-      for (int block = 0; block < to.count; block += step) place(block, step);
+      const int count = static_cast<int>(std::min<std::int64_t>(kTogether, blocks - first));
       const std::uint8_t* from = in + first * bytes;
       if (end_of_all - from < kTogether * bytes + kReadBeyond) {
-        const auto size = static_cast<std::size_t>(to.count * bytes);
+        const auto size = static_cast<std::size_t>(count * bytes);
         std::memcpy(last, from, size);
         std::memset(last + size, 0, sizeof(last) - size);
         from = last;
       }
-      unpack_bytes<kTiles>(job.params, from, to);
+      unpack_bytes<kTiles>(job.params, from, places.next(count));
+    }
+  });
+  return true;
+}
+
+// Fetches packed rows some bytes before they are needed: they are at random places, and fetched all at
+// once they would be waited for. Finding a page takes longer than fetching a line, and several are
+// found at once: so some pages are touched together, before the lines. All of it is inlined, since g++
+// leaves out calls of functions that do nothing but fetch.
+class RowFetcher {
+ public:
+  HWY_INLINE RowFetcher(std::span<const std::byte* const> rows, std::int64_t bytes)
+      : pages_{rows, bytes}, lines_{rows, bytes} {
+    go_on<true>(pages_, 2 * kTouched);
+    fetch(kAhead);
+  }
+
+  HWY_INLINE void fetch(std::int64_t bytes) {
+    go_on<false>(lines_, bytes);
+    if ((fetched_ += bytes) < kTouched) return;
+    fetched_ = 0;
+    go_on<true>(pages_, kTouched);
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64, kPage = 4096, kAhead = 4096, kTouched = 12288;
+
+  struct Cursor {
+    std::span<const std::byte* const> rows;
+    std::int64_t bytes;  // of a row
+    std::size_t row = 0;
+    std::int64_t at = 0;
+  };
+
+  template <bool kPages>
+  HWY_INLINE static void go_on(Cursor& cursor, std::int64_t bytes) {
+    while (bytes > 0 && cursor.row < cursor.rows.size()) {
+      const std::byte* from = cursor.rows[cursor.row] + cursor.at;
+      const std::int64_t some = std::min(bytes, cursor.bytes - cursor.at);
+      std::int64_t i = 0;
+      if (kPages) {
+        __builtin_prefetch(from);
+        i = kPage - static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(from) % kPage);
+      }
+      for (; i < some; i += kPages ? kPage : kLine) __builtin_prefetch(from + i);
+      bytes -= some;
+      if ((cursor.at += some) < cursor.bytes) return;
+      cursor.at = 0;
+      ++cursor.row;
+    }
+  }
+
+  Cursor pages_, lines_;
+  std::int64_t fetched_ = 0;  // since pages were touched
+};
+
+// The same of packed images at different places.
+bool unpack_rows_to_bytes(const RowsJob& job) {
+  static_assert(kBeyondRow >= kReadBeyond);
+  const Blocks& b = job.blocks;
+  const auto rows = static_cast<std::int64_t>(job.rows.size());
+  const std::int64_t blocks = b.all_block_rows() / rows * b.block_cols;  // of a row
+  if (b.rows % 8 != 0 || b.cols % 8 != 0 || blocks % kTogether != 0) return false;
+  with_tiles(job.params.form, [&]<int kTiles>() {
+    const std::int64_t bytes = kTogether * job.params.form.bytes;
+    RowFetcher fetcher(job.rows, blocks / kTogether * bytes);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const auto* in = reinterpret_cast<const std::uint8_t*>(job.rows[static_cast<std::size_t>(i)]);
+      PlaceFinder places(job.out + i * job.step, b);
+      for (std::int64_t first = 0; first < blocks; first += kTogether, in += bytes) {
+        fetcher.fetch(bytes);
+        unpack_bytes<kTiles>(job.params, in, places.next(kTogether));
+      }
     }
   });
   return true;
@@ -335,16 +426,26 @@ void unpack_block_rows_target(const UnpackJob& job, std::int64_t begin, std::int
 #endif
 }
 
+bool unpack_byte_rows_target([[maybe_unused]] const RowsJob& job) {
+#if TUCKFOLD_DCT_QUANT_WIDE
+  return takes_wide(job.params.form) && can_unpack_bytes() && unpack_rows_to_bytes(job);
+#else
+  return false;
+#endif
+}
+
 }  // namespace tuckfold::dct_quant::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "base/fp_env.h"
 #include "base/stream.h"
 
 namespace tuckfold::dct_quant {
 
 HWY_EXPORT(pack_block_rows_target);
 HWY_EXPORT(unpack_block_rows_target);
+HWY_EXPORT(unpack_byte_rows_target);
 
 void pack_block_rows(const PackJob& job, std::int64_t begin, std::int64_t end) {
   const ReadPanels panels(*job.in);
@@ -356,6 +457,14 @@ void unpack_block_rows(const UnpackJob& job, std::int64_t begin, std::int64_t en
   const WritePanels panels(*job.out);
   HWY_DYNAMIC_DISPATCH(unpack_block_rows_target)(job, begin, end);
   if (job.stream) stream_fence();
+}
+
+bool unpack_byte_rows(const Stage& stage, std::span<const std::byte* const> rows,
+                      const Shape& shape, std::uint8_t* out, std::int64_t step) {
+  const FpEnv nearest;
+  const RowsJob job{Params::of(stage), Blocks::of("dct_quant", 8, shape, "block_quant"), rows, out,
+                    step};
+  return !rows.empty() && HWY_DYNAMIC_DISPATCH(unpack_byte_rows_target)(job);
 }
 
 }  // namespace tuckfold::dct_quant
