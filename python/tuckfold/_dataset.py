@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuckfold._file import File, FileArray, numbers_of
 from tuckfold._file import open as open_file
+from tuckfold._library import address_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,9 +70,11 @@ class Dataset:
 
     def read(self, samples: Any) -> Any:
         """A batch: samples in any order, as :meth:`FileArray.read` takes them."""
-        if samples is not None and not isinstance(samples, (slice, range)):
-            samples = numbers_of(samples)
-        return self._shaped([array.read(samples) for array in self._arrays])
+        if samples is None or isinstance(samples, (slice, range)):
+            return self._shaped([array.read(samples) for array in self._arrays])
+        numbers = numbers_of(samples)
+        address = address_of(numbers)
+        return self._shaped([array._read_batch(numbers, address) for array in self._arrays])
 
     def __len__(self) -> int:
         return self._file.samples
@@ -258,6 +261,10 @@ class Batches:
         self._latest = _Epoch(self, *self._position)
         return self._latest
 
+    def _thread_beginning(self) -> Callable[[], None] | None:
+        """What each thread that reads ahead calls first. It must not hold this object, whose end ends the threads."""
+        return None
+
     def _make(self, samples: np.ndarray, epoch: int) -> Any:
         """A batch, on a thread that reads ahead."""
         batch = self._read(samples)
@@ -302,7 +309,9 @@ class _Epoch(Iterator[Any]):
             if ahead == 0:
                 made = batches._make(self._samples(self._given), self._epoch)
             else:
-                self._threads = self._threads or ThreadPoolExecutor(ahead, "tuckfold-batches")
+                self._threads = self._threads or ThreadPoolExecutor(
+                    ahead, "tuckfold-batches", batches._thread_beginning()
+                )
                 while self._asked < min(count, self._given + ahead + 1):
                     samples = self._samples(self._asked)
                     self._waiting.append(self._threads.submit(batches._make, samples, self._epoch))

@@ -207,6 +207,21 @@ class FileArray:
                 report.add((end - begin) * each)
         return result
 
+    def _read_batch(self, numbers: np.ndarray, address: int) -> np.ndarray:
+        """The same of what numbers_of gave, which begins at the address, for batches one after the other: as
+        little as can be done for each."""
+        count, about = len(numbers), self._about
+        if count * self._sample_bytes > _AT_ONCE_BYTES or self._file._remote is not None:
+            return self.read(numbers)
+        result = _of_numpy().empty((count, *about["shape"]), about["dtype"])
+        tensor = lib.Tensor(
+            lib.address_of(result), self._dtype_number, 1 + len(about["shape"]), self._shape_of(count), None
+        )  # fmt: skip
+        handle = self._file._open_handle()  # held during the call
+        if lib.reader_gather(handle.value, self._number, address, count, tensor, lib._threads) != 0:
+            self._file._fail()
+        return result
+
     def _read_piece(self, samples: Any, out: np.ndarray) -> None:
         from tuckfold import _arrays
 
@@ -214,15 +229,18 @@ class FileArray:
 
     def _read_to(self, samples: Any, address: int) -> None:
         """Reads a range, or an array of int64, to row-major memory: the caller has checked all else."""
-        count = len(samples)
+        rank, shape = 1 + len(self._about["shape"]), self._shape_of(len(samples))
+        self._call(samples, lib.Tensor(address, self._dtype_number, rank, shape, None))
+
+    def _shape_of(self, count: int) -> Any:
+        """Of a batch, for C."""
         shape = self._shapes.get(count)
         if shape is None:
             if len(self._shapes) > 100:  # batches have one size, or two
                 self._shapes.clear()
             sides = lib.axes((count, *self._about["shape"]))
             shape = self._shapes[count] = ctypes.cast(sides, ctypes.POINTER(ctypes.c_int64))
-        rank = 1 + len(self._about["shape"])
-        self._call(samples, lib.Tensor(address, self._dtype_number, rank, shape, None))
+        return shape
 
     def _call(self, samples: Any, out: lib.Tensor) -> None:
         handle = self._file._open_handle()  # held during the call
@@ -247,7 +265,7 @@ class FileArray:
         handle = self._file._open_handle()
         if self._file._remote is not None:
             self._file._remote.fetch(handle.value, self._number, self.name, numbers)
-        places = [array.__array_interface__["data"][0] for array in (numbers, windows)]
+        places = [lib.address_of(array) for array in (numbers, windows)]
         status = lib.reader_gather_images(
             handle.value, self._number, places[0], len(numbers), places[1], options, out, lib.get_num_threads()
         )  # fmt: skip
@@ -277,7 +295,7 @@ class FileArray:
         parts = (lib.PackedPart * most)()
         found, needed = ctypes.c_size_t(), ctypes.c_size_t()
         status = lib.reader_gather_packed(
-            handle.value, self._number, numbers.__array_interface__["data"][0], len(numbers), room, room_bytes,
+            handle.value, self._number, lib.address_of(numbers), len(numbers), room, room_bytes,
             places, parts, most, found, needed, lib.get_num_threads()
         )  # fmt: skip
         if status != 0:

@@ -4,6 +4,8 @@ there by kernels, which also crop, mirror, scale and convert images."""
 from __future__ import annotations
 
 import contextlib
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 import tuckfold
 from tuckfold._file import _AT_ONCE_BYTES, FileArray, numbers_of
+from tuckfold._library import address_of
 from tuckfold._spec import spec_of
 from tuckfold.torch._images import Reader
 from tuckfold.torch._library import DTYPES, call
@@ -75,29 +78,47 @@ def read_tensor(array: FileArray, samples: Any, pin_memory: bool = False) -> tor
 
 
 class _Staged:
-    """Samples on their way: in pinned memory, with windows and places of images before them."""
+    """Samples on their way: in pinned memory, with windows and places of images before them if there are windows.
+    A batch takes a quarter of a millisecond, so that each operator counts."""
 
     def __init__(
-        self, array: FileArray, numbers: np.ndarray, packed: bool, pin_memory: bool
+        self,
+        array: FileArray,
+        numbers: np.ndarray,
+        packed: bool,
+        pin_memory: bool,
+        windows: np.ndarray | None = None,
     ) -> None:
         count = len(numbers)
-        self._count = count
-        self._places_at = 12 * count
-        self._head = -(-16 * count // _ALIGN) * _ALIGN
-        if not packed:
-            self._make(array._sample_bytes * count, pin_memory)
+        self._count, self._pin_memory = count, pin_memory
+        self._head = 0 if windows is None else -(-16 * count // _ALIGN) * _ALIGN
+        if packed:
+            self._read_packed(array, numbers)
+        else:
+            self._make(array._sample_bytes * count)
             array._read_to(numbers, self._address)
             self.parts = [("raw", 0, count, self._head, self._head + self._bytes)]
-            return
-        room, most = array._packed_sample_bytes * count, _MOST_PARTS
+        if windows is not None:
+            self._put_windows(windows)
+
+    def _read_packed(self, array: FileArray, numbers: np.ndarray) -> None:
+        import numpy as np
+
+        room, most = array._packed_sample_bytes * self._count, _MOST_PARTS
+        if self._head == 0:
+            self._places = np.empty(self._count, np.int32)
         while True:
-            self._make(room, pin_memory)
-            places = self._memory.data_ptr() + self._places_at
+            self._make(room)
+            if self._head == 0:
+                places = address_of(self._places) if self._count else 0
+            else:
+                places = self._address - self._head + 12 * self._count
             parts, found, needed = array._read_packed(numbers, self._address, room, places, most)
             if found <= most and needed <= room:
                 break
             room, most = max(room, needed), max(most, found)
-        self._bytes = needed
+        if needed < self._bytes:
+            self._memory = self._memory[: self._head + needed]
         self.parts = []
         first = 0
         for part in parts:
@@ -105,9 +126,9 @@ class _Staged:
             self.parts.append((part.codec.decode(), first, first + part.samples, begin, begin + part.bytes))  # fmt: skip
             first += part.samples
 
-    def _make(self, room: int, pin_memory: bool) -> None:
+    def _make(self, room: int) -> None:
         self._bytes = room
-        self._memory = torch.empty(self._head + room, dtype=torch.uint8, pin_memory=pin_memory)
+        self._memory = torch.empty(self._head + room, dtype=torch.uint8, pin_memory=self._pin_memory)  # fmt: skip
         self._address = self._memory.data_ptr() + self._head
 
     @property
@@ -115,7 +136,7 @@ class _Staged:
         """Whether samples are in parts, which are not in the order that was asked for."""
         return len(self.parts) > 1
 
-    def put_windows(self, windows: np.ndarray) -> None:
+    def _put_windows(self, windows: np.ndarray) -> None:
         """Top, left and mirrored for each sample, in the order of the parts."""
         import numpy as np
 
@@ -126,12 +147,16 @@ class _Staged:
 
     def move(self, device: torch.device) -> torch.Tensor:
         """All of it there, once the current stream has come so far."""
-        return self._memory[: self._head + self._bytes].to(device, non_blocking=True)
+        return self._memory.to(device, non_blocking=True)
 
     def windows_of(self, moved: torch.Tensor) -> torch.Tensor:
         return moved[: 12 * self._count].view(torch.int32).view(-1, 3)
 
     def places_of(self, moved: torch.Tensor) -> torch.Tensor:
+        if self._head == 0:
+            places = torch.from_numpy(self._places)
+            places = places.pin_memory() if self._pin_memory else places
+            return places.to(moved.device, non_blocking=True)
         return moved[12 * self._count : 16 * self._count].view(torch.int32)
 
 
@@ -169,6 +194,8 @@ class Mover:
             for a in arrays
         ]
         self._stream = torch.cuda.Stream(device) if self._cuda else None
+        self._thread = threading.local()  # has `inside` where the stream is current for good
+        self._events: deque[Any] = deque()  # to be used again
         with self._in_stream():
             self._factors = [
                 None if r is None else tuple(torch.tensor(f, dtype=torch.float32, device=device) for f in (r.scale, r.add))
@@ -177,7 +204,26 @@ class Mover:
             self._nothing = torch.empty(0, dtype=torch.int32, device=device)
 
     def _in_stream(self) -> Any:
-        return contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+        if self._stream is None or hasattr(self._thread, "inside"):
+            return contextlib.nullcontext()
+        return torch.cuda.stream(self._stream)
+
+    def enter_thread(self) -> None:
+        """Makes the stream current for all that this thread will do."""
+        if self._stream is not None:
+            torch.cuda.set_stream(self._stream)
+            self._thread.inside = True
+
+    def _recorded(self) -> Any:
+        """An event after what is in the stream."""
+        if self._stream is None:
+            return None
+        try:
+            event = self._events.pop()
+        except IndexError:
+            event = torch.cuda.Event()
+        event.record(self._stream)
+        return event
 
     def make(
         self, samples: Any, bits: np.ndarray | None, finish: Callable[[list[torch.Tensor]], Any]
@@ -186,7 +232,7 @@ class Mover:
         numbers = numbers_of(samples)
         with self._in_stream():
             batch = finish([self._tensor(i, numbers, bits) for i in range(len(self._arrays))])
-            return batch, None if self._stream is None else self._stream.record_event()
+            return batch, self._recorded()
 
     def give(self, made: tuple[Any, Any]) -> Any:
         """The batch, for the stream that is current here."""
@@ -195,7 +241,9 @@ class Mover:
             return batch
         current = torch.cuda.current_stream(self._device)
         current.wait_event(event)
-        for tensor in tree_leaves(batch):
+        self._events.append(event)  # the stream waits for what it was then
+        plain = type(batch) is tuple and all(type(part) is torch.Tensor for part in batch)
+        for tensor in batch if plain else tree_leaves(batch):
             if isinstance(tensor, torch.Tensor) and tensor.is_cuda:
                 tensor.record_stream(current)  # its memory is not used again before that
         return batch
@@ -216,18 +264,25 @@ class Mover:
     def _images(self, number: int, numbers: np.ndarray, bits: np.ndarray | None) -> torch.Tensor:
         array, reader = self._arrays[number], self._readers[number]
         count, dtype = len(numbers), DTYPES[array.stored]
-        staged = _Staged(array, numbers, self._packed[number], self._cuda)
-        if not reader.whole:
-            staged.put_windows(reader.windows(count, bits))
+        windows = None if reader.whole else reader.windows(count, bits)
+        staged = _Staged(array, numbers, self._packed[number], self._cuda, windows)
         moved = staged.move(self._device)
-        windows = self._nothing if reader.whole else staged.windows_of(moved)
-        places = staged.places_of(moved) if staged.many else self._nothing
+        there = self._nothing if windows is None else staged.windows_of(moved)
         scale, add = self._factors[number]
         out = reader.empty(count, device=self._device)
+        if not staged.many:
+            ((codec, _, _, begin, past),) = staged.parts
+            packed = moved if windows is None else moved[begin:past]
+            shape = [count, *array._about["shape"]]
+            call(
+                _unpack_images, packed, codec, shape, dtype, there, self._nothing, scale, add, reader.hwc, out
+            )  # fmt: skip
+            return out
+        places = staged.places_of(moved)
         for codec, first, end, begin, past in staged.parts:
             shape = [end - first, *array._about["shape"]]
             call(
-                _unpack_images, moved[begin:past], codec, shape, dtype, windows[first:end],
+                _unpack_images, moved[begin:past], codec, shape, dtype, there[first:end],
                 places[first:end], scale, add, reader.hwc, out
             )  # fmt: skip
         return out
@@ -243,7 +298,7 @@ class Mover:
             shape = [end - first, *array._about["shape"]]
             return call(_unpack, moved[begin:past], codec, shape, dtype)
 
-        if len(staged.parts) == 1:
+        if not staged.many:
             return unpacked(staged.parts[0])
         places = staged.places_of(moved)
         shape = (len(numbers), *array._about["shape"])
