@@ -120,7 +120,7 @@ class Filled : public Program {
   }
 
   // Of an operator of a recipe. target: the node that saved it, or -1 for the operator's own.
-  // flags: output, leaf, copied.
+  // flags: output, leaf, copied, shared.
   bool add_argument(std::int64_t number, std::int64_t op_number, std::int64_t place,
                     std::int64_t child, std::int64_t argument, std::int64_t target,
                     const std::string& role, std::int64_t flags, std::int64_t parameter, Ints sizes,
@@ -132,6 +132,7 @@ class Filled : public Program {
                  .is_output = has(flags, 0),
                  .is_leaf = has(flags, 1),
                  .is_copied = has(flags, 2),
+                 .is_shared = has(flags, 3),
                  .parameter = static_cast<int>(parameter),
                  .meta = meta_of(std::move(sizes), std::move(strides), 0, like)};
     const bool has_role = arg.place == Argument::kSaved || arg.place == Argument::kInput ||

@@ -170,7 +170,7 @@ struct CodecForm : Form {
 };
 
 // The tensor that all views of a storage look into, kept until the last of them was read.
-at::Tensor shared(Handle& handle, const Form& form, const auto& make) {
+at::Tensor shared(Handle& handle, const Form& form, const auto& make, bool is_read = true) {
   Record& record = *handle.record;
   at::Tensor base;
   {
@@ -187,7 +187,7 @@ at::Tensor shared(Handle& handle, const Form& form, const auto& make) {
       if (other->form.get() == &form) record.unread.push_back(other.get());
     }
   }
-  std::erase(record.unread, &handle);
+  if (is_read) std::erase(record.unread, &handle);
   record.cache = record.unread.empty() ? at::Tensor() : base;
   return base;
 }
@@ -237,10 +237,16 @@ struct Lossy : Form {
 struct Recomputed : Form {
   std::shared_ptr<const Instance> instance;
 
-  explicit Recomputed(std::shared_ptr<const Instance> of) : instance(std::move(of)) {}
+  explicit Recomputed(std::shared_ptr<const Instance> of) : instance(std::move(of)) {
+    whole = is_product(instance->recipe->operators[0].code);
+  }
   bool changes() const override { return instance->is_changed(); }
   at::Tensor decode(Handle& handle) const override {
     return handle.slot->meta.view_of(shared(handle, *this, [&] { return instance->run(); }));
+  }
+  at::Tensor ahead(Handle& handle) const override {
+    const auto run = [&] { return instance->run(); };
+    return handle.slot->meta.view_of(shared(handle, *this, run, /*is_read=*/false));
   }
 };
 

@@ -197,7 +197,11 @@ std::vector<Kind> products() {
   using D = BaddbmmBackward0;
   return {
       Entry<C>("ConvolutionBackward0").role("input", &C::input_).role("weight", &C::weight_).kind,
-      Entry<A>("AddmmBackward0").role("mat1", &A::mat1_).role("mat2", &A::mat2_).kind,
+      Entry<A>("AddmmBackward0")
+          .role("mat1", &A::mat1_)
+          .role("mat2", &A::mat2_)
+          .constants(&A::alpha, &A::beta)
+          .kind,
       Entry<M>("MmBackward0").role("self", &M::self_).role("mat2", &M::mat2_).kind,
       Entry<B>("BmmBackward0").role("self", &B::self_).role("mat2", &B::mat2_).kind,
       Entry<D>("BaddbmmBackward0").role("batch1", &D::batch1_).role("batch2", &D::batch2_).kind,

@@ -97,7 +97,12 @@ enum class Code {
   kCudnnBatchNorm,
   kNormalize,
   kNormalizeRows,
+  kAddmm,
+  kMm,
 };
+
+// Whether it takes so long that what it made is shared, not made for each reader.
+constexpr bool is_product(Code code) { return code == Code::kAddmm || code == Code::kMm; }
 
 // An argument of an operator that is run again.
 struct Argument {
@@ -115,7 +120,8 @@ struct Argument {
   bool is_output = false;
   bool is_leaf = false;  // whether no operator made it
   bool is_copied = false;
-  int parameter = -1;  // kParameter, and what a module must have for kSaved
+  bool is_shared = false;  // whether what is made again there stays for the node that saved it
+  int parameter = -1;      // kParameter, and what a module must have for kSaved
   Meta meta;
 };
 

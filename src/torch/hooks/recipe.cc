@@ -79,6 +79,8 @@ at::Tensor made(const Operator& op, Values& v, const std::vector<char>& fresh) {
                           return std::get<0>(at::cudnn_batch_norm(x, weight.value(), bias, mean,
                                                                   variance, training, 0.0, eps));
                         });
+    case Code::kAddmm: return at::addmm(v[0], v[1], v[2]);
+    case Code::kMm: return at::mm(v[0], v[1]);
     case Code::kNormalizeRows: break;
     case Code::kNormalize: return at::batch_norm_elemt(v[0], v[1], v[2], v[3], v[4], c[0]);
   }
@@ -103,7 +105,7 @@ Result argument(const Instance& instance, const Argument& arg, std::size_t& leaf
     return evaluate(**nested, 0, first);
   }
   if (const auto* handle = std::get_if<std::shared_ptr<Handle>>(&found)) {
-    return {(*handle)->read(), false};
+    return {(*handle)->ahead(), false};
   }
   return {std::get<Kept>(found).value(), false};
 }

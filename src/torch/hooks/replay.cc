@@ -1,6 +1,7 @@
 // Building a recipe for the graph of this pass, along the path on which it was built before.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
 
@@ -14,6 +15,28 @@ std::int64_t number_of(const Node& node) { return static_cast<std::int64_t>(node
 bool looks_like(const Handle& handle, const Argument& arg) {
   const Meta &a = handle.slot->meta, &b = arg.meta;
   return a.sizes == b.sizes && a.strides == b.strides && a.dtype == b.dtype && a.device == b.device;
+}
+
+// The leaf that an edge leads to, or null.
+const at::TensorImpl* leaf_of(const torch::autograd::Edge& edge) {
+  const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(edge.function.get());
+  return leaf == nullptr ? nullptr : leaf->variable.unsafeGetTensorImpl();
+}
+
+// Whether a weight is a copy in another dtype, as autocast makes it, through transposes.
+bool is_cast_leaf(const Node* node) {
+  const auto next = [](const Node& of) -> const torch::autograd::Edge* {
+    return of.next_edges().empty() ? nullptr : &of.next_edges()[0];
+  };
+  while (node != nullptr) {
+    const Kind* kind = kind_of(*node);
+    const torch::autograd::Edge* edge = next(*node);
+    if (kind == nullptr || edge == nullptr) return false;
+    if (kind->name == "ToCopyBackward0") return leaf_of(*edge) != nullptr;
+    if (kind->name != "TBackward0" && kind->name != "TransposeBackward0") return false;
+    node = edge->function.get();
+  }
+  return false;
 }
 
 std::uint32_t version_of(const at::Tensor& x) {
@@ -94,6 +117,9 @@ Pass::Found Pass::build(const Recipe& recipe, std::size_t number, const std::sha
   }
   const auto& shape = out.shape_as_dim_vector();
   if (!std::ranges::equal(shape, op.out_sizes)) return Found::kNo;
+  if (is_product(op.code) && !is_cast_leaf(node->next_edges().back().function.get())) {
+    return Found::kNo;
+  }
   for (const Argument& arg : op.arguments) {
     if (arg.place == Argument::kChild) {
       const auto& edges = node->next_edges();
@@ -117,6 +143,9 @@ Pass::Found Pass::leaf(const Argument& arg, const std::shared_ptr<Node>& node,
   if (arg.place == Argument::kParameter) {
     auto locked = program_->parameters[static_cast<std::size_t>(arg.parameter)].lock();
     if (!locked.defined()) return Found::kNo;
+    // The bias of a product: the leaf that this cast has read.
+    const auto& edges = node->next_edges();
+    if (edges.size() == 1 && leaf_of(edges[0]) != locked.get()) return Found::kNo;
     return kept_leaf(arg, at::Tensor(std::move(locked)), out);
   }
   const auto& edges = node->next_edges();
@@ -129,7 +158,8 @@ Pass::Found Pass::saved_leaf(const Argument& arg, const std::shared_ptr<Node>& n
                              Instance::Leaf& out) {
   const SavedVariable* saved = kind_of(*node)->saved(*node, arg.role);
   if (auto handle = taken(saved)) {
-    if (handle->form != nullptr && !handle->form->whole) return Found::kNo;
+    const bool is_made_again = arg.is_shared && instance_of(handle->form.get()) != nullptr;
+    if (handle->form != nullptr && !handle->form->whole && !is_made_again) return Found::kNo;
     const bool is_leaf = handle->slot->origin.empty() && handle->tensor.defined();
     if (is_leaf && arg.is_copied) return kept_leaf(arg, handle->tensor, out);
     if (is_leaf != arg.is_leaf || !looks_like(*handle, arg)) return Found::kNo;

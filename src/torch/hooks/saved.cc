@@ -116,12 +116,8 @@ void Handle::check() const {
 }
 
 bool Handle::is_changed() {
-  std::shared_ptr<const Form> stored;
-  {
-    const std::lock_guard lock(record->mutex);
-    stored = form;
-  }
-  return stored != nullptr && stored->changes();
+  const auto as = stored();
+  return as != nullptr && as->changes();
 }
 
 Kept kept_of(const at::Tensor& x) {
@@ -140,13 +136,19 @@ at::Tensor Kept::value() const {
   return tensor;
 }
 
+std::shared_ptr<const Form> Handle::stored() {
+  const std::lock_guard lock(record->mutex);
+  return form;
+}
+
 at::Tensor Handle::read() {
-  std::shared_ptr<const Form> stored;
-  {
-    const std::lock_guard lock(record->mutex);
-    stored = form;
-  }
-  return stored != nullptr ? stored->once(*this) : value();
+  const auto as = stored();
+  return as != nullptr ? as->once(*this) : value();
+}
+
+at::Tensor Handle::ahead() {
+  const auto as = stored();
+  return as != nullptr ? as->ahead(*this) : value();
 }
 
 bool Handle::is_unchanged() const {

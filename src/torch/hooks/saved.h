@@ -24,6 +24,8 @@ struct Form {
   virtual at::Tensor decode(Handle& handle) const = 0;
   // For a recipe, whose next reader may be far: nothing is kept for it.
   virtual at::Tensor once(Handle& handle) const { return decode(handle); }
+  // For a recipe, just before the node that saved it: it is kept for that one.
+  virtual at::Tensor ahead(Handle& handle) const { return once(handle); }
   virtual std::size_t nbytes() const { return 0; }
   // Whether a codec changed the values, or what they are made again from.
   virtual bool changes() const { return false; }
@@ -69,11 +71,13 @@ struct Handle {
   std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> last;  // that backward was given
 
   at::Tensor value();  // with the bits that backward needs
-  at::Tensor read();   // for a recipe
+  at::Tensor read();   // for what follows from its values
+  at::Tensor ahead();  // for a recipe
   at::Tensor given();  // what backward was last given, if it still has that; else as for a recipe
   bool is_changed();   // whether its form changes values
   void check() const;  // raises where the tensor was changed in place
   bool is_unchanged() const;
+  std::shared_ptr<const Form> stored();
   bool is_as_made() const;
 };
 

@@ -170,9 +170,14 @@ class Activations:
         return any(p.is_cuda for p in self.model.parameters())
 
     @property
+    def device(self) -> torch.device:
+        """Of the model."""
+        return next((p.device for p in self.model.parameters()), torch.device("cpu"))
+
+    @property
     def stream(self) -> int:
         """The stream that the device of the model works in now."""
-        return stream_of(next((p.device for p in self.model.parameters()), torch.device("cpu")))
+        return stream_of(self.device)
 
     def plan(self, *arguments: Any, **keywords: Any) -> Plan:
         """Runs the model once forward and once backward, and says what is saved, and how.

@@ -37,6 +37,7 @@ class _State:
     passes: int = 0
     surveys: int = 0
     failures: int = 0
+    flops: int = 0  # of products
     program: Program | None = None
     refusals: int = 0  # programs that C++ did not repeat once
 
@@ -99,18 +100,19 @@ class Learning:
         """The pass that is to come."""
         owner = self.owner()
         assert owner is not None
-        if owner.trace is not None:
-            return self._enter(Run(owner), None, [])
         key = (model.training, *map(_kind, arguments), *map(_kind, keywords.values()))
         with self._lock:
             state = self._states.get(key)
+            flops = 0 if state is None else state.flops
+            if owner.trace is not None:
+                return self._enter(Run(owner, flops), None, [])
             if state is None:
                 state = _State()
                 if len(self._states) < _KINDS:
                     self._states[key] = state
             if state.program is not None:
                 return self._enter(_repeating(owner, state), state, [])
-            run = Run(owner)
+            run = Run(owner, flops)
             state.passes += 1
             hooks: list[Any] = []
             may = state.surveys < _SURVEYS and state.failures < _FAILURES
@@ -183,6 +185,8 @@ class Learning:
         if survey is not None and result is not None:
             survey.ended(0, result)
         run.finish(result)
+        if state is not None:
+            state.flops = run.flops
         if survey is None or state is None or result is None or run.builder.waits:
             return
         try:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from tuckfold import _library as files
 from tuckfold.torch import _library  # noqa: F401 (loads the operators)
+from tuckfold.torch._activations import _products as products
 
 if TYPE_CHECKING:
     from tuckfold.torch._activations._handle import Activations
@@ -96,10 +97,13 @@ class Compiled:
     on_gpu: list[int]  # groups
     device: torch.device  # of the model
     norms: list[Norm] = field(default_factory=list)
+    settings: tuple[object, ...] | None = None  # of torch's products, where some are made again
     passes: int = 0  # that went as it says
 
     def fits(self) -> bool:
-        """Whether modules have the constants that were recorded."""
+        """Whether modules have the constants that were recorded, and torch the settings."""
+        if self.settings is not None and self.settings != products.settings():
+            return False
         return all(norm.is_as_recorded() for norm in self.norms)
 
 

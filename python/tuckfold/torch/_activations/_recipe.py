@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from tuckfold.torch._activations._lossy import Lossy
-from tuckfold.torch._activations._saved import Handle, Kept
+from tuckfold.torch._activations._saved import Handle, Kept, Record
 from tuckfold.torch._memory import flat
 
 _unpack_then = torch.ops.tuckfold.unpack_then.default
 _normalize_into = torch.ops.tuckfold.normalize_into.default
 _normalize_rows_into = torch.ops.tuckfold.normalize_rows_into.default
 Node = Any
+PRODUCTS = (("addmm",), ("mm",))  # operators that take long
 
 
 class Way(enum.IntEnum):
@@ -278,6 +279,8 @@ def _is_channels_last(x: Tensor) -> bool:
 
 
 def tensor_of(found: Tensor | Handle | Kept) -> Tensor:
+    if isinstance(found, Handle) and isinstance(found.form, Recomputed):
+        return found.form.ahead(found)
     return found if isinstance(found, Tensor) else read(found)
 
 
@@ -295,26 +298,34 @@ class Recomputed:
     is the same for every pass, and only what it is made of belongs to this one.
     """
 
-    __slots__ = ("leaves", "template", "threads")
+    __slots__ = ("leaves", "template", "threads", "whole")
     label = "recompute"
     nbytes = 0
-    whole = False  # it is, but the recipes of others should name its own sources
 
     def __init__(self, recipe: Recipe, template: Recipe | None = None) -> None:
         self.template = recipe.template() if template is None else template
         self.leaves = tuple(recipe.leaves())
+        # It always is, but the recipes of others should name its own sources, unless that takes long.
+        self.whole = self.template.op[:1] in PRODUCTS
         self.threads = torch.get_num_threads()
 
     @property
     def recipe(self) -> Recipe:
         return self.template.filled(iter(self.leaves))
 
+    def ahead(self, handle: Handle) -> Tensor:
+        """For a recipe, and then for the nodes that saved it."""
+        return self._base(handle.record).as_strided(handle.shape, handle.strides, handle.offset)
+
+    def _base(self, record: Record) -> Tensor:
+        if record.cache is None:
+            record.cache = self._evaluate()
+            record.unread = {id(other) for other in record.live() if other.form is self}
+        return record.cache
+
     def decode(self, handle: Handle) -> Tensor:
         record = handle.record
-        base = record.cache
-        if base is None:
-            base = self._evaluate()
-            record.unread = {id(other) for other in record.live() if other.form is self}
+        base = self._base(record)
         # The next reader follows soon, as a convolution's and a ReLU's backward do.
         record.unread.discard(id(handle))
         record.cache = base if record.unread else None

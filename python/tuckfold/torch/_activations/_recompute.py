@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tuckfold.torch._activations import _attention as attention
+from tuckfold.torch._activations import _products as products
 from tuckfold.torch._activations._graph import VIEWS, Prober, kind
 from tuckfold.torch._activations._lossy import Lossy
 from tuckfold.torch._activations._recipe import (
@@ -63,6 +64,7 @@ class Builder:
         self.probe, self.made, self.modules, self.ours = probe, made, modules, ours
         self.most, self.is_lossy = most, is_lossy
         self.fast = Way.SAME
+        self.flops = 0.0  # that products may still take, if they are made again
         self.waits = False  # whether an answer to a comparison was missing
         # What `_input` found for the recipe that was built last; True: it took the handle's recipe.
         self.found: list[tuple[Handle, bool] | None] = []
@@ -70,6 +72,11 @@ class Builder:
     def recipe(self, node: Node, fast: Way) -> Recipe | None:
         """How the node's first output is made again, or None."""
         self.fast, self.found = fast, []
+        if kind(node) in products.KINDS:
+            if self.is_lossy or not 0 < products.flops(node) <= self.flops:
+                return None
+            recipe = products.recipe(self, node)
+            return None if recipe is None else self.settled(recipe)
         recipe = self._build(node, self.most)
         if recipe is None or recipe.count > self.most:
             return None
@@ -95,14 +102,16 @@ class Builder:
         build = BUILDERS.get(kind(node))
         return build(self, node, left) if build is not None and left > 0 else None
 
-    def _saved(self, node: Node, attribute: str) -> Handle | Kept | None:
+    def _saved(self, node: Node, attribute: str, made_again: bool = False) -> Handle | Kept | None:
         """A stored value that the node saved."""
         if node._sequence_nr() not in self.ours:
             return None
         found = self.probe.any(node, attribute)
-        if isinstance(found, Handle) and found.form is not None and not found.form.whole:
-            return None
-        return found
+        return found if is_whole(found, made_again) else None
+
+    def shared(self, node: Node, attribute: str) -> Handle | Kept | None:
+        """The same, and what is made again where it is read: it stays until its own reader has come."""
+        return self._saved(node, attribute, made_again=True)
 
     def copied(self, tensor: Tensor) -> Tensor:
         return tensor.detach().clone()
@@ -122,17 +131,24 @@ class Builder:
         stored = self.made.get((source._sequence_nr(), output))
         handle = stored() if stored is not None else None
         form = None if handle is None else handle.form
-        is_recipe = isinstance(form, Recomputed)
+        is_recipe = isinstance(form, Recomputed) and not form.whole
         if handle is not None and self.is_lossy and not is_recipe and handle.need != "value":
             handle = _read_whole(handle)
             form = handle.form
             is_recipe = isinstance(form, Recomputed)
-        is_whole = form is None or is_recipe or isinstance(form, Lossy)
-        if handle is not None and is_as_made(handle) and is_whole:
+        is_there = form is None or isinstance(form, (Lossy, Recomputed))
+        if handle is not None and is_as_made(handle) and is_there:
             self.found.append((handle, is_recipe))
-            return form.recipe if isinstance(form, Recomputed) else handle
+            return form.recipe if is_recipe else handle  # type: ignore[union-attr]
         self.found.append(None)
         return self._build(source, left - 1) if output == 0 else None
+
+
+def is_whole(found: Handle | Kept | None, made_again: bool) -> bool:
+    """Whether its values can be read. What element-wise operators make again, recipes make for themselves, unless they say
+    otherwise."""
+    form = found.form if isinstance(found, Handle) else None
+    return form is None or form.whole or (made_again and isinstance(form, Recomputed))
 
 
 def _read_whole(handle: Handle) -> Handle:
@@ -419,3 +435,5 @@ BUILDERS: dict[str, Callable[[Builder, Node, int], Recipe | None]] = {
 BUILDERS |= dict.fromkeys(
     VIEWS & {"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"}, _view
 )
+# Nodes whose output may be made again.
+MAKERS = BUILDERS.keys() | products.KINDS.keys()

@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from tuckfold.torch._activations import _forms as forms
+from tuckfold.torch._activations import _products as products
 from tuckfold.torch._activations._attention import KINDS
 from tuckfold.torch._activations._finite import group_of, key_of
 from tuckfold.torch._activations._graph import kind
 from tuckfold.torch._activations._lossy import Lossy, is_exact
 from tuckfold.torch._activations._native import Compiled, Norm
 from tuckfold.torch._activations._program import Slot
-from tuckfold.torch._activations._recipe import Recipe, Recomputed
+from tuckfold.torch._activations._recipe import PRODUCTS, Recipe, Recomputed
 from tuckfold.torch._activations._recompute import MOST_COPIED
 from tuckfold.torch._activations._saved import Form, Handle, Kept, Record
 from tuckfold.torch._memory import is_dense
@@ -33,7 +34,7 @@ _FORMS = ("nothing", "bits", "above", "regions", "narrow", "codec", "lossy", "re
 _CODES = (
     "relu", "gelu", "silu", "hardswish", "mish", "hardtanh", "leaky_relu", "add", "mul", "dropout",
     "to", "view", "layer_norm", "rms_norm", "group_norm", "native_batch_norm", "cudnn_batch_norm",
-    "normalize", "normalize_rows",
+    "normalize", "normalize_rows", "addmm", "mm",
 )  # fmt: skip
 _PLACES = ("child", "saved", "input", "nested", "parameter")
 # In the order of src/torch/hooks/kinds.cc.
@@ -50,6 +51,7 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "NativeDropoutBackward0": ("p",),
     "PowBackward0": ("exponent",),
     "AddBackward0": ("alpha",),
+    "AddmmBackward0": ("alpha", "beta"),
     "MaxPool2DWithIndicesBackward0": ("kernel_size", "stride", "padding", "dilation"),
     "EmbeddingBackward0": ("weight_sym_argsize_0",),
 }
@@ -159,6 +161,8 @@ class _Compiler:
             self.native.add_step(module, [self.targets[t.key] for t in targets])
         self.native.set_last([self.targets[t.key] for t in program.last])
         handles = [self.recorder.found[n][1] for n in range(len(program.groups))]
+        has_products = any(r.op[:1] in PRODUCTS for r in self.recorder.recipes.values())
+        settings = products.settings() if has_products else None
         return Compiled(
             self.native,
             self.native.address(),
@@ -168,6 +172,7 @@ class _Compiler:
             [n for n, each in enumerate(handles) if each[0].device.type != "cpu"],
             self.device,
             list(self.norms.values()),
+            settings,
         )
 
     def _group(self, number: int) -> dict[int, tuple[int, Handle, Record]]:
@@ -298,7 +303,9 @@ class _Compiler:
         has_leaf = place in ("saved", "input", "parameter")
         is_leaf = has_leaf and leaf.is_leaf
         meta = _meta(leaf) if has_leaf else ((), (), torch.float32, torch.device("cpu"))
+        is_shared = recipe.op[:1] in PRODUCTS
         flags = is_output | is_leaf << 1 | (is_leaf and _is_copied(leaf.tensor)) << 2
+        flags |= is_shared << 3
         if not self.native.add_argument(
             number, i, _PLACES.index(place), child, position, target, role, int(flags), parameter,
             list(meta[0]), list(meta[1]), _like(*meta[2:]),

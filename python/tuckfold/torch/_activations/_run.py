@@ -11,11 +11,12 @@ from torch import Tensor
 
 from tuckfold.torch._activations import _attention as attention
 from tuckfold.torch._activations import _lossy as lossy
+from tuckfold.torch._activations import _products as products
 from tuckfold.torch._activations import _store as store
 from tuckfold.torch._activations._finite import Watch
 from tuckfold.torch._activations._graph import Prober, is_cast_leaf, is_reshaped, kind, producer
 from tuckfold.torch._activations._program import Survey
-from tuckfold.torch._activations._recompute import BUILDERS, Builder
+from tuckfold.torch._activations._recompute import MAKERS, MOST_OPERATORS, Builder
 from tuckfold.torch._activations._rules import RULES
 from tuckfold.torch._activations._saved import Form, Handle, Kept, Record, storage_key, stream_of
 
@@ -43,8 +44,10 @@ class Run:
     After the forward pass it holds no tensor and no node, so graphs live and die as without it.
     """
 
-    def __init__(self, owner: Activations) -> None:
+    def __init__(self, owner: Activations, flops: int = 0) -> None:
+        """flops: of products, in a pass with such inputs."""
         self.owner = owner
+        self.flops = 0  # of products so far
         self.least = owner.least
         self.thread = threading.get_ident()
         self.packs = self.large = 0
@@ -63,6 +66,7 @@ class Run:
         self.builder = Builder(
             self.probe, self.made, owner.norms(), self.ours, owner.recompute, self.is_lossy
         )
+        self.builder.flops = products.limit(flops, owner.device, owner.recompute, MOST_OPERATORS)
         self.waiting: dict[Record, tuple[int, str]] = {}  # for a codec, since when, and for which
         self.grades: dict[Any, list[str]] = {}  # of what a codec may store, in the end
         self.watch = Watch(owner) if self.is_lossy else None
@@ -157,7 +161,7 @@ class Run:
         node, output = made
         if handle.is_direct:
             self.made.setdefault((node._sequence_nr(), output), weakref.ref(handle))
-        if small or output != 0 or kind(node) not in BUILDERS:
+        if small or output != 0 or kind(node) not in MAKERS:
             return
         if self.late.get(record) is None and self.pending.get(record) is None:
             self.pending[record] = node
@@ -176,6 +180,8 @@ class Run:
             handles = None
             if number != unfinished:
                 self.seen.add(number)
+                if kind(node) in products.KINDS:
+                    self.flops += products.flops(node)
                 handles = self.saved.get(number)
             if handles is not None:  # else its tensors went to the hooks of somebody else
                 self.operators.add(kind(node))

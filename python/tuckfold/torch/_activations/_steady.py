@@ -19,13 +19,14 @@ from torch import Tensor
 from tuckfold.torch._activations import _attention as attention
 from tuckfold.torch._activations import _lossy as lossy
 from tuckfold.torch._activations import _offload as offload
+from tuckfold.torch._activations import _products as products
 from tuckfold.torch._activations import _store as store
 from tuckfold.torch._activations._finite import Watch
 from tuckfold.torch._activations._graph import Prober, is_reshaped, kind, producer
 from tuckfold.torch._activations._lossy import Lossy
 from tuckfold.torch._activations._program import Group, Program, Recomputation, Slot, Target, leaves
 from tuckfold.torch._activations._recipe import Recipe, Recomputed
-from tuckfold.torch._activations._recompute import Builder, is_as_made
+from tuckfold.torch._activations._recompute import Builder, is_as_made, is_whole
 from tuckfold.torch._activations._record import Place, Recorder, Unknown
 from tuckfold.torch._activations._saved import Form, Handle, Kept, Record, storage_key, stream_of
 
@@ -339,19 +340,22 @@ class _Replay(Builder):
 
     def replay(self, node: Node, how: Recomputation) -> Recipe | None:
         self.fast, self._left = how.fast, list(reversed(how.found))
-        recipe = self._build(node, 1 << 20)
+        recipe = self._first(node)
         return None if recipe is None else self.settled(recipe)
 
-    def _saved(self, node: Node, attribute: str) -> Handle | Kept | None:
+    def _first(self, node: Node) -> Recipe | None:
+        if kind(node) in products.KINDS:
+            return products.recipe(self, node)
+        return self._build(node, 1 << 20)
+
+    def _saved(self, node: Node, attribute: str, made_again: bool = False) -> Handle | Kept | None:
         """A tensor that autograd holds for itself, unless it was taken."""
         found, x = self._read(node, attribute)
         if found is None:
             if x is None or x.grad_fn is None:
                 return None if x is None else Kept(x, x._version, None)
             return Kept(x.detach(), x._version, (kind(x.grad_fn), x.output_nr))
-        if isinstance(found, Handle) and found.form is not None and not found.form.whole:
-            return None
-        return found
+        return found if is_whole(found, made_again) else None
 
     def _read(self, node: Node, attribute: str) -> tuple[Handle | None, Tensor | None]:
         """The handle of a tensor that was taken, or the tensor."""
@@ -389,7 +393,9 @@ class _Replay(Builder):
                 return handle
             if isinstance(handle.form, Lossy):
                 return None if is_recipe else handle
-            return handle.form.recipe if isinstance(handle.form, Recomputed) else None
+            if not isinstance(handle.form, Recomputed):
+                return None
+            return handle if handle.form.whole and not is_recipe else handle.form.recipe
         if x is None or is_recipe or x.grad_fn is None or x.output_nr != output:
             return None
         if x.grad_fn._sequence_nr() != source._sequence_nr() or (x._version and not is_output):
@@ -406,7 +412,10 @@ class Describer(_Replay):
 
     def replay(self, node: Node, how: Recomputation) -> Recipe | None:
         self.fast, self._left = how.fast, list(reversed(how.found))
-        return self._build(node, 1 << 20)
+        recipe = self._first(node)
+        if recipe is not None:
+            recipe.node = node
+        return recipe
 
     def _build(self, node: Node, left: int) -> Recipe | None:
         recipe = super()._build(node, left)
@@ -414,8 +423,8 @@ class Describer(_Replay):
             recipe.node = node
         return recipe
 
-    def _saved(self, node: Node, attribute: str) -> Place | None:
-        found = super()._saved(node, attribute)
+    def _saved(self, node: Node, attribute: str, made_again: bool = False) -> Place | None:
+        found = super()._saved(node, attribute, made_again)
         return None if found is None else Place(found, "saved", attribute.removeprefix("_saved_"))
 
     def _input(self, node: Node, argument: int, left: int) -> Recipe | Place | None:

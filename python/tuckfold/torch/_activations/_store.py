@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from tuckfold.torch._activations import _forms as forms
+from tuckfold.torch._activations import _products as products
 from tuckfold.torch._activations._graph import kind
 from tuckfold.torch._activations._lossy import Lossy, best_grade, for_scores
 from tuckfold.torch._activations._proof import is_proven
 from tuckfold.torch._activations._recipe import Recipe, Recomputed, Way
-from tuckfold.torch._activations._recompute import BUILDERS, Builder
+from tuckfold.torch._activations._recompute import MAKERS, Builder
 from tuckfold.torch._activations._saved import Form, Handle, Record
 from tuckfold.torch._memory import is_dense
 
@@ -23,7 +24,7 @@ _not_images: set[object] = set()  # signatures of tensors that were looked at in
 
 def is_promising(handles: list[Handle], node: object) -> bool:
     """Whether a rule may fit, before the storage is free to be packed."""
-    if node is not None and kind(node) in BUILDERS:
+    if node is not None and kind(node) in MAKERS:
         return True
     return all(_has_form(h) or not h.known for h in handles)
 
@@ -129,6 +130,8 @@ def recomputed(
                 source.record.pinned = source.is_source = True
             if builder.is_lossy:
                 _raise_grade(recipe, handles)
+            if kind(node) in products.KINDS:
+                builder.flops -= products.flops(node)
             return Recomputed(recipe)
         builder.waits |= proven is None
     return None
