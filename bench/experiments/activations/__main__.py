@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import statistics
 import time
 import traceback
@@ -27,20 +28,22 @@ from torch.utils.checkpoint import checkpoint
 import tuckfold
 import tuckfold.torch as tt
 from bench.experiments.activations import models
-from bench.experiments.activations.timing import step_times
+from bench.experiments.activations.timing import in_turn, warmed
 from bench.gpu.networks import ResNet50, ViT
 from bench.record import ROOT, Figure, Record, table
 from tuckfold.torch._activations import _proof
 from tuckfold.torch._activations._handle import handle_of
 
 METHOD = (
-    "One step: forward, cross entropy, backward, SGD with momentum. Eight steps first, then the median "
-    "of CUDA events around each of the others; host_ms: until the step's last call returned; peak: torch.cuda.max_memory_allocated from then on, less what was allocated before the model; "
-    "held: bytes allocated between forward and backward, above those before. identical: gradients of "
-    "every parameter, bit by bit, with cudnn.deterministic. predicted: by Activations.peak before the first "
+    "One step: forward, cross entropy, backward, SGD with momentum. Eight steps of each variant first, then two for its peak: torch.cuda.max_memory_allocated, less "
+    "what was allocated before the model; held: bytes allocated between forward and backward, above those before. Then all variants make one step in turn, in many rounds: "
+    'ms is the median of CUDA events, host_ms until the step\'s last call returned, time_over_plain the median over rounds of the ratio to the plain step of the round; "plain, again" is a second plain '
+    "model. identical: gradients of every parameter, bit by bit, with cudnn.deterministic, and for language models "
+    "torch.use_deterministic_algorithms, without which attention does not repeat itself. predicted: by Activations.peak before the first "
     "step. Ratios are plain over variant."
 )
 WRAP, CHEAP, KEEP = "wrap", "wrap, recompute=2", "wrap, nothing to gain"
+AGAIN = "plain, again"
 
 
 @dataclass
@@ -51,6 +54,7 @@ class Work:
     bf16: bool = False
     channels_last: bool = False
     words: int = 0  # of a language model
+    rounds: int = 1  # times as many
     stored: float | None = None  # times fewer bytes that it should hold
     # By variant: times less that its peak should be, and how much longer a step may take.
     floors: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -82,8 +86,8 @@ WORKS = [
     Work("gpt", models.GPT, (32, 1024), True, words=8192, floors=_TRANSFORMER),
     Work("gpt_lora", lambda: models.lora(models.GPT()), (32, 1024), True, words=8192, stored=1.5),
     Work("resnet50_frozen", lambda: models.frozen(ResNet50()), (256, 3, 224, 224), True, True, stored=3),
-    Work("resnet50_small", ResNet50, (8, 3, 224, 224), True, True, floors=_NONE),
-    Work("gpt_small", models.GPT, (1, 128), True, words=8192, floors=_NONE),
+    Work("resnet50_small", ResNet50, (8, 3, 224, 224), True, True, rounds=8, floors=_NONE),
+    Work("gpt_small", models.GPT, (1, 128), True, words=8192, rounds=8, floors=_NONE),
 ]  # fmt: skip
 
 
@@ -120,6 +124,8 @@ def variants(work: Work) -> dict[str, Callable[[nn.Module], object]]:
     }
     if not work.name.startswith("unet") and "frozen" not in work.name and "lora" not in work.name:
         found["checkpoint"] = checkpointed
+    if work.rounds > 1:  # where times vary
+        found[AGAIN] = lambda model: nullcontext()
     return found
 
 
@@ -154,7 +160,8 @@ class Step:
         self.optimizer.step()
 
 
-def measure(work: Work, name: str, change: Callable, device: str, tiny: bool, steps: int) -> dict:
+def measure(work: Work, name: str, change: Callable, device: str, tiny: bool) -> tuple[dict, Step]:
+    """The peak of a variant, and its step, ready to be timed."""
     on_gpu = device == "cuda"
     row: dict[str, object] = {"work": work.name, "variant": name}
     gc.collect()  # what another variant left would count as memory of this one
@@ -169,15 +176,28 @@ def measure(work: Work, name: str, change: Callable, device: str, tiny: bool, st
         row["predicted"] = peak.total
         act.remove()
         change(step.model)
-    times, host = step_times(step, steps, on_gpu)
-    row["ms"] = statistics.median(times)
+    warmed(step, on_gpu, warm=8 if on_gpu else 1)
     if on_gpu:
-        row["host_ms"] = statistics.median(host)
+        for _ in range(2):
+            step()
         row["peak"] = torch.cuda.max_memory_allocated() - row["allocated_before"]
         row["held"] = step.held
         if "predicted" in row:
             row["predicted_over_peak"] = row["predicted"] / row["peak"]
-    return row
+    return row, step
+
+
+def timed(rows: list[dict], steps: dict[str, Step], rounds: int, on_gpu: bool) -> None:
+    found = in_turn(steps, rounds, on_gpu)
+    for row in rows:
+        pairs = found.get(row["variant"])
+        if not pairs:
+            continue
+        row["ms"] = statistics.median(ms for ms, _ in pairs)
+        if on_gpu:
+            row["host_ms"] = statistics.median(host for _, host in pairs)
+        ratios = [ms / plain for (ms, _), (plain, _) in zip(pairs, found["plain"], strict=True)]
+        row["time_over_plain"] = statistics.median(ratios)
 
 
 def identical(work: Work, device: str, tiny: bool) -> dict[str, object]:
@@ -185,7 +205,7 @@ def identical(work: Work, device: str, tiny: bool) -> dict[str, object]:
     step = Step(work, device, tiny, lambda model: nullcontext())
     deterministic = torch.backends.cudnn.deterministic
     torch.backends.cudnn.deterministic = True
-
+    torch.use_deterministic_algorithms(work.words > 0 and device == "cuda")
     try:
         with step.cast:
             # Two images have small tensors, which count as those of a batch.
@@ -193,6 +213,7 @@ def identical(work: Work, device: str, tiny: bool) -> dict[str, object]:
             result = tt.check(step.model, (step.x, step.y), loss=loss_of, least=least)
     finally:
         torch.backends.cudnn.deterministic = deterministic
+        torch.use_deterministic_algorithms(False)
     worst = max((p.relative_error for p in result.parameters), default=0.0)
     return {
         "identical": result.ok,
@@ -205,10 +226,12 @@ def identical(work: Work, device: str, tiny: bool) -> dict[str, object]:
 
 
 def run(work: Work, device: str, tiny: bool, steps: int) -> list[dict]:
-    rows = []
+    rows: list[dict] = []
+    ready: dict[str, Step] = {}
     for name, change in variants(work).items():
         try:
-            rows.append(measure(work, name, change, device, tiny, steps))
+            row, ready[name] = measure(work, name, change, device, tiny)
+            rows.append(row)
         except Exception as error:
             traceback.print_exc()
             rows.append({"work": work.name, "variant": name, "error": repr(error)[:300]})
@@ -216,11 +239,12 @@ def run(work: Work, device: str, tiny: bool, steps: int) -> list[dict]:
             torch.cuda.empty_cache()
     plain = rows[0]
     for row in rows:
-        if "ms" in row and "ms" in plain:
-            row["time_over_plain"] = row["ms"] / plain["ms"]
-            if "peak" in row:
-                row["peak_ratio"] = plain["peak"] / row["peak"]
-                row["held_ratio"] = plain["held"] / max(row["held"], 1)
+        if "peak" in row and "peak" in plain:
+            row["peak_ratio"] = plain["peak"] / row["peak"]
+            row["held_ratio"] = plain["held"] / max(row["held"], 1)
+    if "plain" in ready:
+        timed(rows, ready, steps * (1 if tiny else work.rounds), device == "cuda")
+    ready.clear()
     try:
         exact = identical(work, device, tiny)
         next(row for row in rows if row["variant"] == WRAP).update(exact)
@@ -280,6 +304,8 @@ def main() -> None:
     options = parser.parse_args()
     device = "cpu" if options.dry_run else "cuda"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    # What deterministic algorithms need; as large as a GPU of this kind has it otherwise.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     chosen = set(options.only.split(",")) - {""}
     unknown = chosen - {work.name for work in WORKS}
     if unknown:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 import torch._functorch.config
+import torch._inductor.config
 from torch import Tensor, nn
 
 import tuckfold
@@ -34,7 +35,9 @@ METHOD = (
     "torch.cuda.max_memory_allocated from then on. identical: "
     "gradients of every parameter against those of the plain compiled model, bit by bit, with "
     "cudnn.deterministic; repeats: the same for two passes of the plain one. cosine: the smallest of a "
-    "parameter with more than 1 % of the gradient's norm."
+    "parameter with more than 1 % of the gradient's norm. Inductor chooses kernels of reductions by their times, so that two compilations of one model may differ; "
+    "cells that are deterministic are compiled with torch._inductor.config.deterministic and torch.use_deterministic_algorithms, compared with each other, and not timed; "
+    '"plain again" is the plain model once more, in another process.'
 )
 CODEC = "block_quant(bits=4, group=256, round=stochastic)"
 # The most GiB and milliseconds that a codec should need, and what exact storage should save.
@@ -44,7 +47,11 @@ VARIANTS: dict[str, dict[str, object]] = {
     "budget 0.5": {},
     "wrap": {},
     "codec": {"codec": CODEC},
+    "plain, deterministic": {},
+    "plain again, deterministic": {},
+    "wrap, deterministic": {},
 }
+DETERMINISTIC = ", deterministic"
 
 
 BY_NAME = {work.name: work for work in WORKS}
@@ -66,7 +73,7 @@ class Step:
         if work.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)
         self.act = None
-        if variant in ("wrap", "codec"):
+        if variant.startswith(("wrap", "codec")):
             self.act = tt.wrap(self.model, **VARIANTS[variant])
         self.compiled = torch.compile(self.model, fullgraph=True)
         self.x, self.y = work.batch(device, tiny)
@@ -127,7 +134,7 @@ def prepare(work: Work, variant: str, options: Options, folder: Path) -> tuple[S
         began = time.perf_counter()
         found = step.gradients()
         row["compile_s"] = time.perf_counter() - began
-    if variant == "plain":
+    if variant.startswith("plain"):
         row["repeats"] = compare(found, step.gradients())["identical"]
     torch.save([g.cpu() for g in found], folder / f"{work.name} {variant}.pt")
     if step.act is not None:
@@ -138,10 +145,13 @@ def prepare(work: Work, variant: str, options: Options, folder: Path) -> tuple[S
 
 def measure(step: Step, row: dict, options: Options, folder: Path) -> None:
     """Times steps, while nothing else runs."""
-    exact = folder / f"{row['work']} plain.pt"
-    if row["variant"] != "plain" and exact.exists():
-        mine = folder / f"{row['work']} {row['variant']}.pt"
-        row |= compare(torch.load(exact), torch.load(mine))
+    variant = str(row["variant"])
+    suffix = DETERMINISTIC if variant.endswith(DETERMINISTIC) else ""
+    exact = folder / f"{row['work']} plain{suffix}.pt"
+    if variant != f"plain{suffix}" and exact.exists():
+        row |= compare(torch.load(exact), torch.load(folder / f"{row['work']} {variant}.pt"))
+    if suffix:
+        return
     on_gpu = options.device == "cuda"
     times, _ = step_times(step, options.steps, on_gpu, warm=5)
     row["ms"] = statistics.median(times)
@@ -154,6 +164,9 @@ def cell(number: int, work: str, variant: str, options: Options, folder: Path, a
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     # Graphs are divided here, so that their plans are known, also where their kernels are cached.
     torch._functorch.config.enable_autograd_cache = False
+    if variant.endswith(DETERMINISTIC):
+        torch._inductor.config.deterministic = True
+        torch.use_deterministic_algorithms(options.device == "cuda")
     step, row = None, {"work": work, "variant": variant}
     try:
         step, row = prepare(BY_NAME[work], variant, options, folder)
@@ -179,7 +192,7 @@ def cell(number: int, work: str, variant: str, options: Options, folder: Path, a
 
 
 def show(rows: list[dict]) -> None:
-    titles = ("work", "variant", "ms", "time_over_plain", "peak", "peak_ratio", "identical", "relative_error", "cosine", "compile_s")  # fmt: skip
+    titles = ("work", "variant", "ms", "time_over_plain", "peak", "peak_ratio", "identical", "same_parameters", "relative_error", "cosine", "compile_s")  # fmt: skip
 
     def cell(row: dict, key: str) -> str:
         value = row.get(key)
@@ -198,6 +211,9 @@ def show(rows: list[dict]) -> None:
 def figures(work: str, rows: list[dict]) -> list[Figure]:
     found = []
     for row in rows:
+        if row["variant"] == f"wrap{DETERMINISTIC}" and "identical" in row:
+            of = {"work": work, "variant": row["variant"]}
+            found.append(Figure(of, "identical", float(row["identical"]), 1.0))
         if "peak_ratio" not in row:
             continue
         of = {"work": work, "variant": row["variant"]}
@@ -252,6 +268,7 @@ def main() -> None:
     cells = [(work, v) for work in given.only.split(",") for v in given.variants.split(",")]
     threads = max(2, 2 * (os.cpu_count() or 2) // len(cells))
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for deterministic algorithms
     record = Record("activations_compiled", given.dry_run, ROOT / "build/release", METHOD)
     record.commands.append(
         f"python -m bench.experiments.activations.compiled --only {given.only} "

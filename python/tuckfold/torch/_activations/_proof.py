@@ -107,14 +107,18 @@ def _fits(made: Tensor, nbytes: int, layout: Layout) -> bool:
     return in_order and made.untyped_storage().nbytes() == nbytes
 
 
-def answers() -> list[tuple[str, bool | None]]:
-    """Every recipe that was compared, as text, and whether its bits were the same; None: not yet."""
+def compared() -> list[tuple[tuple[Any, ...], bool | None]]:
+    """The signature of every recipe that was compared, and whether its bits were the same; None: not yet."""
     with _lock:
         found = list(_answers.items())
     return [
-        (_text(key[0]), value.answer() if isinstance(value, _Waiting) else value)
-        for key, value in found
+        (key[0], value.answer() if isinstance(value, _Waiting) else value) for key, value in found
     ]
+
+
+def answers() -> list[tuple[str, bool | None]]:
+    """The same, as text."""
+    return [(_text(signature), answer) for signature, answer in compared()]
 
 
 def _text(signature: tuple[object, ...]) -> str:

@@ -226,15 +226,13 @@ class Split:
 
 
 def _descriptions(saved: dict[fx.Node, fx.Node], rest: list[fx.Node]) -> list[Any]:
-    from torch._functorch._aot_autograd.descriptors import (
-        SavedForBackwardsAOTOutput,
-        SavedForBackwardsNoVcCheckAOTOutput,
-    )
+    from torch._functorch._aot_autograd import descriptors as of
 
+    checked = of.SavedForBackwardsAOTOutput
+    # Before 2.11 torch checks all versions.
+    unchecked = getattr(of, "SavedForBackwardsNoVcCheckAOTOutput", checked)
     return [
-        SavedForBackwardsNoVcCheckAOTOutput(i)
-        if n.meta.get("saved_tensor_with_no_vc_check")
-        else SavedForBackwardsAOTOutput(i)
+        (unchecked if n.meta.get("saved_tensor_with_no_vc_check") else checked)(i)
         for i, n in enumerate([*saved, *rest])
     ]
 
