@@ -91,6 +91,14 @@ class Cell:
             return tft.pack_checked(flat(x) if self.order == "storage" else x, self.spec)
         return tft.Packed.pack(x, self.spec, order=self.order)
 
+    def unpack(self, packed: tft.Packed) -> object:
+        if not self.checked:
+            return packed.unpack()
+        if self.order == "storage":
+            elems = (math.prod(packed.shape),)
+            return tft.unpack_checked(packed.bytes, packed.spec, elems, packed.dtype)
+        return tft.unpack_checked(packed.bytes, packed.spec, packed.shape, packed.dtype)
+
 
 def activations(bench: Bench, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """As after ReLU, where there are channels, else of both signs."""
@@ -118,7 +126,7 @@ def measure(bench: Bench, cell: Cell, check_cell: Callable[[Cell], None] | None 
         total = x.nbytes + packed[0].nbytes
         calls: dict[str, list[Callable[[], object]]] = {
             "pack": [lambda x=x: cell.pack(x) for x in cell.inputs],
-            "unpack": [lambda p=p: p.unpack() for p in packed],
+            "unpack": [lambda p=p: cell.unpack(p) for p in packed],
         }
         texts = []
         for way, of_way in calls.items():

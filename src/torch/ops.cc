@@ -198,6 +198,37 @@ Tensor unpack(const Tensor& packed, std::string_view spec, const Axes& shape, Sc
   return out;
 }
 
+// The tensor, and on its device 0, or -1 if the bytes are not of that codec, shape and dtype, where
+// their number does not tell. Does not synchronize with a GPU.
+std::tuple<Tensor, Tensor> unpack_checked(const Tensor& packed, std::string_view spec,
+                                          const Axes& shape, ScalarType dtype) {
+  constexpr std::int64_t kOne = 1;
+  constexpr double kRefused = -1;
+  check_bytes(packed);
+  const std::int32_t ours = dtype_of("unpack", dtype);
+  const Plan plan(spec, ours, shape.all());
+  check_size(plan, packed, shape, ours);
+  const Place place(packed);
+  Tensor out = place.empty(shape.all(), dtype), result = place.empty({&kOne, 1}, ScalarType::Long);
+  torch::stable::fill_(result, 0.0);
+  check_places("unpack", place, packed, out);
+  const tuckfold_tensor view = view_of("unpack", place, out, out.mutable_data_ptr());
+  Run run = run_of(place, plan.layout().workspace_bytes, 0);
+  if (place.cuda()) {
+    run.options.device_result = static_cast<std::uint64_t*>(result.mutable_data_ptr());
+  }
+  const auto bytes = static_cast<std::size_t>(packed.numel());
+  const tuckfold_status status =
+      tuckfold_unpack(plan.get(), packed.const_data_ptr(), bytes, &view, &run.options);
+  const bool refused = status == TUCKFOLD_CORRUPT_DATA;
+  if (!refused) check(status);
+  if (refused) {
+    tuckfold_clear_error();
+    torch::stable::fill_(result, kRefused);
+  }
+  return {out, result};
+}
+
 void unpack_into(const Tensor& packed, std::string_view spec, const Tensor& out) {
   check_bytes(packed);
   const Place place(out);
@@ -449,6 +480,9 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
   library.def("pack_checked(Tensor x, str spec, SymInt seed=0) -> (Tensor, Tensor)");
   library.def("unpack(Tensor packed, str spec, SymInt[] shape, ScalarType dtype) -> Tensor");
   library.def(
+      "unpack_checked(Tensor packed, str spec, SymInt[] shape, ScalarType dtype) -> (Tensor, "
+      "Tensor)");
+  library.def(
       "unpack_then(Tensor packed, str spec, SymInt[] shape, ScalarType dtype, Tensor scale, "
       "Tensor shift, SymInt inner, str act, Tensor? add=None) -> Tensor");
   library.def(
@@ -472,6 +506,7 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
     library.impl("pack_seeded", boxed<pack_seeded>);                 \
     library.impl("pack_checked", boxed<pack_checked>);               \
     library.impl("unpack", boxed<unpack>);                           \
+    library.impl("unpack_checked", boxed<unpack_checked>);           \
     library.impl("unpack_then", boxed<unpack_then>);                 \
     library.impl("unpack_images", boxed<unpack_images>);             \
     library.impl("unpack_into", boxed<unpack_into>);                 \

@@ -82,29 +82,58 @@ def unpack_chunks(grid, count, packed):
 
 
 def chunk_codes(base, payload):
-    bits, absolute, form = payload[0], payload[1] & 1, payload[1] >> 1
-    need(form <= 2 and (form == 0 or bits in (1, 2, 4, 8)), "bounded: a form that does not exist")
-    lanes = LANES // 2 if form == 2 else LANES
-    rows, front = CHUNK // lanes, 2 + (32 if form == 0 else CHUNK // lanes * bits // 8)
-    need(len(payload) >= front, "bounded: cut off")
-    fields = np.unpackbits(np.frombuffer(payload[2:front], np.uint8), bitorder="little")
-    fields = fields.reshape(rows, -1)
-    if form == 0:
-        widths = bits + fields @ (1, 2, 4, 8)
-        there = np.arange(widths.max()) < widths[:, None]
-    else:
-        there = fields == 1
+    first, what, form = payload[0], payload[1] & 3, payload[1] >> 2
+    need(what <= 2 and form <= 2, "bounded: a form that does not exist")
+    there, front = (row_planes, half_planes, group_planes)[form](first, payload)
+    lanes = LANES if form == 0 else LANES // 2
     size = front + lanes // 8 * there.sum()
     need(len(payload) == size + size % 2, "bounded: wrong size of a chunk")
-    numbers, at = np.zeros((rows, lanes), np.int64), front
+    numbers, at = np.zeros((CHUNK // lanes, lanes), np.int64), front
     for row, plane in zip(*np.nonzero(there), strict=True):
         word = int.from_bytes(payload[at : at + lanes // 8], "little")
         numbers[row] |= (word >> np.arange(lanes) & 1) << plane
         at += lanes // 8
     numbers = numbers.ravel()
-    if absolute:
+    if what == 1:
         return base + numbers
+    if what == 2:
+        numbers = numbers - 2 * (numbers & 1)
     return base + np.cumsum(unzigzag(numbers))
+
+
+def bits_of(data):
+    return np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+
+
+# Which planes are stored of each row or half, and the bytes before them.
+
+
+def row_planes(first, payload):
+    need(len(payload) >= 34, "bounded: cut off")
+    widths = first + bits_of(payload[2:34]).reshape(64, 4) @ (1, 2, 4, 8)
+    return np.arange(widths.max()) < widths[:, None], 34
+
+
+def half_planes(bits, payload):
+    need(bits in (1, 2, 4, 8), "bounded: masks of a size that does not exist")
+    front = 2 + 16 * bits
+    need(len(payload) >= front, "bounded: cut off")
+    return bits_of(payload[2:front]).reshape(128, bits) == 1, front
+
+
+def group_planes(_, payload):
+    need(len(payload) >= 34, "bounded: cut off")
+    there, at = np.zeros((128, 15), bool), 34
+    for group, head in enumerate(payload[2:34]):
+        width, full = head & 15, head >> 4
+        size = (width - full + 1) // 2
+        need(full <= width and len(payload) >= at + size, "bounded: a group that does not fit")
+        halves = there[4 * group : 4 * group + 4]
+        halves[:, :full] = True
+        masks = bits_of(payload[at : at + size])[: 4 * (width - full)]
+        halves[:, full:width] = masks.reshape(4, width - full) == 1
+        at += size
+    return there, at
 
 
 def unzigzag(numbers):

@@ -9,8 +9,8 @@
 >>> bool((back - x).abs().max() < 0.01)
 True
 
-The operators are ``torch.ops.tuckfold.pack``, ``pack_checked``, ``unpack``, ``unpack_into``, ``unpack_then``, ``unpack_images``, ``pack_many``,
-``unpack_many_into``, ``compress`` and ``decompress``: C++ on torch's stable ABI, with fake kernels for ``torch.compile``. They walk strides
+The operators are ``torch.ops.tuckfold.pack``, ``pack_checked``, ``unpack``, ``unpack_checked``, ``unpack_into``, ``unpack_then``, ``unpack_images``,
+``pack_many``, ``unpack_many_into``, ``compress`` and ``decompress``: C++ on torch's stable ABI, with fake kernels for ``torch.compile``. They walk strides
 in place, release the GIL, and run on torch's threads (``torch.set_num_threads``), or on a GPU in its
 current stream, where ``CodecInfo.cuda`` says so.
 """
@@ -46,6 +46,7 @@ from tuckfold.torch._functions import (
     pack_many,
     takes,
     unpack,
+    unpack_checked,
     unpack_many,
 )
 from tuckfold.torch._images import Images
@@ -106,6 +107,7 @@ __all__ = [
     "structure",
     "takes",
     "unpack",
+    "unpack_checked",
     "unpack_many",
     "wrap",
 ]

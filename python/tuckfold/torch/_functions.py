@@ -17,6 +17,7 @@ from tuckfold.torch._then import Then, rows_of_channel
 _pack = torch.ops.tuckfold.pack.default
 _pack_seeded = torch.ops.tuckfold.pack_seeded.default
 _pack_checked = torch.ops.tuckfold.pack_checked.default
+_unpack_checked = torch.ops.tuckfold.unpack_checked.default
 _unpack = torch.ops.tuckfold.unpack.default
 _unpack_into = torch.ops.tuckfold.unpack_into.default
 _pack_many = torch.ops.tuckfold.pack_many.default
@@ -160,6 +161,36 @@ def unpack(
         return ops.call(_unpack, packed, text_of(spec), shape, dtype)
     ops.call(_unpack_into, packed, text_of(spec), out)
     return out
+
+
+def unpack_checked(
+    packed: Tensor, spec: str | CodecSpec, shape: Sequence[int], dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Unpacks as :func:`unpack` does, and leaves what that waits for on the device.
+
+    Whether the bytes of ``bounded`` contradict themselves is known only after they are read: on a GPU
+    :func:`unpack` waits for that. This does not, so that other work may follow at once.
+
+    Args:
+        packed: as for :func:`unpack`.
+        spec: the codec that packed them.
+        shape: of the tensor that was packed.
+        dtype: of the tensor that was packed.
+
+    Returns:
+        The tensor, and one int64 on the same device: 0, or -1 where the bytes are damaged or of another
+        tensor; values then mean nothing.
+
+    Raises:
+        tuckfold.CorruptDataError: already the number of bytes does not fit.
+
+    >>> x = torch.linspace(0, 1, 5000)
+    >>> packed = tuckfold.torch.pack(x, "bounded(abs=0.01)")
+    >>> y, verdict = tuckfold.torch.unpack_checked(packed, "bounded(abs=0.01)", x.shape, x.dtype)
+    >>> bool((y - x).abs().max() <= 0.01), verdict.item()
+    (True, 0)
+    """
+    return ops.call(_unpack_checked, packed, text_of(spec), shape, dtype)
 
 
 def pack_many(tensors: Sequence[Tensor], spec: str | CodecSpec, *, seed: int = 0) -> list[Tensor]:

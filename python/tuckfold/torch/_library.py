@@ -145,6 +145,12 @@ def _(packed: Tensor, spec: str, shape: list[int], dtype: torch.dtype) -> Tensor
     return packed.new_empty(shape, dtype=dtype)
 
 
+@torch.library.register_fake("tuckfold::unpack_checked")
+def _(packed: Tensor, spec: str, shape: list[int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    out = torch.ops.tuckfold.unpack(packed, spec, shape, dtype)
+    return out, packed.new_empty((1,), dtype=torch.int64)
+
+
 @torch.library.register_fake("tuckfold::unpack_then")
 def _(
     packed: Tensor,

@@ -60,7 +60,7 @@ inline constexpr int kSame = 6;  // all values have the same bits, which are the
 inline constexpr int kKept = 7;  // the values' bits are the payload
 // Words of a payload before its planes, where each row has a width, and the least: bounded_rows.h.
 inline constexpr int kWidthWords = 1 + static_cast<int>(kRows) / 4;
-inline constexpr int kLeastWords = 1 + static_cast<int>(kRows) / 16;
+inline constexpr int kLeastWords = 1 + static_cast<int>(kRows) / 8;
 // The most words of codes: 32 bits each, which for f64 is less than the values take.
 inline constexpr int kMostWords = kWidthWords + 2 * static_cast<int>(kChunk);
 

@@ -77,6 +77,15 @@ HWY_ATTR void transpose_rows(std::uint8_t* rows) {
 
 constexpr std::size_t kPayloadRoom = 2 * kMostWords + 64;  // planes are stored by 32
 
+template <class D, class V>
+HWY_ATTR HWY_INLINE std::uint32_t or_of_lanes(D d, V v) {
+  alignas(64) std::uint32_t parts[HWY_MAX_BYTES / 4];
+  hn::Store(v, d, parts);
+  std::uint32_t bits = 0;
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) bits |= parts[i];
+  return bits;
+}
+
 // Zigzag differences of codes to `coded`; returns the OR of them. codes[-1] exists.
 HWY_ATTR std::uint32_t differences(const std::int32_t* codes, std::uint32_t* coded) {
   const hn::ScalableTag<std::uint32_t> d;
@@ -91,11 +100,7 @@ HWY_ATTR std::uint32_t differences(const std::int32_t* codes, std::uint32_t* cod
     all = hn::Or(all, z);
     hn::StoreU(z, d, coded + i);
   }
-  alignas(64) std::uint32_t parts[HWY_MAX_BYTES / 4];
-  hn::Store(all, d, parts);
-  std::uint32_t bits = 0;
-  for (std::int64_t i = 0; i < lanes; ++i) bits |= parts[i];
-  return bits;
+  return or_of_lanes(d, all);
 }
 
 // The OR of the codes if they take fewer bits than their differences, as after ReLU, where most are
@@ -119,6 +124,41 @@ std::uint32_t narrower_alone(const std::int32_t* codes, const std::uint32_t* cod
   return together >> 31 == 0 ? together : 0;
 }
 
+// Whether differences are even, as of values that are multiples of about two steps: in more of
+// every fourth row than not, rows of 0 apart.
+HWY_ATTR bool mostly_even(const std::uint32_t* coded) {
+  const hn::CappedTag<std::uint32_t, kRow> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto one = hn::Set(d, 1u);
+  int even = 0;
+  for (int row = 0; row < kRows; row += 4) {
+    auto any = hn::Zero(d), parity = hn::Zero(d);
+    for (std::int64_t i = row * kRow; i < (row + 1) * kRow; i += lanes) {
+      const auto v = hn::Load(d, coded + i);
+      any = hn::Or(any, v);
+      parity = hn::Or(parity, hn::And(hn::Xor(v, hn::ShiftRight<1>(v)), one));
+    }
+    const bool zero = hn::AllTrue(d, hn::Eq(any, hn::Zero(d)));
+    const bool all_even = hn::AllTrue(d, hn::Eq(parity, hn::Zero(d)));
+    even += !all_even ? -1 : zero ? 0 : 1;
+  }
+  return even > 0;
+}
+
+// Numbers of kEvenSteps from those of kSteps, in place; returns the OR of them.
+HWY_ATTR std::uint32_t raise_odd(std::uint32_t* coded) {
+  const hn::ScalableTag<std::uint32_t> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto all = hn::Zero(d);
+  for (std::int64_t i = 0; i < kChunk; i += lanes) {
+    const auto v = hn::Load(d, coded + i);
+    const auto raised = hn::Add(v, hn::ShiftLeft<1>(hn::And(v, hn::Set(d, 1u))));
+    all = hn::Or(all, raised);
+    hn::Store(raised, d, coded + i);
+  }
+  return or_of_lanes(d, all);
+}
+
 // Byte k of every number.
 template <int K>
 HWY_ATTR void split_bytes(const std::uint32_t* coded, std::uint8_t (*bytes)[kChunk]) {
@@ -135,7 +175,7 @@ HWY_ATTR void split_bytes(const std::uint32_t* coded, std::uint8_t (*bytes)[kChu
 }
 // Numbers from their bytes; differences are summed up within kSummed of them.
 constexpr int kSummed = HWY_TARGET == HWY_SCALAR ? 1 : 4;
-template <int K, bool kAlone>
+template <int K, Numbers kWhat>
 HWY_ATTR void join_bytes(const std::uint8_t (*bytes)[kChunk], std::uint32_t* numbers) {
   const hn::ScalableTag<std::uint32_t> d;
   const hn::Rebind<std::uint8_t, decltype(d)> d8;
@@ -148,7 +188,8 @@ HWY_ATTR void join_bytes(const std::uint8_t (*bytes)[kChunk], std::uint32_t* num
     if constexpr (K > 1) v = hn::Or(v, hn::ShiftLeft<8>(load(1, i)));
     if constexpr (K > 2) v = hn::Or(v, hn::ShiftLeft<16>(load(2, i)));
     if constexpr (K > 3) v = hn::Or(v, hn::ShiftLeft<24>(load(3, i)));
-    if constexpr (!kAlone) {
+    if constexpr (kWhat == kEvenSteps) v = hn::Sub(v, hn::ShiftLeft<1>(hn::And(v, one)));
+    if constexpr (kWhat != kCodes) {
       v = hn::Xor(hn::ShiftRight<1>(v), hn::Sub(hn::Zero(d), hn::And(v, one)));
 #if HWY_TARGET != HWY_SCALAR
       v = hn::Add(v, hn::ShiftLeftLanes<1>(d, v));
@@ -168,50 +209,56 @@ inline int planes_used(const std::uint8_t* planes) {
   return high != 0 ? above : below;
 }
 
-// Numbers of a byte each, to a payload with masks.
-void store_masked_rows(Form form, const Masks& masks, std::uint8_t* bytes, bool alone, int widest,
-                       std::uint8_t* payload) {
-  const int bits = mask_bits(widest);
-  payload[0] = static_cast<std::uint8_t>(bits);
-  payload[1] = static_cast<std::uint8_t>((alone ? 1 : 0) | form << 1);
-  transpose_words(bytes);
-  with_mask_bits(bits, [&]<int kBits>() {
-    if (form == kRowMasks) {
-      std::uint8_t* to = store_masks<kBits>(masks.rows, kRows, payload + 2);
-      store_masked<16>(bytes, masks.rows, to);
-    } else {
-      std::uint8_t* to = store_masks<kBits>(masks.halves, kHalves, payload + 2);
-      *store_masked<8>(bytes, masks.halves, to) = 0;  // a last byte that makes their number even
-    }
-  });
+// Numbers as bytes, to a payload with masks.
+template <int K>
+void store_masked_rows(Form form, Numbers what, Masks<K>& masks, const Groups& groups, int widest,
+                       std::uint8_t (*bytes)[kChunk], std::uint8_t* payload) {
+  for (int k = 0; k < K; ++k) transpose_words(bytes[k]);
+  payload[0] = 0;
+  payload[1] = static_cast<std::uint8_t>(front_byte(form, what));
+  std::uint8_t* to = payload + 2;
+  if (form == kGroups) {
+    to = store_groups(masks, groups, to);
+  } else if constexpr (K == 1) {
+    const int bits = mask_bits(widest);
+    payload[0] = static_cast<std::uint8_t>(bits);
+    to = with_mask_bits(bits,
+                        [&]<int kBits>() { return store_masks<kBits>(masks.halves, kHalves, to); });
+  }
+  *store_masked<K>(bytes, masks, to) = 0;  // a last byte that makes their number even
 }
 
 // Numbers that K bytes hold, to a payload; returns its bytes.
 template <int K>
-std::size_t store_rows(const std::uint32_t* numbers, bool alone, int widest,
+std::size_t store_rows(const std::uint32_t* numbers, Numbers what, int widest,
                        std::uint8_t* payload) {
   alignas(64) std::uint8_t planes[K][kChunk];
   split_bytes<K>(numbers, planes);
-  if constexpr (K == 1) {
-    Masks masks;
-    masks_of(planes[0], masks);
-    const PlaneCounts counts = counts_of(masks, widest);
-    const Form form = form_of(widest, counts);
-    if (form != kWidths) {
-      store_masked_rows(form, masks, planes[0], alone, widest, payload);
-      return 2 * static_cast<std::size_t>(words_of(form, widest, counts));
+  Masks<K> masks;
+  if constexpr (K <= 2) {
+    masks_of(planes, masks);
+    if (widest <= kGroupedBits) {
+      Groups groups;
+      const PlaneCounts counts = counts_of(masks, widest, groups);
+      const Form form = form_of(widest, counts);
+      if (form != kWidths) {
+        store_masked_rows(form, what, masks, groups, widest, planes, payload);
+        return 2 * static_cast<std::size_t>(words_of(form, widest, counts));
+      }
     }
   }
   for (auto& eight : planes) transpose_rows<true>(eight);
   const int least = std::max(widest - 15, 0);
   payload[0] = static_cast<std::uint8_t>(least);
-  payload[1] = alone ? 1 : 0;
+  payload[1] = static_cast<std::uint8_t>(front_byte(kWidths, what));
   std::uint8_t* to = payload + 2 * kWidthWords;
   const auto store_row = [&](int row) {
     int width = 0;
+    if constexpr (K <= 2) width = row_width(masks, row);
     for (int k = 0; k < K; ++k) {
       const std::uint8_t* eight = planes[k] + row * kRow;
       std::memcpy(to + 16 * k, eight, 16);
+      if constexpr (K <= 2) continue;
       const int used = planes_used(eight);
       width = used != 0 ? 8 * k + used : width;
     }
@@ -233,17 +280,17 @@ constexpr std::uint64_t kFirstPlanes[9][2] = {
     {~0ull, ~0ull},
 };
 
-inline int row_width(const std::uint8_t* payload, int row) {
+inline int stored_width(const std::uint8_t* payload, int row) {
   return payload[0] + ((payload[2 + row / 2] >> (row % 2 * 4)) & 15);
 }
 
 // Reads a payload of numbers that K bytes hold; may read 64 bytes past its end.
-template <int K, bool kAlone>
+template <int K, Numbers kWhat>
 void load_rows(const std::uint8_t* payload, std::uint32_t* numbers) {
   alignas(64) std::uint8_t planes[K][kChunk];
   const std::uint8_t* from = payload + 2 * kWidthWords;
   for (int row = 0; row < kRows; ++row) {
-    const int width = row_width(payload, row);
+    const int width = stored_width(payload, row);
     for (int k = 0; k < K; ++k) {
       // All eight planes, then 0 over those that belong to the next row.
       const int used = K == 1 ? width : std::clamp(width - 8 * k, 0, 8);
@@ -258,33 +305,16 @@ void load_rows(const std::uint8_t* payload, std::uint32_t* numbers) {
     from += 2 * width;
   }
   for (auto& eight : planes) transpose_rows<false>(eight);
-  join_bytes<K, kAlone>(planes, numbers);
+  join_bytes<K, kWhat>(planes, numbers);
 }
 
-// Reads masks to `masks`; false if the payload has too few or too many words for them.
-bool read_masks(const std::uint8_t* payload, int words, Masks& masks) {
-  const auto form = static_cast<Form>(payload[1] >> 1);
-  const int bits = payload[0], count = form == kRowMasks ? static_cast<int>(kRows) : kHalves;
-  std::uint8_t* to = form == kRowMasks ? masks.rows : masks.halves;
-  if (!is_mask_bits(bits) || words < front_words(form, bits)) return false;
-  with_mask_bits(bits, [&]<int kBits>() { load_masks<kBits>(payload + 2, count, to); });
-  const int planes = bits_set(to, count);
-  return words == front_words(form, bits) + (form == kRowMasks ? planes : (planes + 1) / 2);
-}
-
-// Numbers of a byte each, from a payload with masks.
-template <bool kAlone>
-void load_masked_rows(const std::uint8_t* payload, const Masks& masks, std::uint32_t* numbers) {
-  alignas(64) std::uint8_t bytes[1][kChunk];
-  const auto form = static_cast<Form>(payload[1] >> 1);
-  const std::uint8_t* from = payload + 2 * front_words(form, payload[0]);
-  if (form == kRowMasks) {
-    load_masked<16>(from, masks.rows, bytes[0]);
-  } else {
-    load_masked<8>(from, masks.halves, bytes[0]);
-  }
-  transpose_words(bytes[0]);
-  join_bytes<1, kAlone>(bytes, numbers);
+// Numbers of K bytes each, from the planes of a payload with masks.
+template <int K, Numbers kWhat>
+void load_masked_rows(const std::uint8_t* from, const Masks<K>& masks, std::uint32_t* numbers) {
+  alignas(64) std::uint8_t bytes[K][kChunk];
+  load_masked<K>(from, masks, bytes);
+  for (auto& eight : bytes) transpose_words(eight);
+  join_bytes<K, kWhat>(bytes, numbers);
 }
 
 // Extends sums within kSummed numbers to sums of all numbers, which are codes, in place.
@@ -305,6 +335,13 @@ auto with_bytes(int bits, Visit&& visit) {
   if (bits <= 16) return visit.template operator()<2>();
   if (bits <= 24) return visit.template operator()<3>();
   return visit.template operator()<4>();
+}
+
+template <class Visit>
+void with_numbers(Numbers what, Visit&& visit) {
+  if (what == kSteps) return visit.template operator()<kSteps>();
+  if (what == kCodes) return visit.template operator()<kCodes>();
+  visit.template operator()<kEvenSteps>();
 }
 
 // ---- chunks -------------------------------------------------------------------------------------
@@ -345,11 +382,16 @@ std::size_t pack_chunk(const TensorBound& tensor, const void* bits, std::int64_t
   const std::uint32_t steps = differences(codes, coded);
   const std::uint32_t alone = steps != 0 ? narrower_alone(codes, coded) : 0;
   const auto* numbers = alone != 0 ? reinterpret_cast<const std::uint32_t*>(codes) : coded;
-  const int widest = std::bit_width(alone != 0 ? alone : steps);
+  Numbers what = alone != 0 ? kCodes : kSteps;
+  int widest = std::bit_width(alone != 0 ? alone : steps);
+  if (what == kSteps && widest <= kEvenBits && mostly_even(coded)) {
+    what = kEvenSteps;
+    widest = std::bit_width(raise_odd(coded));
+  }
   std::size_t size = 0;
   if (widest > 0) {
-    size = with_bytes(widest,
-                      [&]<int K>() { return store_rows<K>(numbers, alone != 0, widest, payload); });
+    size =
+        with_bytes(widest, [&]<int K>() { return store_rows<K>(numbers, what, widest, payload); });
   }
   if (size >= static_cast<std::size_t>(count) * width) {
     return keep_chunk(bits, count, width, header, out);
@@ -393,19 +435,27 @@ bool unpack_chunk(const TensorBound& tensor, const ChunkHeader& header, const st
     std::fill_n(codes, kChunk, static_cast<std::uint32_t>(header.base));
   } else {
     std::memcpy(payload, from, 2 * static_cast<std::size_t>(header.words));
-    const bool alone = payload[1] % 2 != 0;
-    if (payload[1] >> 1 == kWidths) {
+    if (!is_front(payload[1])) return false;
+    const Numbers what = numbers_in(payload[1]);
+    if (form_in(payload[1]) == kWidths) {
       const int widest = widest_row(payload, header.words);
       if (widest < 0) return false;
       with_bytes(widest, [&]<int K>() {
-        (alone ? load_rows<K, true> : load_rows<K, false>)(payload, codes);
+        with_numbers(what, [&]<Numbers kWhat>() { load_rows<K, kWhat>(payload, codes); });
       });
     } else {
-      Masks masks;
-      if (payload[1] >> 1 > kLastForm || !read_masks(payload, header.words, masks)) return false;
-      (alone ? load_masked_rows<true> : load_masked_rows<false>)(payload, masks, codes);
+      AnyMasks masks;
+      if (!read_masks(payload, header.words, masks)) return false;
+      const std::uint8_t* planes = payload + masks.front_bytes;
+      with_numbers(what, [&]<Numbers kWhat>() {
+        if (masks.is_wide) {
+          load_masked_rows<2, kWhat>(planes, masks.wide, codes);
+        } else {
+          load_masked_rows<1, kWhat>(planes, masks.narrow, codes);
+        }
+      });
     }
-    if (alone) {
+    if (what == kCodes) {
       for (std::uint32_t& code : codes) code += static_cast<std::uint32_t>(header.base);
     } else {
       sum_up(header.base, codes);

@@ -257,7 +257,7 @@ TEST_F(BoundedCuda, DamagedBytesAreRefusedWhereTheCpuRefuses) {
 TEST_F(BoundedCuda, AChunkThatContradictsItselfIsNoNumber) {
   const CodecSpec spec = CodecSpec::parse("bounded(abs=1e-2, codes=bits)");
   std::vector<std::byte> bytes = compare("bounded(abs=1e-2, codes=bits)", DType::F32, 3072, noise);
-  bytes[3 * 6 + 1] = std::byte{9};  // says what numbers are
+  bytes[3 * 6 + 1] = std::byte{12};  // says a form that does not exist
   const DeviceBytes packed(bytes), device_result(8);
   const Dense back(DType::F32, 3072, 0);
   unpack(spec, packed.span(), back.view(),

@@ -23,22 +23,25 @@ struct SteppedValues {
   std::vector<double> values;
 };
 
-// Differences whose zigzag numbers have up to 1 … 9 bits, from nearly none to all of them.
+// Differences whose zigzag numbers have up to 1 … 15 bits, from nearly none to all of them, and the
+// same with even differences.
 inline std::vector<SteppedValues> stepped_values() {
   std::vector<SteppedValues> all;
   std::mt19937 random(17);
-  for (unsigned bits = 1; bits <= 9; ++bits) {
-    for (const unsigned every : {500u, 100u, 20u, 4u, 1u}) {
-      SteppedValues stepped{std::to_string(bits) + " bits, one of " + std::to_string(every), {}};
-      double value = 3000;
-      for (unsigned i = 0; i < 1024; ++i) {
-        const unsigned most = (1u << bits) - 1;
-        const auto drawn = static_cast<unsigned>(random());
-        const unsigned number = i == 77 ? most : random() % every == 0 ? drawn & most : 0;
-        value += number % 2 == 0 ? number / 2.0 : -0.5 * (number + 1.0);
-        stepped.values.push_back(value);
+  for (const double scale : {1.0, 2.0}) {
+    for (unsigned bits = 1; bits <= 15; ++bits) {
+      for (const unsigned every : {500u, 100u, 20u, 4u, 1u}) {
+        SteppedValues stepped{fmt::format("{} bits, one of {}, times {}", bits, every, scale), {}};
+        double value = 3000;
+        for (unsigned i = 0; i < 1024; ++i) {
+          const unsigned most = (1u << bits) - 1;
+          const auto drawn = static_cast<unsigned>(random());
+          const unsigned number = i == 77 ? most : random() % every == 0 ? drawn & most : 0;
+          value += scale * (number % 2 == 0 ? number / 2.0 : -0.5 * (number + 1.0));
+          stepped.values.push_back(value);
+        }
+        all.push_back(stepped);
       }
-      all.push_back(stepped);
     }
   }
   return all;

@@ -60,13 +60,15 @@ TEST(BoundedFormat, PackedBitsDecodeFromTheDocumentation) {
 }
 
 TEST(BoundedFormat, RowsOfEveryFormDecodeFromTheDocumentation) {
-  std::set<std::pair<int, int>> seen;  // form and mask bits
+  std::set<std::pair<int, int>> seen;     // form and mask bits
+  std::set<std::pair<int, int>> numbers;  // form and what the numbers are
   for (const ref::SteppedValues& stepped : ref::stepped_values()) {
     Tensor in(DType::F32, {1024});
     in.fill(stepped.values);
     const Packed packed = pack_tensor("bounded(abs=0.5, codes=bits)", in);
     const int what = static_cast<int>(packed.bytes[7]), first = static_cast<int>(packed.bytes[6]);
-    seen.insert({what >> 1, what >> 1 == 0 ? 0 : first});
+    seen.insert({what >> 2, what >> 2 == 0 ? 0 : first});
+    numbers.insert({what >> 2, what & 3});
     const auto expected =
         bounded_ref::unpack_bits(DType::F32, 1024, false, 0.5, false, packed.bytes);
     ASSERT_EQ(packed.unpack(in).values(), expected) << stepped.name;
@@ -75,9 +77,10 @@ TEST(BoundedFormat, RowsOfEveryFormDecodeFromTheDocumentation) {
       ASSERT_LE(std::abs(expected[i] - stepped.values[i]), 0.5) << stepped.name << " at " << i;
     }
   }
-  const std::set<std::pair<int, int>> all = {{0, 0}, {1, 1}, {1, 2}, {1, 4}, {1, 8},
-                                             {2, 1}, {2, 2}, {2, 4}, {2, 8}};
+  const std::set<std::pair<int, int>> all = {{0, 0}, {1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 0}};
   EXPECT_EQ(seen, all);
+  const std::set<std::pair<int, int>> both = {{0, 0}, {0, 2}, {1, 0}, {1, 2}, {2, 0}, {2, 2}};
+  EXPECT_EQ(numbers, both);
 }
 
 TEST(BoundedFormat, FormsThatDoNotExistAreCorruptData) {
@@ -90,15 +93,16 @@ TEST(BoundedFormat, FormsThatDoNotExistAreCorruptData) {
       damaged.bytes[at] = static_cast<std::byte>(byte);
       return ref::code_of([&] { damaged.unpack(in); }) == Errc::CorruptData;
     };
-    EXPECT_TRUE(refused(7, 6)) << stepped.name;    // form 3
-    EXPECT_TRUE(refused(7, 255)) << stepped.name;  // a form past all
-    const bool masks = packed.bytes[7] >= std::byte{2};
+    const int front = static_cast<int>(packed.bytes[7]), form = front >> 2;
+    EXPECT_TRUE(refused(7, 12)) << stepped.name;         // form 3
+    EXPECT_TRUE(refused(7, 255)) << stepped.name;        // a form past all
+    EXPECT_TRUE(refused(7, front | 3)) << stepped.name;  // numbers of no kind
     for (const int bits : {0, 3, 5, 16, 255}) {
-      EXPECT_TRUE(!masks || refused(6, bits)) << stepped.name << bits;
+      EXPECT_TRUE(form != 1 || refused(6, bits)) << stepped.name << bits;
     }
-    // Masks with one bit more or less than there are planes for; an odd plane may be padding.
-    if (masks && packed.bytes[7] < std::byte{4}) {
-      EXPECT_TRUE(refused(8, static_cast<int>(packed.bytes[8]) ^ 1)) << stepped.name;
+    if (form == 2) {  // more full planes than planes
+      const int width = static_cast<int>(packed.bytes[8]) & 15;
+      EXPECT_TRUE(width == 15 || refused(8, width | (width + 1) << 4)) << stepped.name;
     }
   }
 }

@@ -131,63 +131,79 @@ __device__ TUCKFOLD_INLINE void store_header(const PackArgs& args, std::int64_t 
 struct Placed {
   int words, widest;  // of the chunk
   Form form;
-  std::uint32_t at;  // where the planes begin, in words, or in bytes with masks of halves
-  // In bytes: two widths if the widest exceeds kMaskedBits, else two masks, or four of half rows.
-  std::uint32_t planes;
+  // Where the lane's planes begin, in words, or in bytes with masks; there, its group's masks.
+  int at, masks_at;
+  RowMasks masks;  // widths instead if the widest exceeds kGroupedBits
 };
 
 // The same in few registers, with what else is needed when the payload is stored.
 struct Rows {
-  std::uint32_t what = 0, at = 0, planes = 0;
+  std::uint32_t what = 0, at = 0;
+  RowMasks masks{};
 
-  __device__ static Rows of(const Placed& placed, int kind, bool alone) {
+  __device__ static Rows of(const Placed& placed, int kind, Numbers numbers) {
     return {static_cast<std::uint32_t>(placed.words | kind << 13 | placed.widest << 16 |
-                                       placed.form << 22 | (alone ? 1 : 0) << 24),
-            placed.at, placed.planes};
+                                       front_byte(placed.form, numbers) << 22),
+            static_cast<std::uint32_t>(placed.at | placed.masks_at << 16), placed.masks};
   }
   __device__ int words() const { return static_cast<int>(what & 0x1fffu); }
   __device__ int kind() const { return static_cast<int>(what >> 13 & 7u); }
   __device__ int widest() const { return static_cast<int>(what >> 16 & 63u); }
-  __device__ Form form() const { return static_cast<Form>(what >> 22 & 3u); }
-  __device__ std::uint32_t alone() const { return what >> 24; }
+  __device__ int front() const { return static_cast<int>(what >> 22); }
+  __device__ Form form() const { return form_in(front()); }
+  __device__ int planes_at() const { return static_cast<int>(at & 0xffffu); }
+  __device__ int masks_at() const { return static_cast<int>(at >> 16); }
+  // The width of a lane's first or second row.
+  __device__ int width(int row) const {
+    const std::uint32_t own = masks.rows[row];
+    return widest() > kGroupedBits ? static_cast<int>(own) : width_of((own | own >> 16) & 0xffffu);
+  }
 };
 static_assert(4 * kChunk < 1 << 13);  // words of f64
 
 // What the rows of a lane take, by the OR of every eight numbers.
-__device__ TUCKFOLD_INLINE Placed place_rows(const std::uint32_t* halves) {
+__device__ TUCKFOLD_INLINE Placed place_rows(const std::uint32_t* halves, int widest) {
   const std::uint32_t first = halves[0] | halves[1], second = halves[2] | halves[3];
-  const int widest = width_of(__reduce_or_sync(kAllLanes, first | second));
-  const int least = least_width(widest);
-  const int first_width = width_of(first) > least ? width_of(first) : least;
-  const int second_width = width_of(second) > least ? width_of(second) : least;
-  const int both = first_width + second_width;
-  if (widest > kMaskedBits) {
+  if (widest > kGroupedBits) {
+    const int least = least_width(widest);
+    const int first_width = width_of(first) > least ? width_of(first) : least;
+    const int second_width = width_of(second) > least ? width_of(second) : least;
+    const int both = first_width + second_width;
     const int sum = sum_of_lanes(both);
     return {.words = kWidthWords + __shfl_sync(kAllLanes, sum, kWarp - 1),
             .widest = widest,
             .form = kWidths,
-            .at = static_cast<std::uint32_t>(kWidthWords + sum - both),
-            .planes = static_cast<std::uint32_t>(first_width | second_width << 8)};
+            .at = kWidthWords + sum - both,
+            .masks_at = 0,
+            .masks = {static_cast<std::uint32_t>(first_width),
+                      static_cast<std::uint32_t>(second_width)}};
   }
-  // Planes of 64 rows, of 128 halves and of widths are counted in 10, 11 and 11 bits.
-  constexpr int kHalvesAt = 10, kWidthsAt = 21;
-  const std::uint32_t by_row = first | second << 8;
-  const std::uint32_t by_half = halves[0] | halves[1] << 8 | halves[2] << 16 | halves[3] << 24;
-  const int own = __popc(by_row) | __popc(by_half) << kHalvesAt | both << kWidthsAt;
+  // Planes of 128 halves, widths of 64 rows and mask bytes are counted in 11, 10 and 10 bits.
+  constexpr int kWidthsAt = 11, kBytesAt = 21;
+  const RowMasks masks{halves[0] | halves[1] << 16, halves[2] | halves[3] << 16};
+  const int own = masks.planes() | (width_of(first) + width_of(second)) << kWidthsAt |
+                  Group::of(masks).mask_bytes() << kBytesAt;
   const int sum = sum_of_lanes(own), all = __shfl_sync(kAllLanes, sum, kWarp - 1);
-  const PlaneCounts counts{all & 0x3ff, all >> kHalvesAt & 0x7ff, all >> kWidthsAt};
+  const PlaneCounts counts{all & 0x7ff, all >> kWidthsAt & 0x3ff, all >> kBytesAt};
   const Form form = form_of(widest, counts);
   const int front = front_words(form, mask_bits(widest)), before = sum - own;
-  const int at = form == kWidths     ? front + (before >> kWidthsAt)
-                 : form == kRowMasks ? front + (before & 0x3ff)
-                                     : 2 * front + (before >> kHalvesAt & 0x7ff);
+  const int planes = 2 * front + (before & 0x7ff);
   return {.words = widest == 0 ? 0 : words_of(form, widest, counts),
           .widest = widest,
           .form = form,
-          .at = static_cast<std::uint32_t>(at),
-          .planes = form == kWidths ? ((1u << first_width) - 1) | ((1u << second_width) - 1) << 8
-                    : form == kRowMasks ? by_row
-                                        : by_half};
+          .at = form == kWidths      ? front + (before >> kWidthsAt & 0x3ff)
+                : form == kHalfMasks ? planes
+                                     : planes + counts.mask_bytes,
+          .masks_at = 2 * front + (before >> kBytesAt),
+          .masks = masks};
+}
+
+// The OR of every eight numbers of a lane.
+__device__ TUCKFOLD_INLINE int or_halves(const std::uint32_t* numbers, std::uint32_t* halves) {
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    halves[i / 8] = i % 8 == 0 ? numbers[i] : halves[i / 8] | numbers[i];
+  return width_of(__reduce_or_sync(kAllLanes, halves[0] | halves[1] | halves[2] | halves[3]));
 }
 
 // Converts a chunk's staged values to a lane's numbers, and stores the chunk's header.
@@ -198,7 +214,7 @@ __device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, const Control& con
   Placed placed{};
   int kind;
   std::int32_t base = 0;
-  bool alone = false;
+  Numbers what = kSteps;
   if constexpr (sizeof(Element) == 2) {
     kind = quantize_halves<Element, kExactZero>(&control, stage, holding, numbers);
   } else {
@@ -207,13 +223,21 @@ __device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, const Control& con
   if (kind >= 0) {
     std::uint32_t before = __shfl_up_sync(kAllLanes, numbers[kEach - 1], 1);
     if (lane_of() == 0) before = numbers[0];
-    alone = number_alone<Element>(numbers, before);
+    what = number_codes<Element>(numbers, before);
     const auto held = static_cast<std::int32_t>(__shfl_sync(kAllLanes, before, 0));
-    base = alone ? 0 : held >> kHeldShift<Element>;
-    std::uint32_t halves[4] = {};
+    base = what == kCodes ? 0 : held >> kHeldShift<Element>;
+    std::uint32_t halves[4];
+    int widest = or_halves(numbers, halves);
+    if (what == kEvenSteps) {
+      if (widest <= kEvenBits) {
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) halves[i / 8] |= numbers[i];
-    placed = place_rows(halves);
+        for (int i = 0; i < kEach; ++i) numbers[i] += 2 * (numbers[i] & 1u);
+        widest = or_halves(numbers, halves);
+      } else {
+        what = kSteps;
+      }
+    }
+    placed = place_rows(halves, widest);
   }
   constexpr int kSize = sizeof(Element);
   const int count = static_cast<int>(chunk_elems(args.in.elems, chunk));
@@ -224,47 +248,52 @@ __device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, const Control& con
     placed.words = kept_words(kSize, same ? 1 : count);
   }
   store_header(args, chunk, base, kind, placed.words);
-  return Rows::of(placed, kind, alone);
+  return Rows::of(placed, kind, what);
 }
 
 // Stores a chunk's payload; each lane stores its rows.
 __device__ TUCKFOLD_INLINE void store_wide_rows(const Rows& rows, const std::uint32_t* numbers,
                                                 unsigned char* payload) {
   const int widest = rows.widest(), least = least_width(widest);
-  const int first = static_cast<int>(rows.planes & 0xffu),
-            second = static_cast<int>(rows.planes >> 8);
+  const int first = rows.width(0), second = rows.width(1);
   auto* halves = reinterpret_cast<std::uint16_t*>(payload);
-  if (lane_of() == 0)
-    halves[0] = static_cast<std::uint16_t>(least | static_cast<int>(rows.alone()) << 8);
+  if (lane_of() == 0) halves[0] = static_cast<std::uint16_t>(least | rows.front() << 8);
   payload[2 + lane_of()] = static_cast<unsigned char>((first - least) | (second - least) << 4);
-  store_row(numbers, first, widest, halves + rows.at);
-  store_row(numbers + kRowValues, second, widest, halves + rows.at + first);
+  store_row(numbers, first, widest, halves + rows.planes_at());
+  store_row(numbers + kRowValues, second, widest, halves + rows.planes_at() + first);
 }
 
 __device__ TUCKFOLD_INLINE void store_narrow_rows(const Rows& rows, const std::uint32_t* numbers,
                                                   unsigned char* payload) {
-  const int bits = mask_bits(rows.widest());
-  const Form form = rows.form();
-  const bool wide = bits > 4;
+  const int first = rows.width(0), second = rows.width(1);
+  const bool wide = rows.widest() > 4;
   auto* halves = reinterpret_cast<std::uint16_t*>(payload);
-  if (form != kHalfMasks) {
-    std::uint16_t* to = store_by_row(numbers, rows.planes & 0xffu, wide, halves + rows.at);
-    store_by_row(numbers + kRowValues, rows.planes >> 8, wide, to);
-  } else {
-    unsigned char* to = store_by_half(numbers, rows.planes & 0xffffu, wide, payload + rows.at);
-    to = store_by_half(numbers + kRowValues, rows.planes >> 16, wide, to);
-    if (lane_of() == kWarp - 1 && to < payload + 2 * rows.words()) *to = 0;
-  }
+  if (lane_of() == 0) halves[0] = static_cast<std::uint16_t>(rows.front() << 8);
+  payload[2 + lane_of()] = static_cast<unsigned char>(first | second << 4);
+  std::uint16_t* to = store_by_row(numbers, (1u << first) - 1, wide, halves + rows.planes_at());
+  store_by_row(numbers + kRowValues, (1u << second) - 1, wide, to);
+}
+
+__device__ TUCKFOLD_INLINE void store_masked_rows(const Rows& rows, const std::uint32_t* numbers,
+                                                  unsigned char* payload) {
+  const int widest = rows.widest();
+  unsigned char* to = payload + rows.planes_at();
+  to = store_by_half(numbers, rows.masks.rows[0], widest, to);
+  to = store_by_half(numbers + kRowValues, rows.masks.rows[1], widest, to);
+  if (lane_of() == kWarp - 1 && to < payload + 2 * rows.words()) *to = 0;
   // Now that the numbers' registers are free.
+  const bool groups = rows.form() == kGroups;
+  const int bits = groups ? 0 : mask_bits(widest);
   if (lane_of() == 0) {
-    const int first = form == kWidths ? 0 : bits;
-    halves[0] = static_cast<std::uint16_t>(first | static_cast<int>(rows.alone()) << 8 | form << 9);
+    *reinterpret_cast<std::uint16_t*>(payload) =
+        static_cast<std::uint16_t>(bits | rows.front() << 8);
   }
-  if (form == kWidths) {
-    payload[2 + lane_of()] =
-        static_cast<unsigned char>(__popc(rows.planes & 0xffu) | __popc(rows.planes >> 8) << 4);
+  if (groups) {
+    const Group group = Group::of(rows.masks);
+    payload[2 + lane_of()] = static_cast<unsigned char>(group.width | group.full << 4);
+    store_group_masks(rows.masks, payload + rows.masks_at());
   } else {
-    store_lane_masks(masks_from_bytes(rows.planes, bits), lane_mask_bits(form, bits), payload + 2);
+    store_lane_masks(rows.masks, bits, payload + 2);
   }
 }
 
@@ -431,7 +460,9 @@ __global__ void __launch_bounds__(kPackThreads<Element>, 1)
       __syncwarp();
       started = start_values<Element>(args, tile * args.warps + warp, stage);
     } else if (newer > 0) {
-      if (rows.widest() > kMaskedBits) {
+      if (rows.form() != kWidths) {
+        store_masked_rows(rows, numbers, payload);
+      } else if (rows.widest() > kMaskedBits) {
         store_wide_rows(rows, numbers, payload);
       } else {
         store_narrow_rows(rows, numbers, payload);

@@ -5,6 +5,7 @@
 
 #include "base/cuda/async.cuh"
 #include "codec/bounded/bounded_cuda.cuh"
+#include "codec/bounded/bounded_rows.h"
 
 namespace tuckfold::bounded {
 
@@ -190,19 +191,21 @@ __device__ TUCKFOLD_INLINE std::uint32_t step_of(std::uint32_t number) {
   return number ^ (0u - (number & 1u));
 }
 
-// Stored codes to numbers, in place: to the codes themselves, and returns true, if they take fewer
-// bits than their differences and none is negative; else to differences. Decides like the CPU: by
-// rows 0, 16 …, then rows 0, 4 …, which are first rows of lanes. `before` is the code before the
-// lane's first.
+// Stored codes to numbers, in place: to the codes themselves, if they take fewer bits than their
+// differences and none is negative; else to differences. Decides like the CPU: by rows 0, 16 …,
+// then rows 0, 4 …, which are first rows of lanes. Returns kEvenSteps where these numbers are
+// better if they are narrow enough, but leaves kSteps. `before` is the code before the lane's first.
 template <class Element>
-__device__ TUCKFOLD_INLINE bool number_alone(std::uint32_t* held, std::uint32_t before) {
+__device__ TUCKFOLD_INLINE Numbers number_codes(std::uint32_t* held, std::uint32_t before) {
   const int lane = lane_of();
   const std::uint32_t between = held[kRowValues - 1];
-  std::uint32_t alone = 0, steps = 0;
+  std::uint32_t alone = 0, steps = 0, parity = 0;
 #pragma unroll
   for (int i = kRowValues; i-- > 0;) {
+    const std::uint32_t left = i == 0 ? before : held[i - 1];
     alone |= held[i];
-    held[i] = zigzag_of<Element>(held[i], i == 0 ? before : held[i - 1]);
+    parity |= held[i] ^ left;
+    held[i] = zigzag_of<Element>(held[i], left);
     steps |= held[i];
   }
   // The width of a negative one is 32, doubled or not.
@@ -220,14 +223,19 @@ __device__ TUCKFOLD_INLINE bool number_alone(std::uint32_t* held, std::uint32_t 
         held[i] = before >> kHeldShift<Element>;
         held[kRowValues + i] >>= kHeldShift<Element>;
       }
-      return true;
+      return kCodes;
     }
   }
 #pragma unroll
   for (int i = kEach; i-- > kRowValues;) {
     held[i] = zigzag_of<Element>(held[i], i == kRowValues ? between : held[i - 1]);
   }
-  return false;
+  // In codes of equal parity all differences are even.
+  const bool odd = (parity >> kHeldShift<Element> & 1u) != 0;
+  constexpr unsigned kEvenLanes = 0x55555555u;
+  const int odd_rows = __popc(__ballot_sync(kAllLanes, odd) & kEvenLanes);
+  const int even_rows = __popc(__ballot_sync(kAllLanes, !odd && steps != 0) & kEvenLanes);
+  return even_rows > odd_rows ? kEvenSteps : kSteps;
 }
 
 }  // namespace tuckfold::bounded

@@ -60,11 +60,41 @@ inline std::vector<double> unpack_bits(DType dtype, std::int64_t elems, bool rel
     const std::int64_t count = std::min<std::int64_t>(1024, elems - 1024 * chunk);
     auto code = load<std::int32_t>(headers);
     // What the numbers are, which form they have, and the first planes of the next row or half.
-    const int what = words > 0 ? static_cast<int>(at[1]) & 1 : 0;
-    const int form = words > 0 ? static_cast<int>(at[1]) >> 1 : 0;
-    const int mask_bits = words > 0 ? static_cast<int>(at[0]) : 0;
-    const int size = form == 2 ? 8 : 16;  // of a row, or of half of one
-    const std::byte* row = at + 2 + (form == 0 ? 32 : 1024 / size * mask_bits / 8);
+    const int what = words > 0 ? static_cast<int>(at[1]) & 3 : 0;
+    const int form = words > 0 ? static_cast<int>(at[1]) >> 2 : 0;
+    const int first = words > 0 ? static_cast<int>(at[0]) : 0;
+    const int size = form == 0 ? 16 : 8;  // of a row, or of half of one
+    const auto bits_at = [](const std::byte* from, std::int64_t bit, int many) {
+      std::uint32_t bits = 0;
+      for (int j = 0; j < many; ++j) {
+        const auto byte = static_cast<std::uint32_t>(from[(bit + j) / 8]);
+        bits |= (byte >> (bit + j) % 8 & 1u) << j;
+      }
+      return bits;
+    };
+    // For each row or half a bit for each plane that is there.
+    std::vector<std::uint32_t> stored;
+    const std::byte* row = at + 2;
+    if (words > 0 && form == 0) {
+      for (int i = 0; i < 64; ++i) {
+        const auto planes = static_cast<std::uint32_t>(first) + bits_at(at + 2, 4 * i, 4);
+        stored.push_back(planes == 32 ? ~0u : (1u << planes) - 1);
+      }
+      row += 32;
+    } else if (words > 0 && form == 1) {
+      for (int i = 0; i < 128; ++i) stored.push_back(bits_at(at + 2, i * first, first));
+      row += 16 * first;
+    } else if (words > 0) {
+      row += 32;
+      for (int group = 0; group < 32; ++group) {
+        const auto head = static_cast<std::uint32_t>(at[2 + group]);
+        const auto full = static_cast<int>(head >> 4), bits = static_cast<int>(head & 15) - full;
+        for (int half = 0; half < 4; ++half) {
+          stored.push_back(bits_at(row, half * bits, bits) << full | ((1u << full) - 1));
+        }
+        row += (bits + 1) / 2;
+      }
+    }
     for (std::int64_t i = 0; i < count; ++i) {
       if (kind >= 6) {
         alignas(8) std::byte bits[8];
@@ -73,28 +103,18 @@ inline std::vector<double> unpack_bits(DType dtype, std::int64_t elems, bool rel
         continue;
       }
       if (words > 0) {
-        const auto bits_at = [&](std::int64_t bit, int many) {
-          const int byte = static_cast<int>(at[2 + bit / 8]);
-          return byte >> bit % 8 & ((1 << many) - 1);
-        };
-        std::uint32_t stored = 0;  // a bit for each plane that is there
-        if (form == 0) {
-          const int planes = mask_bits + bits_at(i / 16 * 4, 4);
-          stored = planes == 32 ? ~0u : (1u << planes) - 1;
-        } else {
-          stored = static_cast<std::uint32_t>(bits_at(i / size * mask_bits, mask_bits));
-        }
         std::uint32_t coded = 0;
         const std::byte* plane = row;
         for (int j = 0; j < 32; ++j) {
-          if ((stored >> j & 1u) == 0) continue;
+          if ((stored[static_cast<std::size_t>(i / size)] >> j & 1u) == 0) continue;
           const int bit = static_cast<int>(i % size);
           coded |= (static_cast<std::uint32_t>(plane[bit / 8]) >> bit % 8 & 1u) << j;
           plane += size / 8;
         }
-        const bool alone = what != 0;
-        if (alone) code = load<std::int32_t>(headers) + static_cast<std::int32_t>(coded);
-        if (!alone) {
+        if (what == 2) coded -= 2 * (coded % 2);
+        if (what == 1) {
+          code = load<std::int32_t>(headers) + static_cast<std::int32_t>(coded);
+        } else {
           code += coded % 2 == 0 ? static_cast<std::int32_t>(coded / 2)
                                  : -static_cast<std::int32_t>(coded / 2) - 1;
         }

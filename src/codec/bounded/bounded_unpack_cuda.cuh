@@ -144,15 +144,21 @@ __device__ TUCKFOLD_INLINE bool load_wide_rows(const unsigned char* payload, int
 template <bool kTwice>
 __device__ TUCKFOLD_INLINE bool load_codes(const unsigned char* payload, int words,
                                            std::uint32_t base, std::uint32_t* codes) {
-  if (!(payload[1] >> 1 == kWidths ? load_wide_rows(payload, words, codes)
-                                   : load_masked_rows(payload, words, codes))) {
+  const int front = payload[1];
+  if (!is_front(front)) return false;
+  if (!(form_in(front) == kWidths ? load_wide_rows(payload, words, codes)
+                                  : load_masked_rows(payload, words, codes))) {
     return false;
   }
   constexpr std::uint32_t kTimes = kTwice ? 2 : 1;
-  if (payload[1] % 2 != 0) {
+  if (numbers_in(front) == kCodes) {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) codes[i] = (codes[i] + base) * kTimes;
     return true;
+  }
+  if (numbers_in(front) == kEvenSteps) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) codes[i] -= 2 * (codes[i] & 1u);
   }
   // Twice a difference is its number where that is even, else the number's complement.
   const auto difference = [](std::uint32_t number) {

@@ -1,8 +1,9 @@
-"""pack_checked: the bytes of pack, and what pack would wait for or raise, as a tensor."""
+"""pack_checked and unpack_checked: as pack and unpack, and what these would wait for or raise as a tensor."""
 
 import pytest
 import torch
 
+import tuckfold
 import tuckfold.torch as tft
 
 
@@ -52,6 +53,34 @@ def test_it_compiles_in_one_graph():
 
     packed, size = fold(torch.tensor([0.0, 1.0] * 12))
     assert (packed.tolist(), size.tolist()) == ([170] * 3, [3])
+
+
+@pytest.mark.parametrize("spec", ["bounded(abs=0.01)", "bounded(rel=1e-3)", "block_quant(bits=4)"])
+def test_it_has_the_values_of_unpack(spec):
+    x = torch.randn(50, 70, dtype=torch.bfloat16)
+    packed = tft.pack(x, spec)
+    back, verdict = tft.unpack_checked(packed, spec, x.shape, x.dtype)
+    assert torch.equal(back, tft.unpack(packed, spec, x.shape, x.dtype))
+    assert (verdict.dtype, verdict.tolist()) == (torch.int64, [0])
+
+
+def test_damaged_bytes_are_an_answer():
+    packed = tft.pack(torch.linspace(0, 1, 5000), "bounded(abs=0.01)")
+    packed[5] ^= 255  # of a chunk's size
+    with pytest.raises(tuckfold.CorruptDataError):
+        tft.unpack(packed, "bounded(abs=0.01)", (5000,))
+    verdict = tft.unpack_checked(packed, "bounded(abs=0.01)", (5000,), torch.float32)[1]
+    assert verdict.tolist() == [-1]
+
+
+def test_unpacking_compiles_in_one_graph():
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def unfold(packed):
+        back, verdict = tft.unpack_checked(packed, "mask", (24,), torch.float32)
+        return back + 0, verdict + 0
+
+    back, verdict = unfold(torch.tensor([170] * 3, dtype=torch.uint8))
+    assert (back.tolist(), verdict.tolist()) == ([0.0, 1.0] * 12, [0])
 
 
 def test_pool_indices_of_torch_come_back():
