@@ -5,7 +5,8 @@
   ./dev bench block_quant        the same
   ./dev bench dct_quant          quality against zfp on real data, and speed; trains a small network
                                  for its activations the first time (installs torch)
-  ./dev bench bounded            against SZ3 and SZx on real data
+  ./dev bench bounded            against SZ3, SZx and PFPL on real data: TUCKFOLD_SZ3 and TUCKFOLD_SZX
+                                 name their libraries, TUCKFOLD_PFPL the folder of its programs
   ./dev bench torch              against PyTorch's ways to the same values (installs torch)
   ./dev bench op                 what calling an operator of torch costs (installs torch)
   ./dev bench peers              against zfp on real data; SZ3 and SZx where TUCKFOLD_SZ3 and

@@ -1,6 +1,8 @@
-"""Codecs judged by what they lose as well as by their speed, on real data, against zfp, SZx and SZ3."""
+"""Codecs judged by what they lose as well as by their speed, on real data, against zfp, SZx, SZ3 and PFPL."""
 
 import os
+import re
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -102,30 +104,65 @@ def add_zfp_speed(runner: Runner, record: Record, path: Path) -> None:
 BOUNDED_METHOD = (
     "real arrays of f32 (see arrays); bounds relative to the range; speeds on the array repeated to at "
     "least 32 MiB, rounds of all in one process, medians of the rounds, one thread; factor = our speed / the peer's at the same "
-    "bound, ratio_of = our ratio / the peer's on the array itself; mean factors are geometric, over arrays and bounds"
+    "bound, ratio_of = our ratio / the peer's on the array itself; mean factors are geometric, over arrays and bounds; "
+    "pfpl: its serial programs, which time nine runs, with bounds relative to the range (NOA)"
 )
 ZSTD_LEVEL = -4
 
 
-def libraries() -> dict[str, str]:
-    found = {name: os.environ.get(f"TUCKFOLD_{name.upper()}") for name in ("szx", "sz3")}
+PEERS = {
+    "szx": "the shared library",
+    "sz3": "the shared library",
+    "pfpl": "the folder with noa_compress_ser and noa_decompress_ser",
+}
+
+
+def named_peers() -> dict[str, str]:
+    found = {name: os.environ.get(f"TUCKFOLD_{name.upper()}") for name in PEERS}
     if missing := [name for name, path in found.items() if not path]:
         raise BenchError(
-            f"bounded is measured against {' and '.join(missing)}; name the shared "
-            f"librar{'y' if len(missing) == 1 else 'ies'} in "
-            + " and ".join(f"TUCKFOLD_{name.upper()}" for name in missing)
+            "bounded is measured against others; name "
+            + ", and ".join(f"{PEERS[name]} in TUCKFOLD_{name.upper()}" for name in missing)
         )
     return found
+
+
+def pfpl_row(runner: Runner, record: Record, programs: Path, array: Path, bound: str) -> dict:
+    """What PFPL says of itself: sizes, and the times of its nine runs. Its output is checked."""
+    import numpy as np
+
+    values = np.load(array)
+    raw, packed, back = (array.with_suffix(end) for end in (".f32", ".pfpl", ".back"))
+    values.tofile(raw)
+    ways = {
+        "pack": ("noa_compress_ser", raw, packed, bound),
+        "unpack": ("noa_decompress_ser", packed, back),
+    }
+    row = {"codec": f"pfpl(rel={float(bound):g})", "peer": True, "threads": 1}
+    for way, (program, *arguments) in ways.items():
+        text = "".join(runner.lines(record, [programs / program, *arguments]))
+        seconds = [float(found) for found in re.findall(r"ecltime,\s*([0-9.]+)", text)]
+        row[f"{way}_gbps"] = values.nbytes / min(seconds) / 1e9
+        row[f"{way}_gbps_median"] = values.nbytes / statistics.median(seconds) / 1e9
+    row["ratio"] = values.nbytes / packed.stat().st_size
+    errors = np.abs(np.fromfile(back, np.float32).reshape(values.shape) - values.astype(np.float64))
+    row["max_error"] = float(errors.max())
+    for path in (raw, packed, back):
+        path.unlink()
+    record.rows.append(row)
+    return row
 
 
 def bounded(runner: Runner) -> Record:
     from bench.cpu.sets import sets
 
-    paths = libraries()
+    paths = named_peers()
+    programs = Path(paths.pop("pfpl"))
     record = runner.record("bounded_cpu", BOUNDED_METHOD)
     sources: list[dict] = []
     record.extra["arrays"] = sources
     pairs = {"szx": [], "sz3": []}
+    beside_pfpl = []
     with runner.scratch() as folder:
         for real in sets():
             sources.append({"name": real.name, "kind": real.kind, "source": real.source})
@@ -141,18 +178,24 @@ def bounded(runner: Runner) -> Record:
                 # Ratios of the array itself: in one that repeats, SZ3 finds its repetitions.
                 path = write_set(folder, real.values, repeat=False)
                 sizes = runner.tuckfold_rows(record, path, *options, seconds=0)
+                sizes.append(pfpl_row(runner, record, programs, path, bound))
                 for row in sizes:
                     row["file"] = real.name
                 path = write_set(folder, real.values, repeat=True)
                 options += [] if runner.quick else ["--repeat", 3]  # SZ3 takes its time
                 speeds = runner.tuckfold_rows(record, path, *options, seconds=0.25)
+                speeds.append(pfpl_row(runner, record, programs, path, bound))
                 for row in speeds:
                     row["file"] = f"{real.name}, repeated"
                 for index, name in enumerate(pairs):
-                    of_sizes, of_speeds = sizes[index::2], speeds[index::2]
+                    of_sizes, of_speeds = sizes[index:4:2], speeds[index:4:2]
                     pairs[name].append(compare(real.name, bound, of_sizes, of_speeds))
+                ours_and_pfpl = [sizes[0], sizes[-1]], [speeds[0], speeds[-1]]
+                beside_pfpl.append(compare(real.name, bound, *ours_and_pfpl))
+    pairs["pfpl"] = beside_pfpl
     for name, codec, speed_floor, ratio_floor in (
         ("szx", "bounded", 8.0, 1.0),
+        ("pfpl", "bounded", 8.0, 1.0),
         ("sz3", "bounded | zstd", 10.0, 0.8),
     ):
         add_bounded_figures(

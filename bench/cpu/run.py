@@ -36,8 +36,9 @@ class Runner:
         self.tuckfold = options.tuckfold
         self.torch_peer = options.torch_peer
         self.quick = options.quick
-        libraries = {f"${name}": os.environ.get(name) for name in ("TUCKFOLD_SZ3", "TUCKFOLD_SZX")}
-        self.variables = {path: name for name, path in libraries.items() if path}
+        peers = ("TUCKFOLD_SZ3", "TUCKFOLD_SZX", "TUCKFOLD_PFPL")
+        named = {f"${name}": os.environ.get(name) for name in peers}
+        self.variables = {path: name for name, path in named.items() if path}
         if not self.tuckfold.exists():
             raise BenchError(f"no {self.tuckfold}; run ./dev build")
 
