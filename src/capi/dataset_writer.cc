@@ -115,15 +115,14 @@ struct DatasetWriter::Impl {
       }
       before = FileReader(path).samples();
     }
-    sharded.emplace(
-        ShardRequest{.path = path,
-                     .shards = request.shards,
-                     .schema = std::move(schema),
-                     .begun = {.origin = request.options.origin, .seed = request.options.seed},
-                     .replace = request.force,
-                     .append = append,
-                     .resumable = !append,
-                     .resume = mode() == WriteMode::Resume});
+    sharded.emplace(ShardRequest{.path = path,
+                                 .shards = request.shards,
+                                 .schema = std::move(schema),
+                                 .begun = begun_with(request.options),
+                                 .replace = request.force,
+                                 .append = append,
+                                 .resumable = !append,
+                                 .resume = mode() == WriteMode::Resume});
     open_shard(0);
   }
 

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -95,16 +94,6 @@ WriteMode mode_of(std::int32_t mode) {
   invalid("[write] mode must be TUCKFOLD_CREATE, TUCKFOLD_RESUME or TUCKFOLD_APPEND, got {}", mode);
 }
 
-// Identifies the bounds of all arrays: a writer that resumes another one must keep the same.
-std::uint64_t digest_of_bounds(std::span<const ArrayCheck> checks) {
-  std::uint64_t digest = 0;
-  for (std::size_t i = 0; i < checks.size(); ++i) {
-    if (!checks[i].max_error) continue;
-    digest = (digest + i + 1) * 0x100000001b3 ^ std::bit_cast<std::uint64_t>(*checks[i].max_error);
-  }
-  return digest;
-}
-
 // JSON has neither NaN nor infinities.
 std::string number(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
@@ -167,7 +156,6 @@ tuckfold_status tuckfold_writer_open(const char* path, const tuckfold_array* arr
       request.arrays.push_back(info_of(arrays[i]));
       request.options.checks.push_back(check_of(arrays[i]));
     }
-    request.options.origin.files = digest_of_bounds(request.options.checks);
     to = new tuckfold_writer{.writer = DatasetWriter(std::move(request))};
   });
 }

@@ -2,6 +2,7 @@
 #include "container/resume.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/fail.h"
 #include "base/fill.h"
@@ -58,6 +59,16 @@ std::string difference(const Schema& then, const Schema& now) {
   return "the metadata";
 }
 
+Begun begun_with(const WriteOptions& options) {
+  Begun begun{.origin = options.origin, .seed = options.seed};
+  for (std::size_t i = 0; i < options.checks.size(); ++i) {
+    if (!options.checks[i].max_error) continue;
+    const auto bound = std::bit_cast<std::uint64_t>(*options.checks[i].max_error);
+    begun.origin.values = (begun.origin.values + i + 1) * 0x100000001b3 ^ bound;
+  }
+  return begun;
+}
+
 std::string difference(const Begun& then, const Begun& now) {
   const Origin &a = then.origin, &b = now.origin;
   if (a.samples != b.samples) {
@@ -66,8 +77,8 @@ std::string difference(const Begun& then, const Begun& now) {
   if (a.first != b.first) {
     return fmt::format("the shards: from sample {} then, {} now", a.first, b.first);
   }
-  if (a.values != b.values) return "the values of the inputs";
-  if (a.files != b.files) return "the size or time of change of an input file, or max_error";
+  if (a.values != b.values) return "the values of the inputs, or a bound (max_error)";
+  if (a.files != b.files) return "the size or time of change of an input file";
   if (then.seed != now.seed) {
     return fmt::format("the seed: {} then, {} now", then.seed, now.seed);
   }

@@ -39,6 +39,10 @@ struct RepackOptions {
 void check_repacked(const std::string& path, std::int64_t samples, const FileWriter::Fetch& fetch,
                     const RepackOptions& options);
 
+// What a writer with these options begins with. The bounds of arrays are part of it: a file must not
+// have chunks that were checked with another one.
+Begun begun_with(const WriteOptions& options);
+
 // What PATH.partial was begun with: that of a file, or of a dataset of shards. Nothing where there
 // is none.
 std::optional<Begun> begun_at(const std::string& path);

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/fail.h"
+#include "base/io/bytes.h"
 #include "base/io/destination.h"
 #include "base/io/file.h"
 #include "base/json.h"
@@ -145,6 +146,12 @@ std::optional<State> state_at(const std::string& path) {
   return parse_state(text_at(partial_of(path)), stem_of(path));
 }
 
+// Whether the program has read it as one.
+bool is_input(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && Bytes::was_mapped(info);
+}
+
 // Removes files of the folder, and what stopped writers left of them, except those that the
 // manifest at the path lists.
 void remove_unlisted(const std::string& path, const std::vector<std::string>& names) noexcept {
@@ -153,7 +160,7 @@ void remove_unlisted(const std::string& path, const std::vector<std::string>& na
     for (const std::string& name : names) {
       const std::string file = folder_of(path) + name;
       ::unlink(partial_of(file).c_str());
-      if (!listed.contains(name)) ::unlink(file.c_str());
+      if (!listed.contains(name) && !is_input(file)) ::unlink(file.c_str());
     }
   } catch (const std::exception&) {  // no memory: they stay
   }
@@ -168,6 +175,19 @@ std::vector<std::string> own_shards_at(const std::string& path) {
   std::vector<std::string> names;
   for (const std::string& name : listed_at(path)) {
     if (is_named_as_shard(name, stem_of(path))) names.push_back(name);
+  }
+  return names;
+}
+
+// They are removed when the dataset at the path is replaced, which no input may be.
+std::vector<std::string> replaced_shards_at(const std::string& path) {
+  std::vector<std::string> names = own_shards_at(path);
+  for (const std::string& name : names) {
+    if (!is_input(folder_of(path) + name)) continue;
+    invalid(
+        "[shards] '{}{}' is an input, too, and would be removed with the other shards of '{}'; "
+        "write to another file",
+        folder_of(path), name, path);
   }
   return names;
 }
@@ -252,7 +272,7 @@ struct ShardedOutput::Impl {
       invalid("[shards] '{}' exists; force its replacement, or name another file", path);
     }
     state = {.shards = unused_names(path, request.shards),
-             .replaces = request.append ? std::vector<std::string>() : own_shards_at(path),
+             .replaces = request.append ? std::vector<std::string>() : replaced_shards_at(path),
              .resumable = request.resumable,
              .append = request.append,
              .begun = request.begun,
@@ -337,7 +357,7 @@ void remove_leftover(const std::string& path) {
 }
 
 ReplacedShards::ReplacedShards(const std::string& path)
-    : path_(find_destination("shards", path).path), files_(own_shards_at(path_)) {}
+    : path_(find_destination("shards", path).path), files_(replaced_shards_at(path_)) {}
 
 void ReplacedShards::remove() const noexcept { remove_unlisted(path_, files_); }
 

@@ -103,6 +103,7 @@ TEST(Stopped, ResumingNamesWhatDiffers) {
   EXPECT_TRUE(has(with([](auto& now) { now.origin.first = 0; }), "shards"));
   EXPECT_TRUE(has(with([](auto& now) { now.origin.values = 1; }), "the values of the inputs"));
   EXPECT_TRUE(has(with([](auto& now) { now.origin.files = 1; }), "input file"));
+  EXPECT_TRUE(has(with([](auto& now) { now.checks = {{.max_error = 0.1}}; }), "max_error"));
   EXPECT_TRUE(has(with([](auto& now) { now.seed = 4; }), "the seed: 3 then, 4 now"));
   EXPECT_TRUE(has(with([](auto& now) { now.metadata = R"({"a": 1})"; }), "the metadata"));
   std::vector<ArrayInfo> arrays = ref::small_arrays();

@@ -55,7 +55,7 @@ std::string to_string(const TrailingData& trailing) {
       "looks for samples there",
       trailing.path,
       trailing.trailer_broken ? "its last trailer is broken"
-                              : "an append was stopped, or the file was cut short",
+                              : "an append goes on or was stopped, or the file was cut short",
       trailing.bytes);
 }
 

@@ -126,7 +126,7 @@ struct FileWriter::Impl {
     check_not_input("write", destination);
     const std::string partial = path + ".partial";
     const bool resume = options.mode == WriteMode::Resume;
-    const Begun begun{.origin = options.origin, .seed = options.seed};
+    const Begun begun = begun_with(options);
     out.emplace(partial, resume ? OutFile::Open::Create : OutFile::Open::Truncate);
     if (out->size() > 0) {
       Kept kept = find_kept(partial, index.schema, begun);

@@ -183,6 +183,28 @@ def test_changed_options_are_refused(tool, change, named, shards):
     assert named in done.stderr
 
 
+@pytest.mark.parametrize("shards", [(), ("--shards", "3")], ids=["file", "shards"])
+@pytest.mark.parametrize(("then", "now"), [("10", "1e-4"), (None, "1e-4"), ("1e-4", None)])
+def test_another_bound_is_refused(tool, then, now, shards):
+    """Else a file would have chunks that were checked with a wider one."""
+    np.save(tool.folder / "a.npy", np.random.default_rng(0).random((SAMPLES, 64, 64), np.float32))
+    args = (
+        "pack",
+        "a.npy",
+        "-o",
+        "d.tuck",
+        "--codec",
+        "data=dct_quant(rate=4)",
+        *PACK[2:],
+        *shards,
+    )
+    bound = [() if b is None else ("--max-error", b) for b in (then, now)]
+    stop_midway(tool, *args, *bound[0])
+    done = tool.run(*args, *bound[1], "--resume", exit=2)
+    assert "max_error" in done.stderr and not (tool.folder / "d.tuck").exists()
+    tool.run(*args, *bound[0], "--resume")
+
+
 @pytest.mark.parametrize("shards", [("--shards", "4"), ()], ids=["4", "none"])
 def test_other_shards_are_refused(tool, shards):
     args = stopped(tool, "--shards", "3")

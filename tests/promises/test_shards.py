@@ -43,6 +43,18 @@ def test_one_file_in_place_of_shards(tool):
     assert np.array_equal(tool.unpacked("d.tuck"), ramp(50))
 
 
+@pytest.mark.parametrize(
+    "verb", [["repair"], ["convert"], ["convert", "--shards", "2"]], ids=" ".join
+)
+def test_a_shard_of_what_is_replaced_is_no_input(tool, verb):
+    """Replacing the dataset would remove it, and the other shards with it."""
+    pack(tool, "a", ramp(60), "--shards", "3")
+    before = {f: (tool.folder / f).read_bytes() for f in kept(tool)}
+    done = tool.run(verb[0], shards_of(tool)[1], "-o", "d.tuck", "-f", *verb[1:], exit=2)
+    assert "is an input, too" in done.stderr
+    assert {f: (tool.folder / f).read_bytes() for f in kept(tool)} == before
+
+
 def test_files_beside_a_dataset_are_left_alone(tool):
     """A manifest may list files that pack did not name: those are not its to remove."""
     pack(tool, "a", ramp(100), "--shards", "2")

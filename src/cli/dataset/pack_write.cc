@@ -165,15 +165,15 @@ class PackRun {
     check_arrays(settled);
     add_masks(settled);
     try {
-      shards_.emplace(
-          ShardRequest{.path = path_,
-                       .shards = output_.shards,
-                       .schema = {settled, output_.metadata.empty() ? "{}" : output_.metadata},
-                       .begun = {.origin = origin_, .seed = output_.seed},
-                       .replace = output_.force,
-                       .append = output_.append,
-                       .resumable = !output_.append,
-                       .resume = output_.resume});
+      shards_.emplace(ShardRequest{
+          .path = path_,
+          .shards = output_.shards,
+          .schema = {settled, output_.metadata.empty() ? "{}" : output_.metadata},
+          .begun = begun_with({.seed = output_.seed, .origin = origin_, .checks = output_.checks}),
+          .replace = output_.force,
+          .append = output_.append,
+          .resumable = !output_.append,
+          .resume = output_.resume});
     } catch (const Error& error) {
       refuse(error);
     }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/fail.h"
+#include "base/io/file.h"
 #include "cli/bench/report.h"
 #include "cli/dataset/dataset.h"
 #include "cli/terminal/progress_bar.h"
@@ -34,6 +35,7 @@ void run(const Options& options) {
   if (is_stdout(options.out)) check_stdout("repair", options.force);
   check_absent("repair", options.out, options.force);
   const std::string path = input_path("repair", options.file);
+  const MappedFile input(path, "repair");  // before what is replaced is compared with inputs
   const ReplacedShards replaced(options.out);
   const RepairReport report = [&] {
     // Chunks are read twice: they are checked, and then copied.
