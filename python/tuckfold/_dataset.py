@@ -267,7 +267,9 @@ class Batches:
 
     def _make(self, samples: np.ndarray, epoch: int) -> Any:
         """A batch, on a thread that reads ahead."""
-        batch = self._read(samples)
+        return self._transformed(self._read(samples))
+
+    def _transformed(self, batch: Any) -> Any:
         try:
             return batch if self._transform is None else self._transform(batch)
         except StopIteration as error:  # which would end the epoch

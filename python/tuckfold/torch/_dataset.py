@@ -193,8 +193,7 @@ class DataLoader(_dataset.Batches):
         ])  # fmt: skip
 
     def _finished(self, tensors: Sequence[torch.Tensor]) -> Any:
-        batch = self.dataset._data._shaped(tensors)
-        return batch if self._transform is None else self._transform(batch)
+        return self._transformed(self.dataset._data._shaped(tensors))
 
     def _give(self, made: Any) -> Any:
         return made if self._mover is None else self._mover.give(made)

@@ -4,6 +4,7 @@ there by kernels, which also crop, mirror, scale and convert images."""
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,8 +14,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 import tuckfold
+from tuckfold import _library as lib
 from tuckfold._file import _AT_ONCE_BYTES, FileArray, numbers_of
-from tuckfold._library import address_of
 from tuckfold._spec import spec_of
 from tuckfold.torch._images import Reader
 from tuckfold.torch._library import DTYPES, call
@@ -28,6 +29,8 @@ _ALIGN = 256  # bytes; kernels read packed bytes 16 at a time
 _LEAST_BYTES = (
     1024  # of a sample; smaller ones, such as labels, are unpacked by the CPU in less time
 )
+# That copy packed samples: the others are for threads that queue work, and for the driver's.
+_THREADS = max(1, len(os.sched_getaffinity(0)) // 2)
 _MOST_PARTS = 4  # codecs of a batch that are expected at first
 _KERNELS = ("f32", "f16", "bf16", "f64", "u8", "i32", "i64")  # dtypes that codecs take on a GPU
 
@@ -90,7 +93,7 @@ class _Staged:
         windows: np.ndarray | None = None,
     ) -> None:
         count = len(numbers)
-        self._count, self._pin_memory = count, pin_memory
+        self.count, self._pin_memory = count, pin_memory
         self._head = 0 if windows is None else -(-16 * count // _ALIGN) * _ALIGN
         if packed:
             self._read_packed(array, numbers)
@@ -104,16 +107,18 @@ class _Staged:
     def _read_packed(self, array: FileArray, numbers: np.ndarray) -> None:
         import numpy as np
 
-        room, most = array._packed_sample_bytes * self._count, _MOST_PARTS
+        room, most = array._packed_sample_bytes * self.count, _MOST_PARTS
         if self._head == 0:
-            self._places = np.empty(self._count, np.int32)
+            self._places = np.empty(self.count, np.int32)
         while True:
             self._make(room)
             if self._head == 0:
-                places = address_of(self._places) if self._count else 0
+                places = lib.address_of(self._places) if self.count else 0
             else:
-                places = self._address - self._head + 12 * self._count
-            parts, found, needed = array._read_packed(numbers, self._address, room, places, most)
+                places = self._address - self._head + 12 * self.count
+            parts, found, needed = array._read_packed(
+                numbers, self._address, room, places, most, lib.get_num_threads() or _THREADS
+            )
             if found <= most and needed <= room:
                 break
             room, most = max(room, needed), max(most, found)
@@ -140,24 +145,24 @@ class _Staged:
         """Top, left and mirrored for each sample, in the order of the parts."""
         import numpy as np
 
-        head = self._memory.numpy()[: 16 * self._count].view(np.int32)
+        head = self._memory.numpy()[: 16 * self.count].view(np.int32)
         if self.many:
-            windows = windows[head[3 * self._count :]]
-        head[: 3 * self._count] = windows.reshape(-1)
+            windows = windows[head[3 * self.count :]]
+        head[: 3 * self.count] = windows.reshape(-1)
 
     def move(self, device: torch.device) -> torch.Tensor:
         """All of it there, once the current stream has come so far."""
         return self._memory.to(device, non_blocking=True)
 
     def windows_of(self, moved: torch.Tensor) -> torch.Tensor:
-        return moved[: 12 * self._count].view(torch.int32).view(-1, 3)
+        return moved[: 12 * self.count].view(torch.int32).view(-1, 3)
 
     def places_of(self, moved: torch.Tensor) -> torch.Tensor:
         if self._head == 0:
             places = torch.from_numpy(self._places)
             places = places.pin_memory() if self._pin_memory else places
             return places.to(moved.device, non_blocking=True)
-        return moved[12 * self._count : 16 * self._count].view(torch.int32)
+        return moved[12 * self.count : 16 * self.count].view(torch.int32)
 
 
 def _has_kernels(array: FileArray) -> bool:
@@ -196,6 +201,7 @@ class Mover:
         self._stream = torch.cuda.Stream(device) if self._cuda else None
         self._thread = threading.local()  # has `inside` where the stream is current for good
         self._events: deque[Any] = deque()  # to be used again
+        self._queueing = threading.Lock()
         with self._in_stream():
             self._factors = [
                 None if r is None else tuple(torch.tensor(f, dtype=torch.float32, device=device) for f in (r.scale, r.add))
@@ -230,8 +236,12 @@ class Mover:
     ) -> tuple[Any, Any]:
         """A batch, which `finish` makes of tensors, and the event after which it can be used."""
         numbers = numbers_of(samples)
+        read = [self._read(i, numbers, bits) for i in range(len(self._arrays))]
         with self._in_stream():
-            batch = finish([self._tensor(i, numbers, bits) for i in range(len(self._arrays))])
+            # Threads that queue at once would pass Python's lock to and fro at every operator.
+            with self._queueing:
+                tensors = [self._queue(i, one) for i, one in enumerate(read)]
+            batch = finish(tensors)
             return batch, self._recorded()
 
     def give(self, made: tuple[Any, Any]) -> Any:
@@ -248,49 +258,55 @@ class Mover:
                 tensor.record_stream(current)  # its memory is not used again before that
         return batch
 
-    def _tensor(self, number: int, numbers: np.ndarray, bits: np.ndarray | None) -> torch.Tensor:
-        array, reader = self._arrays[number], self._readers[number]
+    def _read(
+        self, number: int, numbers: np.ndarray, bits: np.ndarray | None
+    ) -> torch.Tensor | _Staged:
+        """What is to be moved."""
+        array, reader, packed = self._arrays[number], self._readers[number], self._packed[number]
         if reader is not None and self._kernels:
-            return self._images(number, numbers, bits)
-        large = array._sample_bytes >= _LEAST_BYTES and str(array.codec) != "raw"
-        if reader is None and large and self._packed[number]:
-            return self._values(number, numbers)
+            windows = None if reader.whole else reader.windows(len(numbers), bits)
+            return _Staged(array, numbers, packed, self._cuda, windows)
         if reader is not None:
-            tensor = reader.read(numbers, bits, self._cuda)
-        else:
-            tensor = read_tensor(array, numbers, self._cuda)
-        return tensor.to(self._device, non_blocking=True)
+            return reader.read(numbers, bits, self._cuda)
+        if packed and array._sample_bytes >= _LEAST_BYTES and str(array.codec) != "raw":
+            return _Staged(array, numbers, True, self._cuda)
+        return read_tensor(array, numbers, self._cuda)
 
-    def _images(self, number: int, numbers: np.ndarray, bits: np.ndarray | None) -> torch.Tensor:
+    def _queue(self, number: int, read: torch.Tensor | _Staged) -> torch.Tensor:
+        """The batch on the device, once the current stream has come so far."""
+        if isinstance(read, torch.Tensor):
+            return read.to(self._device, non_blocking=True)
+        if self._readers[number] is not None:
+            return self._images(number, read)
+        return self._values(number, read)
+
+    def _images(self, number: int, staged: _Staged) -> torch.Tensor:
         array, reader = self._arrays[number], self._readers[number]
-        count, dtype = len(numbers), DTYPES[array.stored]
-        windows = None if reader.whole else reader.windows(count, bits)
-        staged = _Staged(array, numbers, self._packed[number], self._cuda, windows)
+        count, dtype = staged.count, DTYPES[array.stored]
         moved = staged.move(self._device)
-        there = self._nothing if windows is None else staged.windows_of(moved)
+        windows = self._nothing if reader.whole else staged.windows_of(moved)
         scale, add = self._factors[number]
         out = reader.empty(count, device=self._device)
         if not staged.many:
             ((codec, _, _, begin, past),) = staged.parts
-            packed = moved if windows is None else moved[begin:past]
+            packed = moved if reader.whole else moved[begin:past]
             shape = [count, *array._about["shape"]]
             call(
-                _unpack_images, packed, codec, shape, dtype, there, self._nothing, scale, add, reader.hwc, out
+                _unpack_images, packed, codec, shape, dtype, windows, self._nothing, scale, add, reader.hwc, out
             )  # fmt: skip
             return out
         places = staged.places_of(moved)
         for codec, first, end, begin, past in staged.parts:
             shape = [end - first, *array._about["shape"]]
             call(
-                _unpack_images, moved[begin:past], codec, shape, dtype, there[first:end],
+                _unpack_images, moved[begin:past], codec, shape, dtype, windows[first:end],
                 places[first:end], scale, add, reader.hwc, out
             )  # fmt: skip
         return out
 
-    def _values(self, number: int, numbers: np.ndarray) -> torch.Tensor:
+    def _values(self, number: int, staged: _Staged) -> torch.Tensor:
         array = self._arrays[number]
         dtype = DTYPES[array.stored]
-        staged = _Staged(array, numbers, True, self._cuda)
         moved = staged.move(self._device)
 
         def unpacked(part: tuple[str, int, int, int, int]) -> torch.Tensor:
@@ -301,7 +317,7 @@ class Mover:
         if not staged.many:
             return unpacked(staged.parts[0])
         places = staged.places_of(moved)
-        shape = (len(numbers), *array._about["shape"])
+        shape = (staged.count, *array._about["shape"])
         out = torch.empty(shape, dtype=dtype, device=self._device)
         for part in staged.parts:
             out[places[part[1] : part[2]].long()] = unpacked(part)

@@ -94,11 +94,12 @@ def test_samples_that_the_codec_did_not_suit_come_in_their_places(tmp_path: Path
             samples_per_chunk=2, sync=False
         )  # fmt: skip
     parts = tuckfold.open(tmp_path / "a.tuck")["image"]._read_packed(
-        np.arange(COUNT), 0, 0, np.empty(COUNT, np.int32).ctypes.data, 4
+        np.arange(COUNT), 0, 0, np.empty(COUNT, np.int32).ctypes.data, 4, 1
     )
     assert parts[1] == 2
+    whole = {"image": tuckfold.torch.Images(std=3)}
     images = {"image": tuckfold.torch.Images(std=3, crop=14, flip=True)}
-    for options in ({}, {"images": images}):
+    for options in ({}, {"images": whole}, {"images": images}):
         plain, moving = loaders(tmp_path / "a.tuck", "image", batch_size=COUNT, shuffle=True, **options)  # fmt: skip
         assert same(next(iter(moving)), next(iter(plain)))
 

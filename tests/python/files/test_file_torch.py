@@ -76,6 +76,16 @@ def test_torchs_own_loader_and_workers(path: Path, method: str | None) -> None:
     assert sorted(seen) == list(range(50)) != seen
 
 
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_transform_does_not_end_an_epoch(path: Path, prefetch: int) -> None:
+    def change(batch):
+        return next(iter(()))
+
+    loader = tt.DataLoader(path, 8, arrays="y", prefetch=prefetch, transform=change)
+    with pytest.raises(RuntimeError, match="transform raised StopIteration"):
+        list(loader)
+
+
 def test_the_loader(path: Path) -> None:
     loader = tt.DataLoader(path, 16, arrays=("x", "y"), shuffle=True, seed=2)
     assert len(loader) == 4
