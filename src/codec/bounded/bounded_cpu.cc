@@ -230,14 +230,14 @@ void store_masked_rows(Form form, Numbers what, Masks<K>& masks, const Groups& g
 
 // Numbers that K bytes hold, to a payload; returns its bytes.
 template <int K>
-std::size_t store_rows(const std::uint32_t* numbers, Numbers what, int widest,
+std::size_t store_rows(const std::uint32_t* numbers, Numbers what, int widest, int most_grouped,
                        std::uint8_t* payload) {
   alignas(64) std::uint8_t planes[K][kChunk];
   split_bytes<K>(numbers, planes);
   Masks<K> masks;
   if constexpr (K <= 2) {
     masks_of(planes, masks);
-    if (widest <= kGroupedBits) {
+    if (widest <= most_grouped) {
       Groups groups;
       const PlaneCounts counts = counts_of(masks, widest, groups);
       const Form form = form_of(widest, counts);
@@ -384,14 +384,16 @@ std::size_t pack_chunk(const TensorBound& tensor, const void* bits, std::int64_t
   const auto* numbers = alone != 0 ? reinterpret_cast<const std::uint32_t*>(codes) : coded;
   Numbers what = alone != 0 ? kCodes : kSteps;
   int widest = std::bit_width(alone != 0 ? alone : steps);
-  if (what == kSteps && widest <= kEvenBits && mostly_even(coded)) {
+  const int most_grouped = grouped_bits(width, what == kSteps);
+  if (what == kSteps && widest < most_grouped && mostly_even(coded)) {
     what = kEvenSteps;
     widest = std::bit_width(raise_odd(coded));
   }
   std::size_t size = 0;
   if (widest > 0) {
-    size =
-        with_bytes(widest, [&]<int K>() { return store_rows<K>(numbers, what, widest, payload); });
+    size = with_bytes(widest, [&]<int K>() {
+      return store_rows<K>(numbers, what, widest, most_grouped, payload);
+    });
   }
   if (size >= static_cast<std::size_t>(count) * width) {
     return keep_chunk(bits, count, width, header, out);

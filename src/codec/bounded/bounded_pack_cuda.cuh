@@ -133,7 +133,7 @@ struct Placed {
   Form form;
   // Where the lane's planes begin, in words, or in bytes with masks; there, its group's masks.
   int at, masks_at;
-  RowMasks masks;  // widths instead if the widest exceeds kGroupedBits
+  RowMasks masks;  // widths instead if the widest exceeds kMaskedBits and they are stored
 };
 
 // The same in few registers, with what else is needed when the payload is stored.
@@ -156,15 +156,16 @@ struct Rows {
   // The width of a lane's first or second row.
   __device__ int width(int row) const {
     const std::uint32_t own = masks.rows[row];
-    return widest() > kGroupedBits ? static_cast<int>(own) : width_of((own | own >> 16) & 0xffffu);
+    return widest() > kMaskedBits ? static_cast<int>(own) : width_of((own | own >> 16) & 0xffffu);
   }
 };
 static_assert(4 * kChunk < 1 << 13);  // words of f64
 
 // What the rows of a lane take, by the OR of every eight numbers.
-__device__ TUCKFOLD_INLINE Placed place_rows(const std::uint32_t* halves, int widest) {
+__device__ TUCKFOLD_INLINE Placed place_rows(const std::uint32_t* halves, int widest,
+                                             int most_grouped) {
   const std::uint32_t first = halves[0] | halves[1], second = halves[2] | halves[3];
-  if (widest > kGroupedBits) {
+  if (widest > most_grouped) {
     const int least = least_width(widest);
     const int first_width = width_of(first) > least ? width_of(first) : least;
     const int second_width = width_of(second) > least ? width_of(second) : least;
@@ -195,7 +196,10 @@ __device__ TUCKFOLD_INLINE Placed place_rows(const std::uint32_t* halves, int wi
                 : form == kHalfMasks ? planes
                                      : planes + counts.mask_bytes,
           .masks_at = 2 * front + (before >> kBytesAt),
-          .masks = masks};
+          .masks = form == kWidths && widest > kMaskedBits
+                       ? RowMasks{static_cast<std::uint32_t>(width_of(first)),
+                                  static_cast<std::uint32_t>(width_of(second))}
+                       : masks};
 }
 
 // The OR of every eight numbers of a lane.
@@ -228,8 +232,9 @@ __device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, const Control& con
     base = what == kCodes ? 0 : held >> kHeldShift<Element>;
     std::uint32_t halves[4];
     int widest = or_halves(numbers, halves);
+    const int most_grouped = grouped_bits(sizeof(Element), what != kCodes);
     if (what == kEvenSteps) {
-      if (widest <= kEvenBits) {
+      if (widest < most_grouped) {
 #pragma unroll
         for (int i = 0; i < kEach; ++i) numbers[i] += 2 * (numbers[i] & 1u);
         widest = or_halves(numbers, halves);
@@ -237,7 +242,7 @@ __device__ TUCKFOLD_INLINE Rows rows_of(const PackArgs& args, const Control& con
         what = kSteps;
       }
     }
-    placed = place_rows(halves, widest);
+    placed = place_rows(halves, widest, most_grouped);
   }
   constexpr int kSize = sizeof(Element);
   const int count = static_cast<int>(chunk_elems(args.in.elems, chunk));

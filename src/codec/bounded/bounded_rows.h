@@ -31,9 +31,12 @@ TUCKFOLD_HOST_DEVICE constexpr bool is_front(int front) {
 inline constexpr int kHalves = 2 * static_cast<int>(kRows);  // of rows, eight values each
 inline constexpr int kGroupCount = kHalves / 4;
 
-// The widest numbers that the forms are for, the bits of one mask of a half, and the widest
-// differences that kEvenSteps is for.
-inline constexpr int kMaskedBits = 8, kGroupedBits = 15, kEvenBits = kGroupedBits - 1;
+// The widest numbers that masks of halves and of groups are for, and the bits of one mask of a half.
+// Planes of more than eight bits are slow to gather, which pays for differences of f32 and f64.
+inline constexpr int kMaskedBits = 8, kGroupedBits = 15;
+TUCKFOLD_HOST_DEVICE constexpr int grouped_bits(std::size_t value_bytes, bool differences) {
+  return value_bytes >= 4 && differences ? kGroupedBits : kMaskedBits;
+}
 TUCKFOLD_HOST_DEVICE constexpr int mask_bits(int widest) {
   return widest <= 2 ? widest : widest <= 4 ? 4 : 8;
 }
@@ -66,7 +69,7 @@ TUCKFOLD_HOST_DEVICE constexpr int words_of(Form form, int widest, const PlaneCo
                                                      : (counts.halves + counts.mask_bytes + 1) / 2);
 }
 
-// The form for numbers of at most kGroupedBits; others have widths. Widths are the fastest, so that
+// The form for numbers of at most grouped_bits; others have widths. Widths are the fastest, so that
 // masks must save more than one part in 32.
 TUCKFOLD_HOST_DEVICE constexpr Form form_of(int widest, const PlaneCounts& counts) {
   const int widths = words_of(kWidths, widest, counts);

@@ -41,16 +41,32 @@ auto unpack_plane_kernel(int keep, std::integer_sequence<int, K...>) {
   return kKernels[static_cast<std::size_t>(keep - 1)];
 }
 
+template <int... K>
+auto unpack_group_kernel(int keep, std::integer_sequence<int, K...>) {
+  using Kernel = void (*)(PlaneBlocks, PairDeal, Quantized);
+  constexpr std::array<Kernel, 8> kKernels = {unpack_pair_groups<K + 1>...};
+  return kKernels[static_cast<std::size_t>(keep - 1)];
+}
+
 // Blocks of whole rows of blocks among which any group is.
 std::uint32_t staged_for_group(const PlaneBlocks& b) {
   if (kGroup % b.block_cols == 0) return kGroup;
   return (kGroup + 2 * b.block_cols - 2) / b.block_cols * b.block_cols;
 }
 
+constexpr std::uint32_t kSector = 32;
+
+// Bytes side by side that the blocks of so many groups are, where these are no rows.
+std::uint32_t reach_of(const PlaneBlocks& b, std::uint32_t groups, std::uint32_t apart) {
+  const auto side = static_cast<std::uint32_t>(size_bytes(b.dtype)) *
+                    (b.walk == cuda::Walk::Columns ? 8 : 1);  // of a block
+  return groups * kGroup / apart * side;
+}
+
 // How groups are dealt to CTAs that pack, or none of them where loads would use less than whole
 // sectors, or many rows would be staged twice: two kernels then do it faster.
 PairDeal deal_of(const PlaneBlocks& b, std::size_t group_bytes) {
-  constexpr std::uint32_t kSector = 32, kMostGroups = 4, kMostStagedCols = 32;
+  constexpr std::uint32_t kMostGroups = 4, kMostStagedCols = 32;
   constexpr std::size_t kRoom = 76 << 10;  // so that two CTAs fit a multiprocessor of any kind
   const PairDeal none{}, one = PairDeal::of(1, 1);
   if (b.walk == cuda::Walk::Rows) return one;
@@ -59,10 +75,8 @@ PairDeal deal_of(const PlaneBlocks& b, std::size_t group_bytes) {
   }
   const cuda::BlockDeal order = cuda::BlockDeal::of(b, kGroup);
   if (order.lane_length == 1) return none;
-  const auto side = static_cast<std::uint32_t>(size_bytes(b.dtype)) *
-                    (b.walk == cuda::Walk::Columns ? 8 : 1);  // bytes of a block side by side
   std::uint32_t groups = 1;
-  const auto reach = [&] { return groups * kGroup / order.run_length * side; };
+  const auto reach = [&] { return reach_of(b, groups, order.run_length); };
   while (reach() < 2 * kSector && groups < kMostGroups && 2 * groups * group_bytes <= kRoom) {
     groups *= 2;
   }
@@ -88,8 +102,29 @@ bool pack_planes_pair(const Params& p, const PlaneBlocks& blocks, const Quantize
   return true;
 }
 
+// Whether a CTA with whole groups writes whole sectors. Channels last of 28 x 28, 14 x 14 and 7 x 7
+// planes do, and are unpacked in two thirds of the time that other ways take.
+bool whole_sectors(const PlaneBlocks& b, const PairDeal& deal) {
+  if (b.walk == cuda::Walk::Rows || b.walk == cuda::Walk::Staged || deal.groups == 0) return false;
+  const std::uint32_t reach = reach_of(b, deal.groups, deal.apart);
+  return (deal.groups * kGroup % deal.apart == 0 && reach % kSector == 0) || reach >= 16 * kSector;
+}
+
 bool unpack_planes_pair(const Params& p, const PlaneBlocks& blocks, const Quantized& in,
                         void* stream) {
+  constexpr std::make_integer_sequence<int, 8> kKeeps;
+  const std::size_t group_bytes =
+      sizeof(float) * Padded::kPitch * static_cast<std::size_t>(p.values_per_block());
+  const PairDeal groups = deal_of(blocks, group_bytes);
+  if (whole_sectors(blocks, groups) && groups.groups * group_bytes <= cuda::device().shared_bytes) {
+    cuda::launch(unpack_group_kernel(p.keep, kKeeps),
+                 {.blocks = cuda::blocks_for(in.groups, groups.groups),
+                  .threads = kGroup,
+                  .shared_bytes = groups.groups * group_bytes,
+                  .early = true},
+                 stream, blocks, groups, in);
+    return true;
+  }
   const bool staged = blocks.walk == cuda::Walk::Staged;
   const auto size = static_cast<std::uint32_t>(size_bytes(blocks.dtype));
   const cuda::BlockDeal deal = cuda::BlockDeal::of(blocks, kPlaneThreads, 32 / size);
@@ -99,7 +134,6 @@ bool unpack_planes_pair(const Params& p, const PlaneBlocks& blocks, const Quanti
   const std::size_t tile = deal.lanes == 1 ? 0 : sizeof(float) * deal.slots() * (values | 1);
   const std::size_t shared_bytes = rows + table + tile;
   if (shared_bytes > cuda::device().shared_bytes) return false;
-  constexpr std::make_integer_sequence<int, 8> kKeeps;
   cuda::launch(staged ? unpack_plane_kernel<true>(p.keep, kKeeps)
                       : unpack_plane_kernel<false>(p.keep, kKeeps),
                {.blocks = deal.ctas(),

@@ -378,7 +378,38 @@ __global__ void __launch_bounds__(kGroup, kStaged ? 3 : 2)
   }
 }
 
-// To unpack no group need be whole: a thread fetches the codes of one block, in the order in which
+// Unpacks groups as pack_pair_planes deals them, for layouts where neighbouring threads then write
+// whole sectors: a group's codes are read once, 16 bytes at a time.
+template <int kKeep>
+__global__ void __launch_bounds__(kGroup, 3)
+    unpack_pair_groups(const __grid_constant__ PlaneBlocks out,
+                       const __grid_constant__ PairDeal deal,
+                       const __grid_constant__ Quantized in) {
+  constexpr int kTile = Sizes<kKeep, false>::kValues * Padded::kPitch;
+  auto* tile = reinterpret_cast<float*>(cuda::shared_memory());
+  const std::uint32_t first = blockIdx.x * deal.groups;
+  const std::uint32_t here = min(deal.groups, static_cast<std::uint32_t>(in.groups) - first);
+  cuda::wait_for_previous_kernel();
+  for (std::uint32_t i = 0; i < here; ++i) {
+    dequantize_group<kKeep, false, Padded>(in, first + i, tile + i * kTile);
+  }
+  cuda::allow_next_kernel();
+  __syncthreads();
+  for (std::uint32_t round = 0; round < here; ++round) {
+    const std::uint32_t own = deal.block(round * kGroup + threadIdx.x, here * kGroup);
+    const cuda::BlockSpot spot = out.spot(first * kGroup + own, true);
+    float x[64], coefs[kKeep * kKeep];
+    const float* mine = tile + own / kGroup * kTile + Padded::place(static_cast<int>(own % kGroup));
+    for_each_value<kKeep, false>(
+        [&](int i, int number) { coefs[i] = mine[number * Padded::kPitch]; });
+    inverse_unsettled_8(kKeep, coefs, x, 8);
+    if (out.dtype == DType::F32) settle_nans(8, 8, x, 8);
+    cuda::store_planes<false, cuda::walks_of(false)>(out, {first * kGroup, first * kGroup + kGroup},
+                                                     spot, cuda::shared_memory(), x);
+  }
+}
+
+// Elsewhere no group need be whole to be unpacked: a thread fetches the codes of one block, in the order in which
 // they are packed, and looks up the headers that it needs in shared memory.
 struct PairPlaneArgs {
   PlaneBlocks blocks;
