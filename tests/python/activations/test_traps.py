@@ -312,3 +312,34 @@ def test_what_a_model_changes_is_no_problem_of_ours(caplog) -> None:
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             model(torch.randn(2, 3, 16, 16)).sum().backward()
     assert act.problems == [] and "storing it failed" not in caplog.text
+
+
+def test_no_tensor_is_copied_to_be_packed() -> None:
+    """Strided memory is packed as it lies: a copy would be alive beside the tensor, at the peak."""
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3), nn.ReLU6(),
+        nn.AvgPool2d(2),
+    ).to(memory_format=torch.channels_last)  # fmt: skip
+    x = images().to(memory_format=torch.channels_last)
+    copies = ("clone", "contiguous", "copy_", "_to_copy")
+
+    class Count(torch.utils._python_dispatch.TorchDispatchMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bytes = 0
+
+        def __torch_dispatch__(self, call, types, arguments=(), keywords=None):
+            out = call(*arguments, **(keywords or {}))
+            if call.overloadpacket.__name__ in copies and isinstance(out, Tensor):
+                self.bytes += out.nbytes if out.is_floating_point() else 0
+            return out
+
+    def copied() -> int:
+        with Count() as count:
+            model(x)
+        return count.bytes
+
+    plain = copied()
+    with tt.activations(model, least=0) as act:
+        assert copied() == plain
+        assert hows(act, x) >= {"1 bit", "2 bits", "pool index", "nothing"}

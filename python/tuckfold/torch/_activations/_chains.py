@@ -13,7 +13,7 @@ import torch._inductor.config
 from torch import fx
 
 from tuckfold.torch._activations import _graph_ops, _split  # noqa: F401 (registers operators)
-from tuckfold.torch._activations._split import Split, bytes_of, value_of
+from tuckfold.torch._activations._split import Split, bytes_of, is_static, value_of
 
 _MOST_NODES = 48  # longer chains cost registers
 _LOW = (torch.float16, torch.bfloat16)
@@ -60,6 +60,23 @@ def _is_of_a_loop(node: fx.Node) -> bool:
         node = node.args[0]
     names = _LOOPS | _POOLS
     return is_repeatable(node) or name_of(node) in names or torch.Tag.reduction in _tags(node)
+
+
+def _is_of_all_samples(node: fx.Node) -> bool:
+    """Whether element-wise operators made it of sums over the first axis, as of a batch normalization's variance."""
+    if node.op != "call_function" or not is_repeatable(node) or _split.is_view(node):
+        return False
+    stack, seen = list(node.all_input_nodes), 0
+    while stack and seen < _MOST_NODES:
+        source, seen = stack.pop(), seen + 1
+        if name_of(source) == "getitem":
+            source = source.args[0]
+        if torch.Tag.reduction in _tags(source) or name_of(source) == "var_mean":
+            axes = source.args[1] if len(source.args) > 1 else ()
+            return isinstance(axes, (list, tuple)) and 0 in axes
+        if source.op == "call_function" and is_repeatable(source):
+            stack += source.all_input_nodes
+    return False
 
 
 def _has_epilogues(node: fx.Node) -> bool:
@@ -201,8 +218,25 @@ class Chains:
             return self._made[node]
         if node in self.split.symbols:
             return self.split.symbols[node]
-        view = self._held.get(node, node)
-        place = self.split.place(view)
-        made = _split.undo(self.split, place, view, node)
+        if self.settle and self._is_made_twice(node):
+            made = self.split.place_apart(node)
+        else:
+            view = self._held.get(node, node)
+            place = self.split.place(view)
+            made = _split.undo(self.split, place, view, node)
         self._made[node] = made
         return made
+
+    def _is_made_twice(self, node: fx.Node) -> bool:
+        """Whether forward makes it in two kernels: the one that adds up saves it, and the one that goes on makes it for itself. The
+        compiler may take a product and a sum together in one of them, and not in the other (seen with the deviations of
+        batch normalization on an H200)."""
+        value = value_of(node)
+        return (
+            value is not None
+            and is_static(value)
+            and value.dim() > 0
+            and value.shape[0] == 1
+            and bytes_of(node) < self.least
+            and _is_of_all_samples(node)
+        )

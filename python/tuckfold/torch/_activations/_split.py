@@ -174,6 +174,20 @@ class Split:
                 self.saved[late] = self.saved.pop(late)
         return self.saved[node]
 
+    def place_apart(self, node: fx.Node) -> fx.Node:
+        """The same of a small value whose first axis is 1, as a kernel of its own makes it: with two copies it has another number
+        of elements than what it follows from, so that a compiler does not put both into one kernel."""
+        value = value_of(node)
+        assert value is not None
+        graph, aten = self.forward.graph, torch.ops.aten
+        with graph.inserting_after(node):
+            wide = call(graph, self.mode, aten.expand.default, node, [2, *value.shape[1:]])
+        with graph.inserting_after(wide):
+            twice = call(
+                graph, self.mode, aten.clone.default, wide, memory_format=torch.contiguous_format
+            )
+        return self.add(aten.slice.Tensor, self.place(twice), 0, 0, 1)
+
     def _after_saved(self) -> fx.Node:
         if self.saved:
             return list(self.saved.values())[-1].next
