@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from results import Results, table
+from results import ROOT, Results, table
 
 NETWORKS = {
     "alexnet_cifar": "AlexNet for CIFAR-10, f32",
@@ -59,12 +59,40 @@ def activations_table() -> str:
     near = sum(abs(ratio - 1) <= 0.03 for ratio in predicted)
     text += (
         "\n*Nothing to gain*: wrapped so that every tensor is kept. Where the GPU waits for the host (batch 8, batch 1, AlexNet) times of the same step vary by a tenth and\n"
-        "more from run to run; ViT-B does the same work in both columns. `act.peak`, asked before the first step, was within 3 % of the measured peak in\n"
+        "more from run to run. `act.peak`, asked before the first step, was within 3 % of the measured peak in\n"
         f"{near} of {len(predicted)} cells, and {100 - 100 * min(predicted):.0f} % off at worst.\n"
     )
     return (
         text
         + f"\n{results.link}; [bench/experiments/activations](../bench/experiments/activations/README.md) has the command.\n\n"
+        + recipes_table()
+    )
+
+
+def recipes_table() -> str:
+    """What gives the same bits again, by the operator that comes last."""
+    names = {"activations_recipes": "CPU", "activations_recipes_gpu": "H200"}
+    found = {
+        name: Results(name) for name in names if (ROOT / f"bench/results/{name}.json").exists()
+    }
+    cells: dict[str, dict[str, list[int]]] = {}
+    before: dict[str, set[str]] = {}
+    for name, results in found.items():
+        for row in results.rows:
+            last, _, rest = row["operators"].partition("(")
+            same, sizes = cells.setdefault(last, {}).setdefault(name, [0, 0])
+            cells[last][name] = [same + row["same_bits"], sizes + row["sizes"]]
+            before.setdefault(last, set()).update({rest.removesuffix(")")} - {""})
+    lines = [
+        [f"`{last}`", ", ".join(f"`{b}`" for b in sorted(before[last]))]
+        + ["{} of {}".format(*of[name]) if name in of else "" for name in found]
+        for last, of in sorted(cells.items())
+    ]
+    links = " and ".join(results.link for results in found.values())
+    return (
+        "### Operators that give the same bits again\n\nWhat `wrap` recomputes is compared first, on the device. In how many of the compared sizes, strides and dtypes it had the same bits, by the operator that comes last, and what comes before it:\n\n"
+        + table(["operator", "after", *(names[name] for name in found)], lines)
+        + f"\n`normalize` and `normalize_rows` are kernels of ours. {links}.\n\n"
     )
 
 

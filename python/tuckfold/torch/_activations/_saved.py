@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Protocol
 
@@ -44,10 +45,21 @@ def check_version(tensor: Tensor, version: int, origin: tuple[str, int] | None) 
     raise ModifiedError(
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: [{tensor.type()} {list(tensor.shape)}]{made_by} is at version "
-        f"{tensor._version}; expected version {version} instead. Hint: enable anomaly detection to "
-        "find the operation that failed to compute its gradient, with "
-        "torch.autograd.set_detect_anomaly(True, check_nan=False)."
+        f"{tensor._version}; expected version {version} instead.{_hint()}"
     )
+
+
+@functools.cache
+def _hint() -> str:
+    """What autograd adds, in the words of the installed torch."""
+    with torch.enable_grad():
+        changed = torch.ones((), requires_grad=True).exp()
+        changed.detach().add_(1)
+        try:
+            _ = changed.grad_fn._saved_result  # type: ignore[union-attr]
+        except RuntimeError as error:
+            return str(error).partition(" instead.")[2]
+    return ""
 
 
 class Form(Protocol):
