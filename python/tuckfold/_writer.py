@@ -143,6 +143,28 @@ def _columns_of(path: Any, strict: bool) -> dict[str, Column]:
         }
 
 
+def _metadata_text(metadata: Mapping[str, Any]) -> str:
+    """As JSON. Its keys are texts: of 1 and "1" one would be lost."""
+    rule = "[write] metadata must be what JSON holds: texts, numbers, lists, dicts whose keys are texts"
+    try:
+        text = json.dumps(dict(metadata), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{rule}; {error}") from None
+
+    def check(value: Any) -> None:
+        if isinstance(value, Mapping):
+            for key, below in value.items():
+                if not isinstance(key, str):
+                    raise TypeError(f"{rule}; got the key {key!r}")
+                check(below)
+        elif isinstance(value, (list, tuple)):
+            for below in value:
+                check(below)
+
+    check(metadata)
+    return text
+
+
 class Writer:
     """Writes a .tuck file batch by batch, with the promises of ``tuckfold pack``.
 
@@ -283,7 +305,7 @@ class Writer:
         self._path = os.fsdecode(path)
         self._append, self._wrote = mode == _APPEND, mode != _CREATE
         digest = hashlib.blake2b(origin.encode(), digest_size=8).digest() if origin else b""
-        text = None if metadata is None else json.dumps(dict(metadata), allow_nan=False)
+        text = None if metadata is None else _metadata_text(metadata)
         options = lib.WriteOptions(
             struct_bytes=ctypes.sizeof(lib.WriteOptions),
             mode=mode,

@@ -305,6 +305,13 @@ def test_arrays_of_hdf5_and_memmaps(tmp_path: Path) -> None:
     assert np.array_equal(tuckfold.open(tmp_path / "b.tuck")["x"][:], X)
 
 
+@pytest.mark.parametrize("value", [object(), np.float32(1), float("nan"), {1: 2}, {"b": [{2: 3}]}])
+def test_metadata_that_json_would_change_is_refused(tmp_path: Path, value: object) -> None:
+    with pytest.raises((TypeError, ValueError), match="metadata must be what JSON holds"):
+        tuckfold.save(tmp_path / "a.tuck", x=X, metadata={"a": value})
+    assert not list(tmp_path.iterdir())
+
+
 def test_names_and_metadata_of_any_script(tmp_path: Path) -> None:
     where = tmp_path / "ä ü.tuck"
     tuckfold.save(where, {"größe": X}, metadata={"名": "✓"})
