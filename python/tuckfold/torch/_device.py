@@ -32,6 +32,8 @@ _LEAST_BYTES = (
 # That copy packed samples: the others are for threads that queue work, and for the driver's.
 _THREADS = max(1, len(os.sched_getaffinity(0)) // 2)
 _MOST_PARTS = 4  # codecs of a batch that are expected at first
+# The driver takes so many bytes at once from any memory; pinned memory costs more than they do.
+_FEW_BYTES = 64 << 10
 _KERNELS = ("f32", "f16", "bf16", "f64", "u8", "i32", "i64")  # dtypes that codecs take on a GPU
 
 
@@ -270,7 +272,8 @@ class Mover:
             return reader.read(numbers, bits, self._cuda)
         if packed and array._sample_bytes >= _LEAST_BYTES and str(array.codec) != "raw":
             return _Staged(array, numbers, True, self._cuda)
-        return read_tensor(array, numbers, self._cuda)
+        few = len(numbers) * array._sample_bytes <= _FEW_BYTES
+        return read_tensor(array, numbers, self._cuda and not few)
 
     def _queue(self, number: int, read: torch.Tensor | _Staged) -> torch.Tensor:
         """The batch on the device, once the current stream has come so far."""

@@ -88,10 +88,12 @@ def test_a_killed_worker_leaves_a_complete_dataset(tmp_path: Path) -> None:
         x = da.from_array(X, chunks=(10, 24, 24)).map_blocks(
             slowly, folder=str(notes), dtype="f4", meta=np.empty((0, 24, 24), "f4")
         )
-        killer = threading.Thread(target=_kill_one, args=(notes, 4))
+        over = threading.Event()
+        killer = threading.Thread(target=_kill_one, args=(notes, 4, over))
         killer.start()
         with tuckfold.dask.pack(out / "a.tuck", x=x, codec="dct_quant(rate=8)") as f:
             assert np.abs(f["x"][:] - X).max() < 0.1
+        over.set()
         killer.join()
     assert len(list(notes.iterdir())) > 12  # what the killed worker was at was begun again
     assert len(list(out.iterdir())) == 13
@@ -102,14 +104,13 @@ def test_a_killed_worker_leaves_a_complete_dataset(tmp_path: Path) -> None:
         assert one.read_bytes() == other.read_bytes()
 
 
-def _kill_one(notes: Path, count: int) -> None:
+def _kill_one(notes: Path, count: int, over: threading.Event) -> None:
     """Kills a worker when `count` blocks were begun."""
-    for _ in range(600):
+    while not over.wait(0.05):
         begun = sorted(notes.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         if len(begun) >= count:
             os.kill(int(begun[-1].name.split("-")[0]), signal.SIGKILL)
             return
-        time.sleep(0.05)
 
 
 def run_tool(*words: object) -> subprocess.CompletedProcess:
@@ -134,15 +135,14 @@ def test_pack_on_a_cluster_survives_a_killed_worker(tmp_path: Path) -> None:
         distributed.Client(cluster) as client,
     ):
         victim = next(iter(client.run(os.getpid).values()))
-        killed = []
+        killed, over = [], threading.Event()
 
         def kill() -> None:
-            for _ in range(3000):
+            while not over.wait(0.01):  # on a busy machine it takes a minute to begin
                 if len(list(out.glob("a-*.tuck"))) >= 10:
                     os.kill(victim, signal.SIGKILL)
                     killed.append(len(list(out.glob("a-*.tuck"))))
                     return
-                time.sleep(0.01)
 
         killer = threading.Thread(target=kill)
         killer.start()
@@ -150,6 +150,7 @@ def test_pack_on_a_cluster_survives_a_killed_worker(tmp_path: Path) -> None:
             "pack", tmp_path / "image.npy", tmp_path / "label.npy", "--side-by-side", "-o", out / "a.tuck",
             "--dask", cluster.scheduler_address, "--codec", "dct_quant(rate=8)", "--shards", 100, "--json"
         )  # fmt: skip
+        over.set()
         killer.join()
         assert done.returncode == 0, done.stdout + done.stderr
         assert killed and killed[0] < 100  # in the middle
