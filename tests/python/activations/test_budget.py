@@ -13,6 +13,7 @@ import tuckfold.torch as tt  # noqa: E402
 from nets import NETWORKS, gradients, images, made, resnet_like, same  # noqa: E402
 from test_lossy import error  # noqa: E402
 from test_peak import allocated_at_most  # noqa: E402
+from tuckfold.torch._activations import _budget  # noqa: E402
 from tuckfold.torch._activations._lossy import error_of  # noqa: E402
 from tuckfold.torch._activations._text import bytes_text  # noqa: E402
 
@@ -388,3 +389,36 @@ def test_what_a_fit_has_chosen_is_saved(way: str, tmp_path) -> None:
     act.remove()
     again = tt.wrap(model, plan=tmp_path / "plan.toml", least=4096)
     assert [row.how for row in again.plan(batch[0]).rows] == expected
+
+
+@pytest.mark.parametrize("noise", [0, "0.1%", "100%"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Linear(8, 8),
+        lambda: nn.Sequential(nn.Linear(8, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 8)),
+        lambda: nn.Embedding(8, 8),
+    ],
+)
+def test_with_nothing_to_pack_a_limit_of_noise_keeps_all(make, noise) -> None:
+    """And names no budget, which nobody gave."""
+    model = made(make)
+    plain = copy.deepcopy(model)
+    x = torch.randn(16, 8) if not isinstance(model, nn.Embedding) else torch.arange(8)
+    act = tt.wrap(model, noise=noise)
+    for _ in range(6):
+        assert torch.equal(model(x), plain(x))
+        assert all(map(same, gradients(model, x), gradients(plain, x)))
+    fit = act.fit(x)
+    assert fit.noise == 0 and fit.budget is None and "noise 0.0e+00" in str(fit)
+
+
+def test_a_limit_of_noise_that_the_solver_finds_nothing_for_keeps_every_bit(monkeypatch) -> None:
+    model = made(resnet_like)
+    plain, x = copy.deepcopy(model), images()
+    solve = _budget._solved
+    monkeypatch.setattr(_budget, "_solved", lambda problem: solve(problem) | {"fits": False})
+    act = tt.wrap(model, noise="1%", least=4096)
+    assert all(map(same, gradients(model, x), gradients(plain, x)))
+    assert {how for _, how, *_ in act.goal.fitted.items} <= {"keep", "recompute"}
+    assert act.goal.fitted.noise == 0

@@ -377,3 +377,72 @@ def test_threads_may_change_between_forward_and_backward() -> None:
         assert torch.equal(gradient(model, x), plain)
     finally:
         torch.set_num_threads(threads)
+
+
+def _normalized() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.SiLU(),
+    )
+
+
+def _step(model: nn.Module, x: Tensor) -> None:
+    model(x).square().mean().backward()
+
+
+TRIALS = {
+    "plan": lambda act, x: act.plan(x),
+    "peak": lambda act, x: act.peak(x),
+    "check": lambda act, x: tt.check(act.model, x),
+    "fit": lambda act, x: act.fit(x),
+    "probe": lambda act, x: act.probe(lambda b: _step(act.model, b), [x], probes=2),
+    "replan": lambda act, x: act.replan(lambda b: _step(act.model, b), [x], probes=2),
+}
+
+
+@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("options", [{"budget": "64MiB"}, {"noise": 0}])
+def test_graphs_that_wait_outlive_trial_passes(name: str, options: dict[str, object]) -> None:
+    """Trials write running statistics, which batch normalization saves, and put them back."""
+    model = made(_normalized)
+    plain, x = copy.deepcopy(model), torch.randn(4, 3, 16, 16)
+    act = tt.wrap(model, least=1, **options)
+    values = [m(x).square().mean() for m in (model, plain)]
+    TRIALS[name](act, x)
+    for value in values:
+        value.backward()
+    for a, b in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(a.grad, b.grad)
+    for a, b in zip(model.buffers(), plain.buffers(), strict=True):
+        assert torch.equal(a, b) and a._version == b._version
+
+
+@pytest.mark.parametrize("options", [{"budget": "64MiB"}, {"noise": 0}])
+def test_graphs_that_wait_outlive_a_fit_of_the_next_pass(options: dict[str, object]) -> None:
+    """For larger inputs, and of another model with the same backbone."""
+    backbone = made(_normalized)
+    plain = copy.deepcopy(backbone)
+    small, large = torch.randn(4, 3, 16, 16), torch.randn(8, 3, 16, 16)
+    for body, is_wrapped in ((plain, False), (backbone, True)):
+        first, second = nn.Sequential(body), nn.Sequential(body, nn.Tanh())
+        if is_wrapped:
+            for model in (first, second):
+                tt.wrap(model, least=1, **options)
+        outputs = [first(small), first(large), second(small)]
+        sum(y.square().mean() for y in outputs).backward()
+    for a, b in zip(backbone.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(a.grad, b.grad)
+
+
+def test_a_buffer_that_is_changed_before_backward_is_still_an_error() -> None:
+    model = made(_normalized)
+    act, x = tt.wrap(model, least=1), torch.randn(4, 3, 16, 16)
+    value = model(x).square().mean()
+    model[1].running_mean.add_(1)
+    act.plan(x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        value.backward()

@@ -2,6 +2,7 @@
 
 import copy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,6 +26,7 @@ from nets import (  # noqa: E402
     stored,
     tokens,
 )
+from tuckfold.torch._activations import _finite  # noqa: E402
 
 FOUR = "block_quant(bits=4, group=64, round=stochastic)"
 EIGHT = "block_quant(bits=8, group=64)"
@@ -320,6 +322,42 @@ def test_tensors_that_are_not_finite_are_kept_and_counted(bad: float, caplog) ->
     before = act.answers.count
     assert 0 < error(gradients(model, x), gradients(plain, x)) < 0.01  # packed again
     assert act.answers.count == before
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "codec",
+    ["dct_quant(rate=4)", "dct_chop(keep=4)", "dct_chop(keep=4) | block_quant(bits=8)", SPARSE],
+)
+def test_values_that_codecs_cannot_sum_are_kept(codec: str, dtype: torch.dtype, caplog) -> None:
+    """Finite ones, whose sums are not."""
+
+    class Scaled(nn.Linear):
+        def forward(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+            return super().forward(x * scale)
+
+    layer = Scaled(64, 64, bias=False, dtype=dtype)
+    x = torch.rand(32, 64, dtype=dtype)
+
+    def gradient(scale: float) -> torch.Tensor:
+        layer.weight.grad = None
+        (layer(x, scale) * 1e-30).sum().backward()
+        return layer.weight.grad
+
+    expected = gradient(4e37)
+    assert expected.isfinite().all()
+    act = tt.wrap(layer, codec=codec, least=1)
+    assert same(gradient(4e37), expected)
+    assert act.answers.count == 1 and "not finite" in caplog.text
+    gradient(2.0**90)
+    assert act.answers.count == 1 and codecs(act, x)
+
+
+def test_a_sum_of_halves_is_finite() -> None:
+    """As a GPU is asked for it, where values are of half precision."""
+    form = SimpleNamespace(label="dct_quant(rate=4)", shape=torch.Size([1 << 18]))
+    handle = SimpleNamespace(tensor=torch.ones(1 << 18, dtype=torch.float16, device="meta"))
+    assert _finite._witness(form, handle).dtype == torch.float32
 
 
 def test_rules_name_codecs(tmp_path: Path) -> None:

@@ -373,10 +373,12 @@ def fit(
         peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
         fitted = _fitted(goal, ledger, plan, peak, chosen, fixed, current)
         return replace(fitted, noise=noise, assumed=False)
-    goal.decide(act, {}, is_open=True)
+    # Nothing can be packed, or nothing within the limit: what keeps every bit always is.
+    chosen = ["recompute" if "recompute" in item else "keep" for item in names]
+    goal.decide(act, dict(zip((item.key for item in ledger.items), chosen, strict=True)))
     peak = peak_of(act, inputs, target, loss, optimizer, keywords, True)
-    took = _taken(peak, fixed, ledger.timeline.device)
-    raise _impossible(goal, took, peak, given, plan["why"])
+    fitted = _fitted(goal, ledger, _only(problem, chosen), peak, chosen, fixed, current)
+    return replace(fitted, noise=0.0, assumed=False)
 
 
 def _decide(goal: Goal, act: Activations, ledger: Ledger, names: list[list[str]], plan: dict[str, Any]) -> list[str]:  # fmt: skip

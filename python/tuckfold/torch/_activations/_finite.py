@@ -1,8 +1,10 @@
 """Values that are not finite: codecs store none, so such tensors are kept.
 
-On the CPU a tensor is looked at before it is dropped. Looking would wait for a GPU, so there a pass
-asks for all of its tensors at once, and a later one reads the answer. Until then groups of values
-with one that is not finite come back as NaN, and from then on the tensor is kept.
+Huge values, of 2^100 and more, count among them: codecs that sum values would overflow. On the CPU
+a tensor is looked at before it is dropped. Looking would wait for a GPU, so there a pass asks for all
+of its tensors at once, and a later one reads the answer. Until then groups of values with one that is
+not finite come back as NaN, and from then on the tensor is kept. Passes in C++ look for values that
+are not finite alone, on a GPU for a sum that is not.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tuckfold.activations")
 Key = tuple[object, ...]
+_HUGE = 2.0**100  # as where files are written
 
 
 @functools.lru_cache(maxsize=64)
@@ -36,7 +39,7 @@ def group_of(codec: str) -> int:
 
 
 def _witness(form: Lossy, handle: Handle) -> Tensor:
-    """What is not finite if the values are not: the headers of groups, or a sum of all."""
+    """What is not finite, or huge, if the values are: the headers of groups, or a sum of all."""
     group = group_of(form.label)
     if group:
         start = form.bytes.numel() - 4 * -(-form.shape.numel() // group)
@@ -45,7 +48,16 @@ def _witness(form: Lossy, handle: Handle) -> Tensor:
     assert handle.tensor is not None
     x = handle.tensor.as_strided((form.shape.numel(),), (1,), 0)
     # Not the tensor itself, which would stay until the pass ends.
-    return x if x.device.type == "cpu" else torch.linalg.vector_norm(x, 1).reshape(1)
+    if x.device.type == "cpu":
+        return x
+    # The sum of many halves is no half.
+    wide = torch.float32 if x.dtype.itemsize < 4 else x.dtype
+    return torch.linalg.vector_norm(x, 1, dtype=wide).reshape(1)
+
+
+def _is_usual(x: Tensor) -> Tensor:
+    """Whether values are finite, and not huge."""
+    return x.isfinite() if torch.finfo(x.dtype).max < _HUGE else x.abs() < _HUGE
 
 
 def key_of(handles: list[Handle]) -> Key:
@@ -64,7 +76,7 @@ class Answers:
 
     def ask(self, keys: list[Key], witnesses: list[Tensor]) -> None:
         norms = torch._foreach_norm(witnesses, 1)
-        flags = torch.stack([n.float() for n in norms]).isfinite().logical_not_()
+        flags = _is_usual(torch.stack([n.float() for n in norms])).logical_not_()
         answer = torch.empty(flags.shape, dtype=torch.bool, pin_memory=True)
         answer.copy_(flags, non_blocking=True)
         self.asked(keys, answer, flags.device)
@@ -116,7 +128,7 @@ class Watch:
         for form, h in zip(forms, handles, strict=True):
             if isinstance(form, Lossy) and form.changes:
                 if h.device.type == "cpu":
-                    if bool(_witness(form, h).isfinite().all()):
+                    if bool(_is_usual(_witness(form, h)).all()):
                         return True
                     self.answers.found(key_of(handles))
                     return False

@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -184,15 +184,27 @@ class Trace:
         return max((stored for _, _, stored, _ in self.events), default=0)
 
 
+# With one tensor at a time every torch has it that has it at all.
+_same_version = getattr(torch.autograd, "_unsafe_preserve_version_counter", nullcontext)
+
+
 @contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
-    """Random numbers, buffers and modes are afterwards as they were; gradients are not written."""
+    """Random numbers, buffers and modes are afterwards as they were; gradients are not written.
+
+    Graphs that wait for their backward may have saved buffers. These get the values back that they
+    had, and their version, by which autograd would take them for changed.
+    """
     devices = sorted({t.device.index or 0 for t in model.parameters() if t.is_cuda})
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    try:
-        with torch.random.fork_rng(devices=devices):
-            yield
-    finally:
-        with torch.no_grad():
-            for buffer, value in buffers:
-                buffer.copy_(value)
+    with ExitStack() as versions:
+        for buffer, _ in buffers:
+            if not buffer.is_inference():  # those have no version
+                versions.enter_context(_same_version(buffer))
+        try:
+            with torch.random.fork_rng(devices=devices):
+                yield
+        finally:
+            with torch.no_grad():
+                for buffer, value in buffers:
+                    buffer.copy_(value)
