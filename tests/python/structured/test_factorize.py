@@ -141,6 +141,71 @@ def test_rules_that_do_not_fit_change_nothing() -> None:
     assert repr(model) == before
 
 
+REPLACE = {
+    "structure": lambda model: tt.structure(model, {"*": "low_rank(rank=4)"}, keep=True),
+    "factorize": lambda model: tt.factorize(model, "50%", least=1),
+}
+
+
+@pytest.mark.parametrize("how", REPLACE)
+@pytest.mark.parametrize("kind", ["linear", "conv"])
+def test_hooks_go_to_the_new_layer(how: str, kind: str) -> None:
+    layer = torch.nn.Linear(64, 64) if kind == "linear" else torch.nn.Conv2d(64, 64, 1)
+    model, calls = torch.nn.Sequential(layer), []
+
+    def told(name: str):
+        return lambda *_: calls.append(name)
+
+    layer.register_forward_pre_hook(told("pre"))
+    gone = layer.register_forward_hook(told("gone"))
+    layer.register_forward_hook(lambda *_, **__: calls.append("first"))
+    layer.register_forward_hook(lambda m, a, k, y: calls.append(k), with_kwargs=True)
+    layer.register_forward_hook(told("before"), prepend=True)
+    layer.register_full_backward_pre_hook(told("backward pre"))
+    layer.register_full_backward_hook(told("backward"))
+    REPLACE[how](model)
+    assert model[0] is not layer
+    gone.remove()  # the handles that users hold still work
+    x = torch.randn(3, 64) if kind == "linear" else torch.randn(3, 64, 2, 2)
+    model(x.requires_grad_()).sum().backward()
+    assert calls == ["pre", "before", "first", {}, "backward pre", "backward"]
+
+
+@pytest.mark.parametrize("tied", ["weight", "bias"])
+def test_tied_layers_are_left_alone(tied: str) -> None:
+    def made() -> torch.nn.Sequential:
+        model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(3)))
+        setattr(model[2], tied, getattr(model[0], tied))
+        return model
+
+    model = made()
+    with pytest.warns(UserWarning, match="share weights with other layers: 0, 2"):
+        rows = tt.structure(model, {"*": "low_rank(rank=4)"}, keep=True)
+    assert [row.name for row in rows] == ["1"]
+    assert getattr(model[0], tied) is getattr(model[2], tied)
+    model = made()
+    assert tt.factorize(model, "50%").left == ("0", "2")
+    assert getattr(model[0], tied) is getattr(model[2], tied)
+
+
+@pytest.mark.parametrize("layer", [torch.nn.Linear(64, 64), torch.nn.Conv2d(64, 64, 1)])
+@pytest.mark.parametrize("pattern", ["*", "1"])
+def test_a_layer_in_two_places_stays_one(layer: torch.nn.Module, pattern: str) -> None:
+    model = torch.nn.Sequential(layer, layer)
+    rows = tt.structure(model, {pattern: "low_rank(rank=4)"})
+    assert [row.name for row in rows] == ["0"]
+    assert model[0] is model[1] is not layer
+
+
+def test_layers_that_make_their_weight_in_a_hook_are_left_alone() -> None:
+    from torch.nn.utils import prune
+
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
+    prune.l1_unstructured(model[0], "weight", 0.5)
+    assert [row.name for row in tt.structure(model, {"*": "low_rank(rank=4)"})] == ["1"]
+    model(torch.randn(3, 64))
+
+
 # ---- budgets
 
 

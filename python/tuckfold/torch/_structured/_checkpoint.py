@@ -125,7 +125,7 @@ def load_factorized(model: nn.Module, path: str | Path) -> list[str]:
             old = None
         weight = getattr(old, "weight", None)
         if type(old) is nn.Linear:
-            put(model, name, old, layer_like(old, text, None))
+            put(model, [name], old, layer_like(old, text, None))
             replaced.append(name)
         elif isinstance(weight, torch.Tensor) and weight.dim() == 2:
             layer = Structured(text, weight.shape[1], weight.shape[0], bias=False)

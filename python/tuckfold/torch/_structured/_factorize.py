@@ -192,7 +192,8 @@ def factorize(
     """Replaces trained linear layers and 1 x 1 convolutions by structured ones, in place, within a budget.
 
     Every layer is projected onto every candidate, and the combination with the least error that fits the budget is
-    taken; a layer may stay dense. A larger budget never costs more.
+    taken; a layer may stay dense. A larger budget never costs more. Forward and backward hooks of a layer go to the one
+    that takes its place.
 
     Args:
         model: with trained weights.
@@ -222,7 +223,8 @@ def factorize(
     found = {
         name: module
         for name, module in all_layers.items()
-        if name and module.weight.numel() >= least and id(module.weight) not in shared
+        if name and module.weight.numel() >= least
+        if shared.isdisjoint(map(id, module.parameters()))
         if skip is None or not skip(name)
     }
     if not found and "" in all_layers:
@@ -264,7 +266,7 @@ def _replace(
         watch = _moments(model, {name: module}, data)[name]
         if watch.samples > 0:
             output_error = _correct(layer, matrix_of(module), nearest, watch)
-    put(model, name, module, layer)
+    put(model, [name], module, layer)
     return FactorizedLayer(
         name, layer.text, before, layer.weight_count, nearest.error, nearest.bound, output_error
     )

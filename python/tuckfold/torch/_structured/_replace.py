@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -37,9 +38,11 @@ def _is_pointwise(module: nn.Module) -> bool:
 
 
 def replaceable(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Linear layers and 1 x 1 convolutions, by name. Subclasses of Linear may mean something else."""
+    """Linear layers and 1 x 1 convolutions, by name. Subclasses of Linear may mean something else, and so do
+    layers that make their weight anew in a hook, such as pruned ones."""
     for name, module in model.named_modules(remove_duplicate=False):
-        if type(module) is nn.Linear or _is_pointwise(module):
+        fits = type(module) is nn.Linear or _is_pointwise(module)
+        if fits and "weight" in module._parameters:
             yield name, module
 
 
@@ -52,21 +55,46 @@ def shared_weights(model: nn.Module) -> set[int]:
     return twice
 
 
+def tied_layers(model: nn.Module) -> set[int]:
+    """The ids of layers with a parameter that another layer has, too."""
+    owners: dict[int, set[int]] = {}
+    for module in model.modules():
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                owners.setdefault(id(parameter), set()).add(id(module))
+    return {layer for layers in owners.values() if len(layers) > 1 for layer in layers}
+
+
 def matrix_of(module: nn.Module) -> Tensor:
     """The weight of such a layer, out x in."""
     return module.weight.detach().flatten(1)
 
 
-def put(model: nn.Module, name: str, old: nn.Module, layer: Structured) -> nn.Module:
-    """Puts a layer in the place of another; returns what stands there."""
-    parent, _, child = name.rpartition(".")
+# What users hang on a layer. Hooks of state dicts stay: they speak of weights that are gone.
+_HOOKS = (
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_is_full_backward_hook",
+)
+
+
+def put(model: nn.Module, names: Sequence[str], old: nn.Module, layer: Structured) -> None:
+    """Puts a layer in the place of another, under all its names, with the hooks of the old one."""
     new = layer if isinstance(old, nn.Linear) else PointwiseConv(layer, tuple(old.stride))
     new.train(old.training)
-    inside = model.get_submodule(parent)
-    setattr(inside, child, new)
-    if isinstance(inside, nn.TransformerEncoderLayer):
-        _call_its_layers(model, inside)
-    return new
+    for hooks in _HOOKS:
+        setattr(new, hooks, getattr(old, hooks))  # the same dictionary: handles still remove
+    for name in names:
+        parent, _, child = name.rpartition(".")
+        inside = model.get_submodule(parent)
+        setattr(inside, child, new)
+        if isinstance(inside, nn.TransformerEncoderLayer):
+            _call_its_layers(model, inside)
 
 
 @contextmanager
@@ -138,14 +166,18 @@ def structure(
 ) -> list[Replaced]:
     """Replaces linear layers and 1 x 1 convolutions of a model by structured ones, in place.
 
+    Forward and backward hooks of a layer go to the one that takes its place. Layers that share a parameter with
+    another one, as tied weights do, are left alone, with a warning.
+
     Args:
         model: whose modules are looked at; Linear layers and 1 x 1 convolutions can be replaced.
         rules: patterns for module names and the structure for what matches, in order; the first that matches
-            counts, and None leaves a layer as it is.
+            counts, and None leaves a layer as it is. A layer that stands in several places has several names, and
+            is replaced in all of them.
         keep: whether the structure's nearest matrix to the weights takes their place; else random ones do.
 
     Returns:
-        A row for each layer that was replaced.
+        A row for each layer that was replaced, with the first of its names.
 
     Raises:
         ValueError: a pattern matches no layer, or a structure does not fit one; then nothing is replaced.
@@ -162,20 +194,32 @@ def structure(
             raise ValueError(f"[structure] {pattern!r} matches no layer; there are: {names}")
     if any(name == "" for name, _ in layers):
         raise ValueError("[structure] the model is one layer; put it into a Sequential first")
-    planned = []
-    made: dict[int, Structured] = {}  # a layer that stands in two places stays one
+    names_of: dict[nn.Module, list[str]] = {}
     for name, old in layers:
-        text = next((t for p, t in rules.items() if fnmatch.fnmatchcase(name, p)), None)
+        names_of.setdefault(old, []).append(name)
+    tied, left, planned = tied_layers(model), [], []
+    for old, names in names_of.items():
+        text = next(
+            (t for p, t in rules.items() if any(fnmatch.fnmatchcase(n, p) for n in names)), None
+        )
         if text is None:
+            continue
+        if id(old) in tied:
+            left.append(names[0])
             continue
         try:
             nearest = project(matrix_of(old), text) if keep else None
             layer = layer_like(old, text, None if nearest is None else nearest.weights)
         except ValueError as error:
-            raise ValueError(f"[structure] {name}: {error}") from None
+            raise ValueError(f"[structure] {names[0]}: {error}") from None
         error = None if nearest is None else nearest.error
-        row = Replaced(name, layer.text, old.weight.numel(), layer.weight_count, error)
-        planned.append((row, old, made.setdefault(id(old), layer)))
-    for row, old, layer in planned:
-        put(model, row.name, old, layer)
-    return [row for row, _, _ in planned]
+        row = Replaced(names[0], layer.text, old.weight.numel(), layer.weight_count, error)
+        planned.append((row, names, old, layer))
+    if left:
+        warnings.warn(
+            f"[structure] left alone, since they share weights with other layers: {', '.join(left)}",
+            stacklevel=2,
+        )
+    for _, names, old, layer in planned:
+        put(model, names, old, layer)
+    return [row for row, *_ in planned]
