@@ -51,6 +51,7 @@ def takes(spec: str | CodecSpec, dtype: torch.dtype, shape: Sequence[int]) -> bo
     >>> tuckfold.torch.takes("dct_quant(rate=4)", torch.bfloat16, (1024,))
     False
     """
+    ops.check_dtype("takes", dtype)
     if dtype not in ops.DTYPES.values():
         return False
     return tuckfold.takes(spec, ops.dtype_name("takes", dtype), shape)
@@ -76,7 +77,8 @@ def pack(x: Tensor, spec: str | CodecSpec, *, seed: int | Tensor = 0) -> Tensor:
         A uint8 tensor of one axis, on the same device. Gradients end here.
 
     Raises:
-        ValueError: the tensor does not fit the codec.
+        TypeError: x is no tensor; :func:`tuckfold.pack` takes numpy arrays.
+        ValueError: the tensor does not fit the codec, or is sparse.
         NotImplementedError: the codec does not run on its device, or the build has no CUDA.
 
     >>> tuckfold.torch.pack(torch.zeros(8, 32, 32), "dct_chop(keep=2)").shape
@@ -147,6 +149,10 @@ def unpack(
     """
     if shape is None and out is None:
         raise ValueError("[unpack] needs the shape of the tensor, or out= to fill")
+    if out is not None and not isinstance(out, Tensor):
+        ops.check_tensor("unpack", "out", out)
+    if then is not None and not isinstance(packed, Tensor):
+        ops.check_tensor("unpack", "packed", packed)
     if out is not None and shape is not None and tuple(shape) != tuple(out.shape):
         raise ValueError(f"[unpack] out has shape {tuple(out.shape)}, not {tuple(shape)}")
     if out is not None and then is not None:
@@ -155,6 +161,7 @@ def unpack(
         if dtype is None:
             _check_dtype_is_known(text_of(spec))
             dtype = torch.float32
+        ops.check_dtype("unpack", dtype)
         if then is not None:
             inner = rows_of_channel(shape, then.axis(shape))
             return then.unpack(packed, text_of(spec), shape, dtype, inner)
@@ -190,6 +197,7 @@ def unpack_checked(
     >>> bool((y - x).abs().max() <= 0.01), verdict.item()
     (True, 0)
     """
+    ops.check_dtype("unpack_checked", dtype)
     return ops.call(_unpack_checked, packed, text_of(spec), shape, dtype)
 
 
@@ -243,7 +251,7 @@ def unpack_many(
     >>> all(torch.equal(a, b) for a, b in zip(x, back))
     True
     """
-    outs = list(out)
-    if packed or outs:
-        ops.call(_unpack_many_into, list(packed), text_of(spec), outs)
+    pieces, outs = list(packed), list(out)
+    if pieces or outs:
+        ops.call(_unpack_many_into, pieces, text_of(spec), outs)
     return outs

@@ -69,6 +69,7 @@ def call(op: Callable[..., Any], *arguments: object) -> Any:
     except (RuntimeError, ValueError) as error:
         if torch.compiler.is_compiling():  # Dynamo follows Python, but not into C
             raise
+        _check_kinds(op, arguments)
         status, message = lib.last_status(), lib.last_error().decode()
         lib.clear_error()
         if status == 0 or type(error) not in (RuntimeError, ValueError):
@@ -76,8 +77,58 @@ def call(op: Callable[..., Any], *arguments: object) -> Any:
         raise error_of(status, message) from None
 
 
+def check_tensor(what: str, name: str, x: object) -> None:
+    """That an argument is a tensor with values in memory of its own."""
+    if not isinstance(x, Tensor):
+        of_numpy = (
+            "use tuckfold.pack for numpy arrays"
+            if name == "x"
+            else "torch.as_tensor makes one of arrays"
+        )
+        raise TypeError(
+            f"[{what}] {name} must be a torch.Tensor, got {type(x).__name__}; {of_numpy}"
+        )
+    if x.is_nested:
+        raise ValueError(f"[{what}] {name} is a nested tensor; take the tensors of unbind()")
+    if x.layout is not torch.strided:
+        layout = str(x.layout).removeprefix("torch.")
+        raise ValueError(f"[{what}] {name} is a tensor of layout {layout}; call to_dense() first")
+    if x.is_quantized:
+        raise ValueError(
+            f"[{what}] {name} is a quantized tensor; call int_repr() or dequantize() first"
+        )
+
+
+def check_dtype(what: str, dtype: object) -> None:
+    """That an argument is a dtype of torch; operators take numbers for them, too."""
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(
+            f"[{what}] dtype must be one of torch's, such as torch.float32, got {dtype!r:.40}"
+        )
+
+
+def _check_kinds(op: Any, arguments: Sequence[object]) -> None:
+    """Whether torch refused a call because an argument is not of the kind that the operator takes."""
+    schema = op._schema
+    what = schema.name.partition("::")[2].removesuffix("_into").removesuffix("_seeded")
+    for argument, value in zip(schema.arguments, arguments, strict=False):
+        kind = str(argument.type)
+        if kind == "Tensor":
+            check_tensor(what, argument.name, value)
+        elif kind == "List[Tensor]":
+            for i, x in enumerate(value if isinstance(value, (list, tuple)) else ()):
+                check_tensor(what, f"{argument.name}[{i}]", x)
+        elif argument.name == "dtype":
+            check_dtype(what, value)
+        elif argument.name == "shape" and not (
+            isinstance(value, Sequence) and all(isinstance(n, int) for n in value)
+        ):
+            raise TypeError(f"[{what}] shape must be a tuple of integers, got {value!r:.40}")
+
+
 def dtype_name(what: str, dtype: torch.dtype) -> str:
     """Our name of a dtype of torch."""
+    check_dtype(what, dtype)
     name = _NAMES.get(dtype)
     if name is None:
         known = ", ".join(str(d).removeprefix("torch.") for d in _NAMES)

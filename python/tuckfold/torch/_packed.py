@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tuckfold._spec import CodecSpec, spec_of
 from tuckfold.torch import _functions as functions
+from tuckfold.torch import _library as ops
 from tuckfold.torch._memory import flat, is_dense
 from tuckfold.torch._then import Then, rows_of_channel
 
@@ -60,6 +61,8 @@ class Packed:
     ) -> None:
         if order not in ("logical", "storage"):
             raise ValueError(f"[Packed] order must be logical or storage, got {order!r}")
+        if not isinstance(bytes, Tensor):
+            ops.check_tensor("Packed", "bytes", bytes)
         self.bytes, self.spec, self.dtype, self.order = bytes, spec_of(spec), dtype, order
         self.shape = tuple(int(n) for n in shape)
         if strides is None:
@@ -80,6 +83,8 @@ class Packed:
                 codecs of groups of values: ``block_quant``, ``nonzero_quant``, ``bits``, ``mask``,
                 ``bytes_of`` and ``bounded``. Where the tensor has gaps or overlaps the order is logical.
         """
+        if not isinstance(x, Tensor) or x.is_nested or x.layout is not torch.strided:
+            ops.check_tensor("pack", "x", x)
         x = x.detach()
         dense = is_dense(x)
         if order == "storage" and dense:
@@ -98,6 +103,8 @@ class Packed:
             out: a tensor to fill.
             then: a normalization and an activation of what is unpacked, as for :func:`unpack`.
         """
+        if out is not None and not isinstance(out, Tensor):
+            ops.check_tensor("unpack", "out", out)
         if out is not None and tuple(out.shape) != self.shape:  # copy_ would repeat values
             raise ValueError(f"[unpack] out has shape {tuple(out.shape)}, not {self.shape}")
         if then is not None:
