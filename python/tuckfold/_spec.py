@@ -182,10 +182,10 @@ class CodecSpec:
             self._handle = None
 
 
-def encoded(text: str) -> bytes:
+def encoded(text: str, what: str = "spec") -> bytes:
     """A text for C, which would end it at its first NUL."""
     if "\0" in text:
-        raise ValueError(f"[spec] a spec has no NUL characters, got {text!r}")
+        raise ValueError(f"[{what}] a {what} has no NUL characters, got {text!r}")
     return text.encode("utf-8", "surrogatepass")
 
 

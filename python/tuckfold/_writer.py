@@ -69,7 +69,7 @@ class Column:
     def for_c(self) -> lib.FileArray:
         check = _BOUND if self.max_error is not None else _MEASURE if self.measure else 0
         return lib.FileArray(
-            name=encoded(self.name),
+            name=encoded(self.name, "name"),
             codec=encoded(self.codec),
             dtype=lib.DTYPES.index(self.dtype),
             rank=len(self.shape),
