@@ -264,10 +264,12 @@ TUCKFOLD_C_API const char* tuckfold_structures_json(void);
 TUCKFOLD_C_API int32_t tuckfold_structured_has_cuda(const tuckfold_structured* layer,
                                                     int32_t dtype);
 
-/* Memory of the current CUDA device that tuckfold_structured_backward needs for so many samples, in
-   options->workspace; where that is NULL it is allocated in the order of the stream. */
+/* Memory of the current CUDA device that tuckfold_structured_forward (backward 0) or _backward (1) needs
+   for so many samples, in options->workspace; where that is NULL it is allocated in the order of the
+   stream. */
 TUCKFOLD_C_API size_t tuckfold_structured_workspace_bytes(const tuckfold_structured* layer,
-                                                          int64_t samples);
+                                                          int32_t dtype, int64_t samples,
+                                                          int32_t backward);
 
 /* Bytes that a training step holds because of one layer, see StepMemory in tuckfold/structured.h. */
 typedef struct tuckfold_step_memory {

@@ -36,8 +36,8 @@ struct WeightInfo {
 
 struct StructuredOptions {
   int threads = 0;  // 0: every core
-  // For tensors of Device::Cuda: a cudaStream_t, and memory of the device, backward_workspace_bytes()
-  // of it; where there is none, it is allocated in the order of the stream.
+  // For tensors of Device::Cuda: a cudaStream_t, and memory of the device, workspace_bytes() of it; where
+  // there is none, it is allocated in the order of the stream.
   void* stream = nullptr;
   std::span<std::byte> workspace{};
 };
@@ -96,7 +96,8 @@ class TUCKFOLD_API StructuredLayer {
                 const StructuredOptions& options = {}) const;
   // Whether kernels of this build take tensors of Device::Cuda: butterflies of 8 to 8192 features.
   bool has_cuda(DType dtype) const;
-  std::size_t backward_workspace_bytes(std::int64_t samples) const;  // on the current CUDA device
+  // What forward or backward needs on the current CUDA device beside its tensors.
+  std::size_t workspace_bytes(DType dtype, std::int64_t samples, bool backward) const;
 
   // The matrix, out x in, in double precision.
   std::vector<double> to_dense(std::span<const ConstTensorView> weights) const;

@@ -100,10 +100,13 @@ int32_t tuckfold_structured_has_cuda(const tuckfold_structured* layer, int32_t d
   return layer->layer.has_cuda(static_cast<DType>(dtype)) ? 1 : 0;
 }
 
-size_t tuckfold_structured_workspace_bytes(const tuckfold_structured* layer, int64_t samples) {
+size_t tuckfold_structured_workspace_bytes(const tuckfold_structured* layer, int32_t dtype,
+                                           int64_t samples, int32_t backward) {
   std::size_t bytes = 0;
   guarded([&] {
-    bytes = given("backward", "the layer", layer).layer.backward_workspace_bytes(samples);
+    constexpr const char* kWhat = "workspace";
+    bytes = given(kWhat, "the layer", layer)
+                .layer.workspace_bytes(dtype_of(kWhat, dtype), samples, backward != 0);
   });
   return bytes;
 }
@@ -137,7 +140,11 @@ tuckfold_status tuckfold_structured_forward(const tuckfold_structured* layer,
     if (bias_view) read_bias.emplace(*bias_view);
     given(kWhat, "the layer", layer)
         .layer.forward(view_of(kWhat, x), views, read_bias ? &*read_bias : nullptr,
-                       view_of(kWhat, y), {.threads = run.threads, .stream = run.stream});
+                       view_of(kWhat, y),
+                       {.threads = run.threads,
+                        .stream = run.stream,
+                        .workspace = {static_cast<std::byte*>(run.workspace),
+                                      run.workspace == nullptr ? 0 : run.workspace_bytes}});
   });
 }
 

@@ -65,8 +65,8 @@ class CudaKernel {
  public:
   virtual ~CudaKernel() = default;
   virtual bool takes(DType dtype) const = 0;
-  virtual void forward(const ForwardJob& job, void* stream) const = 0;
-  virtual std::size_t backward_bytes(std::int64_t samples) const = 0;  // of workspace
+  virtual std::size_t workspace_bytes(DType dtype, std::int64_t samples, bool backward) const = 0;
+  virtual void forward(const ForwardJob& job, void* workspace, void* stream) const = 0;
   virtual void backward(const BackwardJob& job, void* workspace, void* stream) const = 0;
 };
 

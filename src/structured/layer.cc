@@ -156,6 +156,21 @@ const structured::CudaKernel& cuda_kernel(const char* what, const Layer& layer, 
   return *kernel;
 }
 
+// The memory that is given, or such that lives as long as this.
+struct Workspace {
+  cuda::Memory own;
+  std::byte* data;
+
+  Workspace(const char* what, std::size_t bytes, const StructuredOptions& options)
+      : own(options.workspace.data() != nullptr ? 0 : bytes, options.stream),
+        data(options.workspace.data() != nullptr ? options.workspace.data() : own.data()) {
+    if (options.workspace.data() != nullptr && options.workspace.size() < bytes) {
+      invalid("[{}] the workspace must have {} bytes, got {}", what, bytes,
+              options.workspace.size());
+    }
+  }
+};
+
 // On a device where nothing is to be summed.
 void clear_gradients(const structured::BackwardJob& job, void* stream) {
   const auto& infos = job.layer->declaration.weights;
@@ -176,9 +191,11 @@ bool StructuredLayer::has_cuda(DType dtype) const {
   const auto& kernel = layer_->declaration.cuda;
   return kernel != nullptr && kernel->takes(dtype);
 }
-std::size_t StructuredLayer::backward_workspace_bytes(std::int64_t samples) const {
+std::size_t StructuredLayer::workspace_bytes(DType dtype, std::int64_t samples,
+                                             bool backward) const {
   const auto& kernel = layer_->declaration.cuda;
-  return kernel == nullptr || samples == 0 ? 0 : kernel->backward_bytes(samples);
+  const bool none = kernel == nullptr || !kernel->takes(dtype) || samples == 0;
+  return none ? 0 : kernel->workspace_bytes(dtype, samples, backward);
 }
 
 void StructuredLayer::forward(const ConstTensorView& x, std::span<const ConstTensorView> weights,
@@ -188,7 +205,10 @@ void StructuredLayer::forward(const ConstTensorView& x, std::span<const ConstTen
   check_tensor("forward", "y", y, x.dtype, Shape{job.samples, out()}, x.device);
   if (x.device == Device::Cuda) {
     const structured::CudaKernel& kernel = cuda_kernel("forward", *layer_, x.dtype);
-    if (job.samples > 0) kernel.forward(job, options.stream);
+    if (job.samples == 0) return;
+    const Workspace workspace("forward", kernel.workspace_bytes(x.dtype, job.samples, false),
+                              options);
+    kernel.forward(job, workspace.data, options.stream);
   } else if (job.samples > 0) {
     structured::run_forward(job);
   }
@@ -224,13 +244,9 @@ void StructuredLayer::backward(const ConstTensorView& x, const ConstTensorView& 
   if (x.device == Device::Cpu) return structured::run_backward(job);
   const structured::CudaKernel& kernel = cuda_kernel("backward", *layer_, x.dtype);
   if (job.samples == 0) return clear_gradients(job, options.stream);
-  const std::size_t bytes = kernel.backward_bytes(job.samples);
-  if (options.workspace.data() != nullptr && options.workspace.size() < bytes) {
-    invalid("[backward] the workspace must have {} bytes, got {}", bytes, options.workspace.size());
-  }
-  const bool given = options.workspace.data() != nullptr;
-  const cuda::Memory own(given ? 0 : bytes, options.stream);
-  kernel.backward(job, given ? options.workspace.data() : own.data(), options.stream);
+  const Workspace workspace("backward", kernel.workspace_bytes(x.dtype, job.samples, true),
+                            options);
+  kernel.backward(job, workspace.data, options.stream);
 }
 
 std::vector<double> StructuredLayer::to_dense(std::span<const ConstTensorView> weights) const {

@@ -101,7 +101,9 @@ Tensor structured(const Tensor& x, std::string_view text, std::int64_t out,
   if (bias.has_value()) some_bias.push_back(*bias);
   const Weights b(kWhat, place, some_bias);
   const tuckfold_tensor x_view = in.view(kWhat, place), y_view = to_y.view(kWhat, place);
-  const Run run = run_of(place);
+  const Run run = run_of(
+      place,
+      place.cuda() ? tuckfold_structured_workspace_bytes(layer, x_view.dtype, in.shape[0], 0) : 0);
   check(tuckfold_structured_forward(layer, &x_view, w.data(), w.size(),
                                     bias.has_value() ? b.data() : nullptr, &y_view, &run.options));
   return y;
@@ -135,7 +137,9 @@ std::vector<Tensor> structured_backward(const Tensor& grad_y, const Tensor& x,
   Matrix to_x(kWhat, needs_x ? grads[0] : x);
   const tuckfold_tensor x_view = in.view(kWhat, place), y_view = from_y.view(kWhat, place);
   const tuckfold_tensor gx_view = to_x.view(kWhat, place);
-  const Run run = run_of(place, tuckfold_structured_workspace_bytes(layer, in.shape[0]));
+  const Run run = run_of(
+      place,
+      place.cuda() ? tuckfold_structured_workspace_bytes(layer, x_view.dtype, in.shape[0], 1) : 0);
   check(tuckfold_structured_backward(layer, &x_view, &y_view, w.data(), w.size(),
                                      needs_x ? &gx_view : nullptr, places.data(), &bias,
                                      &run.options));

@@ -30,7 +30,7 @@ struct ClusterDevice {
 
 struct ClusterLaunch {
   cudaLaunchConfig_t config{};
-  cudaLaunchAttribute attribute{};
+  cudaLaunchAttribute attributes[2]{};
 
   template <class... Params>
   ClusterLaunch(void (*kernel)(Params...), int ranks, const Grid& grid, void* stream) {
@@ -41,11 +41,13 @@ struct ClusterLaunch {
     config.blockDim = dim3(static_cast<unsigned>(grid.threads));
     config.dynamicSmemBytes = grid.shared_bytes;
     config.stream = static_cast<cudaStream_t>(stream);
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = static_cast<unsigned>(ranks);
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+    attributes[0].id = cudaLaunchAttributeClusterDimension;
+    attributes[0].val.clusterDim.x = static_cast<unsigned>(ranks);
+    attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = attributes;
+    config.numAttrs = grid.early ? 2 : 1;
   }
   ClusterLaunch(const ClusterLaunch&) = delete;
   ClusterLaunch& operator=(const ClusterLaunch&) = delete;
@@ -177,6 +179,34 @@ class ClusterSignal {
   int wanted_, missing_, bytes_, times_;
 #endif
 };
+
+// Copies `bytes`, a multiple of 16, from this block's shared memory to that of block `rank`, where `to` and the
+// signal are as here; the signal counts them. One copy costs the signal what sixteen stored bytes cost it, so
+// copies should be long. Threads that wrote the bytes call before_send() first, and are waited for. Nothing
+// says when the bytes may be overwritten, but what the receiver says.
+__device__ TUCKFOLD_INLINE void before_send() {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+__device__ TUCKFOLD_INLINE void send(void* to, const void* from, int bytes, ClusterSignal& signal,
+                                     int rank) {
+#ifndef __CUDACC__
+  auto& block = emulate::block();
+  auto* here = static_cast<unsigned char*>(to);
+  std::memcpy(block.shared(rank) + (here - block.shared()), from, static_cast<std::size_t>(bytes));
+  signal.in(rank).count(0, bytes);
+#elif __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{ .reg .b32 there, heard; mapa.shared::cluster.u32 there, %0, %4; "
+      "mapa.shared::cluster.u32 heard, %3, %4; "
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [there], [%1], %2, "
+      "[heard]; }" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
+      "r"(static_cast<unsigned>(__cvta_generic_to_shared(from))), "r"(bytes), "r"(signal.address()),
+      "r"(rank)
+      : "memory");
+#endif
+}
 
 // A place of this block's shared memory, and a signal, as those of block `rank`.
 class Remote {

@@ -166,12 +166,13 @@ class ButterflyOnCuda final : public CudaKernel {
   bool takes(DType dtype) const override {
     return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
   }
-  void forward(const ForwardJob& job, void* stream) const override {
-    kButterflyCuda.forward(s_, job.dtype, job.samples, job.x, job.weights[0], job.bias, job.y,
-                           stream);
+  std::size_t workspace_bytes(DType dtype, std::int64_t samples, bool backward) const override {
+    return backward ? kButterflyCuda.backward_bytes(s_, dtype, samples)
+                    : kButterflyCuda.forward_bytes(s_, dtype, samples);
   }
-  std::size_t backward_bytes(std::int64_t samples) const override {
-    return kButterflyCuda.backward_bytes(s_, samples);
+  void forward(const ForwardJob& job, void* workspace, void* stream) const override {
+    kButterflyCuda.forward(s_, job.dtype, job.samples, job.x, job.weights[0], job.bias, job.y,
+                           workspace, stream);
   }
   void backward(const BackwardJob& job, void* workspace, void* stream) const override {
     kButterflyCuda.backward(s_, job.dtype, job.samples, job.x, job.weights[0], job.grad_y,

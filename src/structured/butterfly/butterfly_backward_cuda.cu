@@ -1,9 +1,7 @@
 // Backward of a butterfly on a GPU. It computes the inputs of the groups of stages again. Blocks walk over
 // samples; each sums the gradients of twiddles into memory of its own, in order, and the last kernels add
 // what the blocks have: the same bits every time on the same kind of GPU.
-#include <cstdlib>
-
-#include "structured/butterfly/butterfly_cluster_cuda.cuh"
+#include "structured/butterfly/butterfly_blocks_cuda.cuh"
 
 namespace tuckfold::structured {
 namespace {
@@ -188,6 +186,17 @@ __global__ void __launch_bounds__(256)
       });
     }
   }
+  if (work.share.row_step == 1) return;
+  // Threads of other samples have sums of their own; those of the first get all of them, so that the next
+  // kernel has few to add.
+  __syncthreads();
+  const int places = s.group_count * 12 * units;
+  float4* of_block =
+      args.sums + static_cast<std::int64_t>(blockIdx.x) * work.share.row_step * places;
+  for (int at = static_cast<int>(threadIdx.x); at < places; at += static_cast<int>(blockDim.x)) {
+    if (at / units % 12 / 4 >= s.groups[at / units / 12].count) continue;
+    of_block[at] = sum_of_blocks(of_block + at, work.share.row_step, places);
+  }
 }
 
 // ---- sums of the blocks -------------------------------------------------------------------------
@@ -197,7 +206,8 @@ struct GatherArgs {
   CudaButterfly s;
   float4* sums;
   T* grad_twiddle;
-  int slots;
+  int blocks;
+  std::int64_t apart;  // sums of one block and of the next
 };
 
 // A thread for each place of the blocks' sums: over the blocks, in order. Tied ones stay in the first
@@ -213,7 +223,7 @@ __global__ void __launch_bounds__(128) gather_kernel(const __grid_constant__ Gat
   const CudaGroup& group = s.groups[g];
   const int stage = i / 4;
   if (stage >= group.count) return;
-  const float4 sum = sum_of_blocks(args.sums + at, args.slots, all);
+  const float4 sum = sum_of_blocks(args.sums + at, args.blocks, args.apart);
   if (s.tied) {
     args.sums[at] = sum;
     return;
@@ -330,12 +340,13 @@ void backward(const CudaButterfly& s, std::int64_t samples, const void* x, const
             .shared_bytes = static_cast<std::size_t>(shape.rows) * s.n * sizeof(float)},
            stream, args);
     if (grad_twiddle == nullptr) continue;
+    const std::int64_t places = static_cast<std::int64_t>(s.group_count) * 12 * (s.n / 8);
     const GatherArgs<T> gather{.s = s,
                                .sums = sums,
                                .grad_twiddle = static_cast<T*>(grad_twiddle) +
                                                static_cast<std::int64_t>(product) * s.pairs * 4,
-                               .slots = shape.slots};
-    const std::int64_t places = static_cast<std::int64_t>(s.group_count) * 12 * (s.n / 8);
+                               .blocks = shape.blocks,
+                               .apart = shape.slots / shape.blocks * places};
     launch(gather_kernel<T>, {.blocks = cuda::blocks_for(places, 128), .threads = 128}, stream,
            gather);
     if (s.tied) {
@@ -354,10 +365,9 @@ void backward(const CudaButterfly& s, std::int64_t samples, const void* x, const
 
 }  // namespace
 
-std::size_t butterfly_backward_bytes(const CudaButterfly& s, std::int64_t samples) {
-  if (fits_clusters(s) && std::getenv("TUCKFOLD_BUTTERFLY_BLOCKS") == nullptr) {
-    return cluster_backward_bytes(s, samples);
-  }
+std::size_t butterfly_backward_bytes(const CudaButterfly& s, DType dtype, std::int64_t samples) {
+  if (fits_blocks(s, dtype)) return blocks_backward_bytes(s, samples);
+  if (fits_clusters(s)) return cluster_backward_bytes(s, samples);
   const BackwardShape shape(s, samples);
   return shape.sum_bytes + shape.input_bytes + shape.bias_bytes;
 }
@@ -365,8 +375,12 @@ std::size_t butterfly_backward_bytes(const CudaButterfly& s, std::int64_t sample
 void butterfly_backward(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
                         const void* twiddle, const void* grad_y, void* grad_x, void* grad_twiddle,
                         void* grad_bias, void* workspace, void* stream) {
-  if (fits_clusters(s) && std::getenv("TUCKFOLD_BUTTERFLY_BLOCKS") == nullptr) {
-    return cluster_backward(s, dtype, samples, x, twiddle, grad_y, grad_x, grad_twiddle, grad_bias,
+  if (fits_blocks(s, dtype)) {
+    return blocks_backward(s, dtype, samples, x, twiddle, grad_y, grad_x, grad_twiddle, grad_bias,
+                           workspace, stream);
+  }
+  if (fits_clusters(s)) {
+    return cluster_backward(s, samples, x, twiddle, grad_y, grad_x, grad_twiddle, grad_bias,
                             workspace, stream);
   }
   const auto run = [&](auto element) {

@@ -448,10 +448,7 @@ std::size_t cluster_backward_bytes(const CudaButterfly& s, std::int64_t samples)
   std::size_t bytes = 0;
   with_ranks(s.n, [&](auto ranks) {
     constexpr int kRanks = decltype(ranks)::value;
-    // Of the type with the most clusters.
-    const int clusters =
-        std::max(clusters_of<float, kRanks>(samples),
-                 std::max(clusters_of<F16, kRanks>(samples), clusters_of<BF16, kRanks>(samples)));
+    const int clusters = clusters_of<float, kRanks>(samples);
     bytes =
         static_cast<std::size_t>(clusters) * (sizeof(BackwardMemory<float, kRanks>::sums) * kRanks +
                                               static_cast<std::size_t>(s.n) * sizeof(float));
@@ -459,19 +456,12 @@ std::size_t cluster_backward_bytes(const CudaButterfly& s, std::int64_t samples)
   return bytes;
 }
 
-void cluster_backward(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
+void cluster_backward(const CudaButterfly& s, std::int64_t samples, const void* x,
                       const void* twiddle, const void* grad_y, void* grad_x, void* grad_twiddle,
                       void* grad_bias, void* workspace, void* stream) {
   with_ranks(s.n, [&](auto ranks) {
-    constexpr int kRanks = decltype(ranks)::value;
-    const auto run = [&](auto element) {
-      using T = decltype(element);
-      backward<T, kRanks>(s, samples, x, twiddle, grad_y, grad_x, grad_twiddle, grad_bias,
-                          workspace, stream);
-    };
-    if (dtype == DType::F16) return run(F16{});
-    if (dtype == DType::BF16) return run(BF16{});
-    run(float{});
+    backward<float, decltype(ranks)::value>(s, samples, x, twiddle, grad_y, grad_x, grad_twiddle,
+                                            grad_bias, workspace, stream);
   });
 }
 

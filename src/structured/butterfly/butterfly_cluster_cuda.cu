@@ -2,15 +2,12 @@
 // features of each: four stages in registers, an exchange inside of the warp, four more, an exchange over the
 // warps of the same number in the cluster's blocks, and the one to four stages that are left. Warps wait
 // for those alone, never for their block.
-#include <cstdlib>
-
 #include "structured/butterfly/butterfly_cluster_cuda.cuh"
 
 namespace tuckfold::structured {
 namespace {
 
 using cuda::ClusterSignal;
-using cuda::Remote;
 
 template <class T>
 struct ClusterForwardArgs {
@@ -22,14 +19,13 @@ struct ClusterForwardArgs {
 };
 
 // Shared memory of a block: matrices, then what each warp has for its samples, then signals.
-template <class T, int kRanks, int kQuads>
+template <class T, int kRanks>
 struct ForwardMemory {
   static constexpr int kStages = 9 + log2_of(kRanks);
-  static constexpr int kRows = 4 * kQuads;
+  static constexpr int kRows = 4;
   // Four samples of a feature are a float4.
-  static constexpr int kTile = kQuads * kBlockFeatures;
-  // Halves have memory of their own until they are read; floats share that of the first exchange.
-  static constexpr int kInput = sizeof(T) < 4 ? kRows * kBlockFeatures * sizeof(T) / 16 : 0;
+  static constexpr int kTile = kBlockFeatures;
+  static constexpr int kInput = kRows * kBlockFeatures * sizeof(T) / 16;
   static constexpr int kWarp = 2 * kTile + kInput;  // float4s
   static constexpr std::size_t kTwiddleBytes = kStages * 256 * sizeof(Four<T>);
 
@@ -76,20 +72,25 @@ __device__ TUCKFOLD_INLINE void start_matrices(const CudaButterfly& s, const T* 
     const Places<kRanks> places{rank, at % 32};
     const int p = at / 32, block = rank * kBlockFeatures;
     TUCKFOLD_UNROLL
-    for (int level = 0; level < kStages; ++level) {
-      const int feature = level < 4   ? block + places.first(first_of(p, level))
-                          : level < 8 ? block + places.second(first_of(p, level - 4))
-                                      : places.last(first_of(p, level - 8 + kLastBit));
+    for (int level = 0; level < 4;
+         ++level) {  // neighbours of memory by neighbours, not to their places
+      const int feature = block + at / 8 * 16 + first_of(at % 8, level);
+      start_matrix(to + level * 256 + at % 8 * 32 + at / 8, from + twiddle_of(s, feature, level));
+    }
+    TUCKFOLD_UNROLL
+    for (int level = 4; level < kStages; ++level) {
+      const int feature = level < 8 ? block + places.second(first_of(p, level - 4))
+                                    : places.last(first_of(p, level - 8 + kLastBit));
       start_matrix(to + level * 256 + at, from + twiddle_of(s, feature, level));
     }
   }
 }
 
-template <class T, int kRanks, int kQuads>
+template <class T, int kRanks>
 __global__ void __launch_bounds__(256)
     cluster_forward_kernel(const __grid_constant__ ClusterForwardArgs<T> args) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  using Memory = ForwardMemory<T, kRanks, kQuads>;
+  using Memory = ForwardMemory<T, kRanks>;
   constexpr int kRows = Memory::kRows, kTile = kBlockFeatures;
   constexpr int kLog = sizeof(T) == 4 ? 2 : 1;
   const CudaButterfly& s = args.s;
@@ -105,8 +106,8 @@ __global__ void __launch_bounds__(256)
   auto* matrices = reinterpret_cast<Four<T>*>(memory);
   auto* tiles = reinterpret_cast<float4*>(memory + Memory::kTwiddleBytes);
   float4* local = tiles + warp * Memory::kWarp;
-  float4* exchanged = local + kQuads * kTile;
-  T* input = reinterpret_cast<T*>(Memory::kInput > 0 ? exchanged + kQuads * kTile : local);
+  float4* exchanged = local + kTile;
+  T* input = reinterpret_cast<T*>(exchanged + kTile);
   auto* signals = reinterpret_cast<ClusterSignal*>(tiles + warps * Memory::kWarp);
   ClusterSignal &full = signals[warp], &empty = signals[warps + warp];
 
@@ -148,40 +149,37 @@ __global__ void __launch_bounds__(256)
     __syncwarp();
     take_input<kLog>(input, 0, lane, v);
     __syncwarp();
-    if (Memory::kInput > 0) start(group + step);
+    start(group + step);
     turn_rows<0, 32>(matrices + lane, v);
+    // The other blocks have what was sent from here, and have read it.
+    if (kRanks > 1 && turn > 0) empty.wait((turn - 1) % 2);
     TUCKFOLD_UNROLL
-    for (int i = 0; i < 16 * kQuads; ++i) {
-      const int k = i % 16, quad = i / 16;
-      local[quad * kTile + Places<kRanks>::between(places.first(k))] = four_rows(v[k], quad);
-    }
+    for (int k = 0; k < 16; ++k) local[Places<kRanks>::between(places.first(k))] = four_rows(v[k]);
     __syncwarp();
     TUCKFOLD_UNROLL
-    for (int i = 0; i < 16 * kQuads; ++i) {
-      const int k = i % 16, quad = i / 16;
-      take_rows(local[quad * kTile + Places<kRanks>::between(places.second(k))], v[k], quad);
-    }
-    if (Memory::kInput == 0) {
-      __syncwarp();
-      start(group + step);
+    for (int k = 0; k < 16; ++k) {
+      take_rows(local[Places<kRanks>::between(places.second(k))], v[k]);
     }
     turn_rows<0, 32>(matrices + 4 * 256 + lane, v);
 
-    // The other blocks have read what came before.
-    if (kRanks > 1 && turn > 0) empty.wait((turn - 1) % 2);
-    if (kRanks > 1 && lane == 0) full.arrive_expecting(kQuads * kTile * 16);
+    if (kRanks > 1 && lane == 0) full.arrive_expecting(kTile * 16);
+    // What a block gets of this warp follows each other, and goes in one piece.
+    constexpr int kOfRank = kTile / kRanks;
+    __syncwarp();  // all have taken what was there
     TUCKFOLD_UNROLL
-    for (int to = 0; to < kRanks; ++to) {
-      const Remote there(exchanged, full, to);
-      TUCKFOLD_UNROLL
-      for (int i = 0; i < 16 / kRanks * kQuads; ++i) {
-        const int k = to * (16 / kRanks) + i % (16 / kRanks), quad = i / (16 / kRanks);
-        const int at = quad * kTile + places.place_of(k);
-        if (kRanks > 1) {
-          there.store(at, four_rows(v[k], quad));
-        } else {
-          exchanged[at] = four_rows(v[k], quad);
-        }
+    for (int k = 0; k < 16; ++k) {
+      const int at = places.place_of(k);
+      if (kRanks > 1) {
+        local[(Places<kRanks>::rank_of(k) - rank) * kOfRank + at] = four_rows(v[k]);
+      } else {
+        exchanged[at] = four_rows(v[k]);
+      }
+    }
+    if (kRanks > 1) {
+      cuda::before_send();
+      __syncwarp();
+      if (lane < kRanks) {
+        cuda::send(exchanged + rank * kOfRank, local + lane * kOfRank, kOfRank * 16, full, lane);
       }
     }
     if (kRanks > 1) {
@@ -190,9 +188,7 @@ __global__ void __launch_bounds__(256)
       __syncwarp();
     }
     TUCKFOLD_UNROLL
-    for (int i = 0; i < 16 * kQuads; ++i) {
-      take_rows(exchanged[i / 16 * kTile + i % 16 * 32 + lane], v[i % 16], i / 16);
-    }
+    for (int k = 0; k < 16; ++k) take_rows(exchanged[k * 32 + lane], v[k]);
     __syncwarp();
     if (kRanks > 1 && lane < kRanks) empty.arrive_in(lane);
     turn_rows<3 - log2_of(kRanks), 32>(matrices + 8 * 256 + lane, v, bias);
@@ -218,11 +214,11 @@ __global__ void __launch_bounds__(256)
 #endif
 }
 
-template <class T, int kRanks, int kQuads>
+template <class T, int kRanks>
 void forward(const CudaButterfly& s, std::int64_t samples, const void* x, const void* twiddle,
              const void* bias, void* y, void* stream, int warps) {
-  using Memory = ForwardMemory<T, kRanks, kQuads>;
-  const auto kernel = cluster_forward_kernel<T, kRanks, kQuads>;
+  using Memory = ForwardMemory<T, kRanks>;
+  const auto kernel = cluster_forward_kernel<T, kRanks>;
   cuda::Grid grid{.blocks = kRanks, .threads = 32 * warps, .shared_bytes = Memory::bytes(warps)};
   thread_local int known = -1, at_once = 0, known_warps = 0;
   const int device = cuda::ClusterDevice().number;
@@ -246,24 +242,12 @@ void forward(const CudaButterfly& s, std::int64_t samples, const void* x, const 
 
 }  // namespace
 
-void cluster_forward(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
+void cluster_forward(const CudaButterfly& s, std::int64_t samples, const void* x,
                      const void* twiddle, const void* bias, void* y, void* stream) {
   if (samples == 0) return;
-  const char* text = std::getenv("TUCKFOLD_BUTTERFLY_WARPS");
-  int warps = text != nullptr ? std::atoi(text) : 8;
-  const bool eight = warps < 0;
-  warps = eight ? -warps : warps;
   with_ranks(s.n, [&](auto ranks) {
-    const auto run = [&](auto element) {
-      using T = decltype(element);
-      if (eight) {
-        return forward<T, ranks.value, 2>(s, samples, x, twiddle, bias, y, stream, warps);
-      }
-      forward<T, ranks.value, 1>(s, samples, x, twiddle, bias, y, stream, warps);
-    };
-    if (dtype == DType::F16) return run(F16{});
-    if (dtype == DType::BF16) return run(BF16{});
-    run(float{});
+    constexpr int kWarps = ranks.value == 1 ? 4 : ranks.value == 2 ? 6 : 7;  // measured
+    forward<float, ranks.value>(s, samples, x, twiddle, bias, y, stream, kWarps);
   });
 }
 

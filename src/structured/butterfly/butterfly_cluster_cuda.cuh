@@ -195,11 +195,11 @@ __device__ TUCKFOLD_INLINE void turn_rows(const Four<T>* matrices, float (&v)[kF
   }
 }
 
-// In butterfly_cluster_cuda.cu and butterfly_cluster_backward_cuda.cu.
-void cluster_forward(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
+// In butterfly_cluster_cuda.cu and butterfly_cluster_backward_cuda.cu, for f32.
+void cluster_forward(const CudaButterfly& s, std::int64_t samples, const void* x,
                      const void* twiddle, const void* bias, void* y, void* stream);
 std::size_t cluster_backward_bytes(const CudaButterfly& s, std::int64_t samples);
-void cluster_backward(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
+void cluster_backward(const CudaButterfly& s, std::int64_t samples, const void* x,
                       const void* twiddle, const void* grad_y, void* grad_x, void* grad_twiddle,
                       void* grad_bias, void* workspace, void* stream);
 

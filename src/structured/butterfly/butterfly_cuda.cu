@@ -2,9 +2,7 @@
 // a thread takes eight features of a sample to registers, does three stages, and puts them back, for
 // all samples with the same twiddles. So a stage's twiddles are read once for as many samples as shared
 // memory holds.
-#include <cstdlib>
-
-#include "structured/butterfly/butterfly_cluster_cuda.cuh"
+#include "structured/butterfly/butterfly_blocks_cuda.cuh"
 
 namespace tuckfold::structured {
 namespace {
@@ -113,14 +111,25 @@ void forward(const CudaButterfly& s, std::int64_t samples, const void* x, const 
          stream, args);
 }
 
+// With few samples, kernels that need nothing from others are as fast. The emulator, which has no time for
+// many, always takes those for many.
+#ifdef __CUDACC__
+constexpr std::int64_t kManyHalves = 512, kManyFloats = 2048;
+#else
+constexpr std::int64_t kManyHalves = 0, kManyFloats = 0;
+#endif
+
+std::size_t forward_bytes(const CudaButterfly& s, DType dtype, std::int64_t samples) {
+  return fits_blocks(s, dtype) && samples >= kManyHalves ? blocks_forward_bytes(s) : 0;
+}
+
 void forward_of(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
-                const void* twiddle, const void* bias, void* y, void* stream) {
-  // With few samples clusters have too little to do for what they exchange (butterfly_variants.json).
-  constexpr std::int64_t kManySamples = 2048;
-  const bool is_asked = std::getenv("TUCKFOLD_BUTTERFLY_WARPS") != nullptr;
-  if (fits_clusters(s) && std::getenv("TUCKFOLD_BUTTERFLY_BLOCKS") == nullptr &&
-      (samples >= kManySamples || is_asked)) {
-    return cluster_forward(s, dtype, samples, x, twiddle, bias, y, stream);
+                const void* twiddle, const void* bias, void* y, void* workspace, void* stream) {
+  if (fits_blocks(s, dtype) && samples >= kManyHalves) {
+    return blocks_forward(s, dtype, samples, x, twiddle, bias, y, workspace, stream);
+  }
+  if (dtype == DType::F32 && fits_clusters(s) && samples >= kManyFloats) {
+    return cluster_forward(s, samples, x, twiddle, bias, y, stream);
   }
   if (dtype == DType::F16) return forward<F16>(s, samples, x, twiddle, bias, y, stream);
   if (dtype == DType::BF16) return forward<BF16>(s, samples, x, twiddle, bias, y, stream);
@@ -130,7 +139,8 @@ void forward_of(const CudaButterfly& s, DType dtype, std::int64_t samples, const
 }  // namespace
 
 extern const ButterflyCudaKernels kButterflyCuda;
-const ButterflyCudaKernels kButterflyCuda = {.forward = forward_of,
+const ButterflyCudaKernels kButterflyCuda = {.forward_bytes = forward_bytes,
+                                             .forward = forward_of,
                                              .backward_bytes = butterfly_backward_bytes,
                                              .backward = butterfly_backward};
 

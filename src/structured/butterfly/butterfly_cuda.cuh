@@ -250,7 +250,7 @@ inline bool aligned(const void* pointer, int row, std::size_t element) {
 }
 
 // In butterfly_backward_cuda.cu.
-std::size_t butterfly_backward_bytes(const CudaButterfly& s, std::int64_t samples);
+std::size_t butterfly_backward_bytes(const CudaButterfly& s, DType dtype, std::int64_t samples);
 void butterfly_backward(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
                         const void* twiddle, const void* grad_y, void* grad_x, void* grad_twiddle,
                         void* grad_bias, void* workspace, void* stream);

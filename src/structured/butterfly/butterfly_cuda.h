@@ -31,9 +31,10 @@ struct CudaButterfly {
 
 // Null in builds without CUDA. Pointers are to memory of the current device.
 struct ButterflyCudaKernels {
+  std::size_t (*forward_bytes)(const CudaButterfly& sizes, DType dtype, std::int64_t samples);
   void (*forward)(const CudaButterfly& sizes, DType dtype, std::int64_t samples, const void* x,
-                  const void* twiddle, const void* bias, void* y, void* stream);
-  std::size_t (*backward_bytes)(const CudaButterfly& sizes, std::int64_t samples);
+                  const void* twiddle, const void* bias, void* y, void* workspace, void* stream);
+  std::size_t (*backward_bytes)(const CudaButterfly& sizes, DType dtype, std::int64_t samples);
   // grad_x, grad_twiddle and grad_bias may be null.
   void (*backward)(const CudaButterfly& sizes, DType dtype, std::int64_t samples, const void* x,
                    const void* twiddle, const void* grad_y, void* grad_x, void* grad_twiddle,
