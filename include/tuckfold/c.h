@@ -168,7 +168,11 @@ typedef struct tuckfold_then {
   int64_t channels;
   int64_t inner;
   int32_t relu;
-  const void* add; /* a tensor with the dtype, shape, strides and device of out, or NULL */
+  const void* add;        /* a tensor with the dtype, shape, strides and device of out, or NULL */
+  const void* packed_add; /* the same as the plan packed it, or NULL */
+  const float* add_scale; /* channels of them for packed_add, or NULL */
+  const float* add_shift;
+  const void* gate; /* bits of values that stay above 0 while others become 0, or NULL */
 } tuckfold_then;
 TUCKFOLD_C_API tuckfold_status tuckfold_unpack_then(const tuckfold_plan* plan, const void* packed,
                                                     size_t packed_bytes, const tuckfold_tensor* out,

@@ -22,6 +22,15 @@ struct Then {
   std::int64_t inner = 1;
   bool relu = false;
   const void* add = nullptr;  // a tensor with the dtype, shape, strides and device of the output
+  // The same, as the plan packed it: as many bytes as `packed`. On a CUDA device only for
+  // block_quant of 2, 4 and 8 bits and a multiple of 16 values that are contiguous.
+  const std::byte* packed_add = nullptr;
+  const float* add_scale =
+      nullptr;  // of channels: add_scale[c] * add + add_shift[c], rounded to the dtype, is added
+  const float* add_shift = nullptr;
+  // Which values are above 0, a bit each, as the codec `positive` packs them: others become 0, and these the
+  // least number above 0 that has all its digits, or for f16 the least of all, where they are not above 0.
+  const std::byte* gate = nullptr;
 };
 
 // Like Plan::unpack, for tensors of f32, f16 and bf16. x is the value that unpack gives, in the

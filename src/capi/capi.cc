@@ -257,7 +257,11 @@ tuckfold_status tuckfold_unpack_then(const tuckfold_plan* plan, const void* pack
                  .channels = t.channels,
                  .inner = t.inner,
                  .relu = t.relu != 0,
-                 .add = t.add},
+                 .add = t.add,
+                 .packed_add = static_cast<const std::byte*>(t.packed_add),
+                 .add_scale = t.add_scale,
+                 .add_shift = t.add_shift,
+                 .gate = static_cast<const std::byte*>(t.gate)},
                 run_options(run));
   });
 }

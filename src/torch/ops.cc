@@ -237,20 +237,32 @@ void unpack_into(const Tensor& packed, std::string_view spec, const Tensor& out)
 }
 
 // Unpacks, then scale[c] * x + shift[c], plus `add`, and ReLU if `act` says so; c changes every `inner` values.
+// packed_add: instead of add, as it was packed, with numbers of its own or none; gate: bits of the values that stay above 0.
 Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shape, ScalarType dtype,
                    const Tensor& scale, const Tensor& shift, std::int64_t inner,
-                   std::string_view act, const std::optional<Tensor>& add) {
+                   std::string_view act, const std::optional<Tensor>& add,
+                   const std::optional<Tensor>& packed_add, const std::optional<Tensor>& add_scale,
+                   const std::optional<Tensor>& add_shift, const std::optional<Tensor>& gate) {
   check_bytes(packed);
   if (act != "none" && act != "relu") {
     refuse("unpack_then", "act must be none or relu, got " + std::string(act));
   }
   const std::vector<Tensor> factors = {scale, shift};
   check_numbers("unpack_then", "scale and shift", factors, scale.numel());
+  std::vector<Tensor> add_factors;
+  for (const auto* each : {&add_scale, &add_shift}) {
+    if (each->has_value()) add_factors.push_back(**each);
+  }
+  check_numbers("unpack_then", "add_scale and add_shift", add_factors, scale.numel());
   const std::int32_t ours = dtype_of("unpack_then", dtype);
   const Plan plan(spec, ours, shape.all());
   check_size(plan, packed, shape, ours);
   const Place place(packed);
   check_all_on("unpack_then", place, factors);
+  check_all_on("unpack_then", place, add_factors);
+  const auto numbers = [](const std::optional<Tensor>& of) {
+    return of.has_value() ? static_cast<const float*>(of->const_data_ptr()) : nullptr;
+  };
   const Tensor out = place.empty(shape.all(), dtype);
   if (add.has_value()) {
     check_all_on("unpack_then", place, std::span(&*add, 1));
@@ -258,6 +270,15 @@ Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shap
         !add->is_contiguous()) {
       refuse("unpack_then",
              "add must have the dtype and the shape of the tensor, and be contiguous");
+    }
+  }
+  for (const auto& [bytes, count] :
+       {std::pair(&packed_add, packed.numel()), std::pair(&gate, (out.numel() + 7) / 8)}) {
+    if (!bytes->has_value()) continue;
+    check_bytes(**bytes);
+    check_all_on("unpack_then", place, std::span(&**bytes, 1));
+    if ((*bytes)->numel() != count) {
+      refuse("unpack_then", "packed_add must have the bytes of packed, and gate a bit a value");
     }
   }
   check_places("unpack_then", place, packed, out);
@@ -268,7 +289,11 @@ Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shap
                            .channels = scale.numel(),
                            .inner = inner,
                            .relu = act == "relu" ? 1 : 0,
-                           .add = add.has_value() ? add->const_data_ptr() : nullptr};
+                           .add = add.has_value() ? add->const_data_ptr() : nullptr,
+                           .packed_add = packed_add ? packed_add->const_data_ptr() : nullptr,
+                           .add_scale = numbers(add_scale),
+                           .add_shift = numbers(add_shift),
+                           .gate = gate ? gate->const_data_ptr() : nullptr};
   check(tuckfold_unpack_then(plan.get(), packed.const_data_ptr(),
                              static_cast<std::size_t>(packed.numel()), &view, &then, &run.options));
   return out;
@@ -484,7 +509,8 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
       "Tensor)");
   library.def(
       "unpack_then(Tensor packed, str spec, SymInt[] shape, ScalarType dtype, Tensor scale, "
-      "Tensor shift, SymInt inner, str act, Tensor? add=None) -> Tensor");
+      "Tensor shift, SymInt inner, str act, Tensor? add=None, Tensor? packed_add=None, "
+      "Tensor? add_scale=None, Tensor? add_shift=None, Tensor? gate=None) -> Tensor");
   library.def(
       "unpack_images(Tensor packed, str spec, SymInt[] shape, ScalarType dtype, Tensor windows, "
       "Tensor places, Tensor scale, Tensor add, bool channels_last, Tensor(a!) out) -> ()");

@@ -213,6 +213,10 @@ def _(
     inner: int,
     act: str,
     add: Tensor | None = None,
+    packed_add: Tensor | None = None,
+    add_scale: Tensor | None = None,
+    add_shift: Tensor | None = None,
+    gate: Tensor | None = None,
 ) -> Tensor:
     return torch.ops.tuckfold.unpack(packed, spec, shape, dtype)
 

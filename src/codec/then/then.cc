@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "base/fail.h"
 #include "base/parallel.h"
@@ -32,6 +33,17 @@ void check(const TensorView& out, const Then& then) {
   if (then.scale == nullptr || then.shift == nullptr) {
     invalid("[unpack_then] scale and shift must be given");
   }
+  if (then.add != nullptr && then.packed_add != nullptr) {
+    invalid("[unpack_then] add and packed_add must not both be given");
+  }
+  const bool scales = then.add_scale != nullptr;
+  if (scales != (then.add_shift != nullptr) || (scales && then.packed_add == nullptr)) {
+    invalid("[unpack_then] add_scale and add_shift must be given together, and with packed_add");
+  }
+}
+
+float above_zero(DType dtype) {
+  return dtype == DType::F16 ? then::kAboveZero<F16> : then::kAboveZero<float>;
 }
 
 // Values from index `first` on, in runs of one channel, or where channels are next to each other in
@@ -83,10 +95,41 @@ void apply_on_cpu(const TensorView& out, const Then& then, int threads) {
           values[i] = relu_after && sum <= 0.0f ? 0.0f : sum;
         }
       }
+      if (then.gate != nullptr) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          const std::int64_t index = first + i;
+          const bool open = (then.gate[index / 8] >> index % 8 & std::byte{1}) != std::byte{0};
+          values[i] = then::gated(values[i], open, above_zero(out.dtype));
+        }
+      }
       for (std::int64_t i = 0; i < count; ++i) values[i] = then::without_payload(values[i]);
       to.scatter(first, count, values);
     }
   });
+}
+
+// What was packed is added as a tensor with the strides of the output.
+void add_packed_on_cpu(const Plan& plan, std::size_t bytes, const TensorView& out, const Then& then,
+                       const RunOptions& options) {
+  const ConstTensorView like{out};
+  if (FlatView(like).dense(0, out.shape.elems()) == nullptr) {
+    invalid("[unpack_then] with packed_add the tensor must be contiguous");
+  }
+  std::vector<std::byte> unpacked(static_cast<std::size_t>(out.shape.elems()) *
+                                  size_bytes(out.dtype));
+  TensorView other = out;
+  other.data = unpacked.data();
+  plan.unpack({then.packed_add, bytes}, other, options);
+  if (then.add_scale != nullptr) {
+    const Then scaled{.scale = then.add_scale,
+                      .shift = then.add_shift,
+                      .channels = then.channels,
+                      .inner = then.inner};
+    apply_on_cpu(other, scaled, thread_count(options.threads));
+  }
+  Then with = then;
+  with.add = unpacked.data();
+  apply_on_cpu(out, with, thread_count(options.threads));
 }
 
 // Whether block_quant's kernel was launched for it. What unpack would refuse is left to unpack.
@@ -107,12 +150,19 @@ void unpack_then(const Plan& plan, std::span<const std::byte> packed, const Tens
   check(out, then);
   const bool on_cuda = out.device == Device::Cuda;
   if (on_cuda && unpack_fused(plan, packed, out, then, options.cuda.stream)) return;
+  if (on_cuda && then.packed_add != nullptr) {
+    fail(Errc::Unsupported,
+         "[unpack_then] packed_add is for block_quant of 2, 4 and 8 bits and multiples of 16 "
+         "contiguous values at multiples of 16 bytes; unpack it, and give add");
+  }
   plan.unpack(packed, out, options);
   if (out.shape.elems() == 0) return;
   if (on_cuda) {
     then::kCuda.apply(out, then, options.cuda.stream);
-  } else {
+  } else if (then.packed_add == nullptr) {
     apply_on_cpu(out, then, thread_count(options.threads));
+  } else {
+    add_packed_on_cpu(plan, packed.size(), out, then, options);
   }
 }
 

@@ -17,7 +17,10 @@ enum class Channels { kOne, kTwo, kEach, kAny };
 struct CudaArgs {
   const float* scale;
   const float* shift;
-  const void* add;               // null: none
+  const void* add;            // null: none
+  const unsigned char* gate;  // null: none
+  const float* add_scale;     // of what is added packed; null: none
+  const float* add_shift;
   std::int64_t channels, inner;  // of 31 bits each if indices are narrow
   cuda::Divider by_inner, by_channels;
   bool narrow;  // whether indices have 31 bits
@@ -28,6 +31,9 @@ struct CudaArgs {
       : scale(then.scale),
         shift(then.shift),
         add(then.add),
+        gate(reinterpret_cast<const unsigned char*>(then.gate)),
+        add_scale(then.add_scale),
+        add_shift(then.add_shift),
         channels(then.channels),
         inner(then.inner),
         narrow(elems >> 31 == 0),
@@ -44,11 +50,22 @@ struct CudaArgs {
       way = Channels::kOne;
     } else if (inner >= vector) {
       way = Channels::kTwo;
-    } else if (inner == 1 && channels % vector == 0 && aligned(scale) && aligned(shift)) {
+    } else if (inner == 1 && channels % vector == 0 && aligned(scale) && aligned(shift) &&
+               aligned(add_scale) && aligned(add_shift)) {
       way = Channels::kEach;
     }
   }
 };
+
+// For what is added packed.
+__device__ TUCKFOLD_INLINE CudaArgs of_added(CudaArgs args) {
+  args.scale = args.add_scale;
+  args.shift = args.add_shift;
+  args.add = nullptr;
+  args.gate = nullptr;
+  args.relu = false;
+  return args;
+}
 
 // The channel of a value, and how many of the channel's values are before it.
 struct Position {
@@ -68,6 +85,15 @@ struct Position {
   }
 };
 
+// What was computed for an index, as stored.
+template <class T>
+__device__ TUCKFOLD_INLINE T last_of(const CudaArgs& args, float y, std::int64_t index) {
+  if (args.gate != nullptr) {
+    y = gated(y, (args.gate[index >> 3] >> (index & 7) & 1) != 0, kAboveZero<T>);
+  }
+  return cuda::from_float<T>(without_payload(y));
+}
+
 // A value of a channel, as stored; offset: where it is in memory.
 template <class T>
 __device__ TUCKFOLD_INLINE T element_at(const CudaArgs& args, T element, std::int64_t index,
@@ -75,11 +101,29 @@ __device__ TUCKFOLD_INLINE T element_at(const CudaArgs& args, T element, std::in
   const std::int64_t channel = Position(args, index).channel;
   const float x = cuda::as_float(element), scale = __ldg(args.scale + channel),
               shift = __ldg(args.shift + channel);
-  if (args.add == nullptr) {
-    return cuda::from_float<T>(without_payload(value_of(x, scale, shift, args.relu)));
-  }
-  const float add = cuda::as_float(static_cast<const T*>(args.add)[offset]);
-  return cuda::from_float<T>(without_payload(value_of(x, scale, shift, add, args.relu)));
+  const float add =
+      args.add == nullptr ? 0.0f : cuda::as_float(static_cast<const T*>(args.add)[offset]);
+  return last_of<T>(args,
+                    args.add == nullptr ? value_of(x, scale, shift, args.relu)
+                                        : value_of(x, scale, shift, add, args.relu),
+                    index);
+}
+
+// The same with a value that is added to it.
+template <class T>
+__device__ TUCKFOLD_INLINE T element_plus(const CudaArgs& args, T element, T add,
+                                          std::int64_t index) {
+  const std::int64_t channel = Position(args, index).channel;
+  const float scale = __ldg(args.scale + channel), shift = __ldg(args.shift + channel);
+  const float y = value_of(cuda::as_float(element), scale, shift, cuda::as_float(add), args.relu);
+  return last_of<T>(args, y, index);
+}
+
+// The bits of a gate for the values from `index`, a multiple of their number, on.
+template <class T>
+__device__ TUCKFOLD_INLINE std::uint32_t gate_at(const CudaArgs& args, std::int64_t index) {
+  const std::uint32_t bits = __ldg(args.gate + (index >> 3));
+  return sizeof(T) == 4 ? bits >> (index & 4) : bits;
 }
 
 // Sixteen bytes of what is added.
@@ -142,6 +186,11 @@ __device__ TUCKFOLD_INLINE uint4 vector_after(const CudaArgs& args, const uint4&
       x[i] = x[i] + other[i];
       if (args.relu && x[i] <= 0.0f) x[i] = 0.0f;  // NaN is not less
     }
+  }
+  if (args.gate != nullptr) {
+    const std::uint32_t open = gate_at<T>(args, index);
+#pragma unroll
+    for (int i = 0; i < kV; ++i) x[i] = gated(x[i], (open >> i & 1) != 0, kAboveZero<T>);
   }
   if constexpr (sizeof(T) == 4) {
     bool any_nan = false;

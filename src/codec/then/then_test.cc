@@ -42,14 +42,33 @@ TEST(UnpackThen, GivesWhatItsDefinitionSays) {
         std::vector<double> some = ref::pattern(ref::Pattern::Ramp, dtype, in.elems());
         for (std::size_t i = 0; i < some.size(); i += 7) some[i] = i % 2 == 0 ? -0.0 : -some[i];
         add.fill(some);
-        for (const int way : {0, 1, 2, 3}) {
-          const bool relu = way % 2 == 1, with_add = way >= 2;
+        std::vector<std::byte> packed_add(plan.layout().max_bytes);
+        packed_add.resize(plan.pack(add.view(), packed_add));
+        Tensor added(dtype, c.shape);
+        plan.unpack(packed_add, added.view());
+        const Channels other_channels = channels.others();
+        for (int way = 0; way < 16; ++way) {
+          const bool relu = way % 2 == 1, with_add = way / 4 == 1, with_packed = way / 4 >= 2;
+          const bool scaled = way / 4 == 3;
+          const std::vector<std::byte> gate =
+              way % 4 >= 2 ? ref::gate_of(in.elems()) : std::vector<std::byte>{};
           SCOPED_TRACE(std::string(text) + " of " + std::string(to_string(dtype)));
           Then then = channels.then(c.inner, relu);
           if (with_add) then.add = add.view().data;
+          if (with_packed) then.packed_add = packed_add.data();
+          if (scaled) {
+            then.add_scale = other_channels.scale.data();
+            then.add_shift = other_channels.shift.data();
+          }
+          if (!gate.empty()) then.gate = gate.data();
           unpack_then(plan, packed, got.view(), then);
-          const auto expected = ref::then_ref(dtype, unpacked.values(), channels, c.inner, relu,
-                                              with_add ? add.values() : std::vector<double>{});
+          const auto expected = ref::then_ref(
+              dtype, unpacked.values(), channels, c.inner, relu,
+              with_add      ? add.values()
+              : scaled      ? ref::then_ref(dtype, added.values(), other_channels, c.inner, false)
+              : with_packed ? added.values()
+                            : std::vector<double>{},
+              gate);
           const std::vector<double> values = got.values();
           ASSERT_EQ(values.size(), expected.size());
           for (std::size_t i = 0; i < values.size(); ++i) {
@@ -103,6 +122,11 @@ TEST(UnpackThen, RefusesWhatDoesNotFit) {
   EXPECT_EQ(with([](Then& t) { t.inner = 48; }), Errc::InvalidArgument);
   EXPECT_EQ(with([](Then& t) { t.scale = nullptr; }), Errc::InvalidArgument);
   EXPECT_EQ(with([](Then& t) { t.shift = nullptr; }), Errc::InvalidArgument);
+  EXPECT_EQ(with([&](Then& t) { t.add = out.data(), t.packed_add = packed.data(); }),
+            Errc::InvalidArgument);
+  EXPECT_EQ(with([&](Then& t) { t.add_scale = t.add_shift = t.scale; }), Errc::InvalidArgument);
+  EXPECT_EQ(with([&](Then& t) { t.packed_add = packed.data(), t.add_scale = t.scale; }),
+            Errc::InvalidArgument);
   const Plan whole(CodecSpec::parse("raw"), DType::I32, {4, 6});
   const TensorView integers(out.data(), DType::I32, {4, 6});
   EXPECT_EQ(ref::code_of([&] { unpack_then(whole, packed, integers, good); }),

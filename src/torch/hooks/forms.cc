@@ -5,6 +5,8 @@
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "torch/hooks/saved.h"
 
@@ -79,12 +81,28 @@ struct Bits : Form {
   }
   std::size_t nbytes() const override { return bytes.nbytes(); }
   at::Tensor decode(Handle& handle) const override {
+    if (const at::Tensor base = gated(handle); base.defined()) {
+      return handle.slot->meta.view_of(base);
+    }
     Outside outside;
     at::Tensor out = handle.slot->meta.empty();
     unpack_into(bytes, kPositive, as_bytes(flat(out)));
     if (low == 0 && high == 1) return out;
     const auto one = [&](double value) { return at::full({}, value, out.options()); };
     return at::where(out > 0, one(high), one(low));
+  }
+
+ private:
+  // What was decoded with these bits, if that is still there.
+  at::Tensor gated(Handle& handle) const {
+    Record& record = *handle.record;
+    const std::lock_guard lock(record.mutex);
+    if (record.gate != this || !record.cache.defined()) {
+      record.is_gate_read = true;
+      return {};
+    }
+    std::erase(record.unread, &handle);
+    return record.unread.empty() ? std::exchange(record.cache, at::Tensor()) : record.cache;
   }
 };
 
@@ -169,22 +187,29 @@ struct CodecForm : Form {
   }
 };
 
-// The tensor that all views of a storage look into, kept until the last of them was read.
-at::Tensor shared(Handle& handle, const Form& form, const auto& make, bool is_read = true) {
+// The tensor that all views of a storage look into, kept until the last of them was read: `decoded` of
+// _gates.py. make gets the bits of a ReLU, or none, and says whether they were applied.
+at::Tensor shared(Handle& handle, const Form& form, const std::shared_ptr<const Bits>& bits,
+                  const auto& make, bool is_read = true) {
   Record& record = *handle.record;
   at::Tensor base;
+  bool has_gate = bits != nullptr;
   {
     const std::lock_guard lock(record.mutex);
     base = record.cache;
+    has_gate = has_gate && !record.is_gate_read;
   }
   const bool is_new = !base.defined();
-  if (is_new) base = make();
+  bool is_gated = false;
+  if (is_new) base = make(has_gate ? bits->bytes : at::Tensor(), is_gated);
   const auto live = is_new ? record.live() : std::vector<std::shared_ptr<Handle>>();
   const std::lock_guard lock(record.mutex);
   if (is_new) {
     record.unread.clear();
+    record.gate = is_gated ? bits.get() : nullptr;
     for (const auto& other : live) {
-      if (other->form.get() == &form) record.unread.push_back(other.get());
+      const Form* of = other->form.get();
+      if (of == &form || (is_gated && of == bits.get())) record.unread.push_back(other.get());
     }
   }
   if (is_read) std::erase(record.unread, &handle);
@@ -192,26 +217,53 @@ at::Tensor shared(Handle& handle, const Form& form, const auto& make, bool is_re
   return base;
 }
 
+// A number on a device, kept for the next one who asks.
+at::Tensor number(int value, at::Device device) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<std::pair<int, int>, at::Tensor>();  // outlives CUDA
+  const std::lock_guard lock(mutex);
+  at::Tensor& found = known[{value, device.is_cuda() ? device.index() : -1}];
+  if (!found.defined()) {
+    found = at::full({1}, value, at::TensorOptions().dtype(at::kFloat).device(device));
+  }
+  return found;
+}
+
 struct Lossy : Form {
   at::Tensor bytes;
   const std::string& codec;
   std::shared_ptr<const Form> mask;
+  mutable std::shared_ptr<const Bits> gate;  // of all values, where a ReLU made them
   Meta meta;
   bool is_changed;
 
   Lossy(const at::Tensor& x, const FormSpec& spec, std::int64_t seed,
-        std::shared_ptr<const Form> gate)
+        std::shared_ptr<const Form> of_relu)
       : bytes(pack(x, spec.codec, seed)),
         codec(spec.codec),
-        mask(std::move(gate)),
+        mask(std::move(of_relu)),
         is_changed(spec.changes) {
     whole = true;
     meta = {x.sizes().vec(), x.strides().vec(), 0, x.scalar_type(), x.device()};
   }
   std::size_t nbytes() const override { return bytes.nbytes(); }
   bool changes() const override { return is_changed; }
-  at::Tensor unpacked() const {
+  // Whether one kernel unpacks it and does what follows.
+  bool is_fused() const {
+    const bool is_known =
+        meta.dtype == at::kFloat || meta.dtype == at::kHalf || meta.dtype == at::kBFloat16;
+    return mask == nullptr && meta.sizes.size() == 1 && is_known &&
+           codec.starts_with("block_quant(") && codec.find('|') == std::string::npos;
+  }
+  at::Tensor unpacked(const at::Tensor& bits, bool& is_gated) const {
     Outside outside;
+    is_gated = bits.defined() && is_fused();
+    if (is_gated) {
+      return unpack_then({bytes, &codec, &meta}, {.scale = number(1, meta.device),
+                                                  .shift = number(0, meta.device),
+                                                  .inner = meta.sizes[0],
+                                                  .gate = bits});
+    }
     at::Tensor out = meta.empty();
     unpack_into(bytes, codec, out);
     if (mask != nullptr) {
@@ -222,7 +274,9 @@ struct Lossy : Form {
     return out;
   }
   at::Tensor decode(Handle& handle) const override {
-    return handle.slot->meta.view_of(shared(handle, *this, [&] { return unpacked(); }));
+    return handle.slot->meta.view_of(
+        shared(handle, *this, gate,
+               [&](const at::Tensor& bits, bool& is_gated) { return unpacked(bits, is_gated); }));
   }
   at::Tensor once(Handle& handle) const override {
     at::Tensor base;
@@ -230,23 +284,29 @@ struct Lossy : Form {
       const std::lock_guard lock(handle.record->mutex);
       base = handle.record->cache;
     }
-    return handle.slot->meta.view_of(base.defined() ? base : unpacked());
+    bool is_gated = false;
+    return handle.slot->meta.view_of(base.defined() ? base : unpacked({}, is_gated));
   }
 };
 
 struct Recomputed : Form {
   std::shared_ptr<const Instance> instance;
+  mutable std::shared_ptr<const Bits> gate;  // of all values, where a ReLU made them
 
   explicit Recomputed(std::shared_ptr<const Instance> of) : instance(std::move(of)) {
     whole = is_product(instance->recipe->operators[0].code);
   }
   bool changes() const override { return instance->is_changed(); }
   at::Tensor decode(Handle& handle) const override {
-    return handle.slot->meta.view_of(shared(handle, *this, [&] { return instance->run(); }));
+    return handle.slot->meta.view_of(shared(
+        handle, *this, gate,
+        [&](const at::Tensor& bits, bool& is_gated) { return instance->run(bits, is_gated); }));
   }
   at::Tensor ahead(Handle& handle) const override {
-    const auto run = [&] { return instance->run(); };
-    return handle.slot->meta.view_of(shared(handle, *this, run, /*is_read=*/false));
+    const auto run = [&](const at::Tensor& bits, bool& is_gated) {
+      return instance->run(bits, is_gated);
+    };
+    return handle.slot->meta.view_of(shared(handle, *this, nullptr, run, /*is_read=*/false));
   }
 };
 
@@ -275,20 +335,22 @@ void normalize_rows_into(const at::Tensor& x, const std::vector<at::Tensor>& fac
 std::optional<PackedRow> packed_row(const Handle& handle) {
   const std::lock_guard lock(handle.record->mutex);
   const auto* lossy = dynamic_cast<const Lossy*>(handle.form.get());
-  if (lossy == nullptr || lossy->mask != nullptr || handle.record->cache.defined()) return {};
+  if (lossy == nullptr || !lossy->is_fused() || handle.record->cache.defined()) return {};
   const Meta& like = handle.slot->meta;
-  const bool is_row = lossy->meta.sizes.size() == 1 && like.offset == 0 &&
-                      c10::multiply_integers(like.sizes) == lossy->meta.sizes[0];
-  const bool is_known =
-      like.dtype == at::kFloat || like.dtype == at::kHalf || like.dtype == at::kBFloat16;
-  const bool is_ours =
-      lossy->codec.starts_with("block_quant(") && lossy->codec.find('|') == std::string::npos;
-  if (!is_row || !is_known || !is_ours) return {};
+  if (like.offset != 0 || c10::multiply_integers(like.sizes) != lossy->meta.sizes[0]) return {};
   return PackedRow{lossy->bytes, &lossy->codec, &like};
 }
 
-at::Tensor unpack_then(const PackedRow& row, const at::Tensor& scale, const at::Tensor& shift,
-                       std::int64_t inner, bool relu, const std::optional<at::Tensor>& add) {
+bool adds_packed(const PackedRow& row, const PackedRow& other) {
+  const Meta &a = *row.like, &b = *other.like;
+  const bool alike = a.sizes == b.sizes && a.strides == b.strides && a.dtype == b.dtype &&
+                     c10::multiply_integers(a.sizes) % 16 == 0;
+  const std::string& codec = *row.codec;
+  const auto has = [&](const char* bits) { return codec.find(bits) != std::string::npos; };
+  return alike && codec == *other.codec && (has("bits=2") || has("bits=4") || has("bits=8"));
+}
+
+at::Tensor unpack_then(const PackedRow& row, const After& after) {
   static const c10::OperatorHandle operation =
       c10::Dispatcher::singleton().findSchemaOrThrow("tuckfold::unpack_then", "");
   const std::vector<std::int64_t> shape = {c10::multiply_integers(row.like->sizes)};
@@ -296,11 +358,15 @@ at::Tensor unpack_then(const PackedRow& row, const at::Tensor& scale, const at::
                           *row.codec,
                           shape,
                           static_cast<std::int64_t>(row.like->dtype),
-                          scale,
-                          shift,
-                          inner,
-                          std::string(relu ? "relu" : "none"),
-                          add.has_value() ? c10::IValue(flat(*add)) : c10::IValue()};
+                          after.scale,
+                          after.shift,
+                          after.inner,
+                          std::string(after.relu ? "relu" : "none"),
+                          after.add.has_value() ? c10::IValue(flat(*after.add)) : c10::IValue(),
+                          c10::IValue(after.packed_add),
+                          c10::IValue(after.add_scale),
+                          c10::IValue(after.add_shift),
+                          c10::IValue(after.gate)};
   operation.callBoxed(stack);
   return row.like->view_of(std::move(stack.at(0)).toTensor());
 }
@@ -324,6 +390,12 @@ std::shared_ptr<const Form> form_of(const FormSpec& spec, const Handle& handle) 
 std::shared_ptr<const Form> lossy_form(const FormSpec& spec, const at::Tensor& x, std::int64_t seed,
                                        std::shared_ptr<const Form> mask) {
   return std::make_shared<Lossy>(x, spec, seed, std::move(mask));
+}
+
+void give_gate(const Form& form, const std::shared_ptr<const Form>& bits) {
+  auto gate = std::dynamic_pointer_cast<const Bits>(bits);
+  if (const auto* lossy = dynamic_cast<const Lossy*>(&form)) lossy->gate = gate;
+  if (const auto* made = dynamic_cast<const Recomputed*>(&form)) made->gate = gate;
 }
 
 std::shared_ptr<const Form> recomputed(std::shared_ptr<const Instance> instance) {

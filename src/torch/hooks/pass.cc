@@ -159,6 +159,20 @@ bool is_same(const Kind& kind, Node& node, const std::vector<double>& expected) 
   return found == expected;
 }
 
+// Where bits of a ReLU are stored for a whole storage, beside its values: `of` of _gates.py.
+void give_gates(const std::vector<std::shared_ptr<Handle>>& handles,
+                const std::vector<std::shared_ptr<const Form>>& forms) {
+  for (const auto& h : handles) {
+    const FormSpec& spec = h->record->program->groups[h->slot->group]->forms[h->slot->form];
+    const bool is_float = at::isFloatingType(h->slot->meta.dtype);
+    if (spec.kind != FormKind::kBits || !is_float || !h->slot->fills) continue;
+    for (const auto& form : forms) {
+      if (form != nullptr) give_gate(*form, forms[h->slot->form]);
+    }
+    return;
+  }
+}
+
 }  // namespace
 
 std::int64_t stream_of(at::Device device) {
@@ -342,6 +356,7 @@ bool Pass::store(std::size_t number, const std::vector<std::shared_ptr<Handle>>&
       if (!group.recipe.has_value() && records_[number]->pinned && !form->whole) return true;
     }
   }
+  give_gates(handles, forms);
   for (const auto& h : handles) {
     at::Tensor dropped;  // after the lock: what it calls may need Python's
     const std::lock_guard lock(h->record->mutex);

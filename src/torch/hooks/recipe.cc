@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "torch/hooks/saved.h"
 
@@ -93,7 +94,14 @@ struct Result {
   bool is_fresh;
 };
 
-Result evaluate(const Instance& instance, std::size_t number, std::size_t& leaf);
+// Bits for what is made, and whether they were applied.
+struct Gate {
+  const at::Tensor& bits;
+  bool& is_used;
+};
+
+Result evaluate(const Instance& instance, std::size_t number, std::size_t& leaf,
+                Gate* gate = nullptr);
 
 Result argument(const Instance& instance, const Argument& arg, std::size_t& leaf) {
   if (arg.place == Argument::kChild) {
@@ -176,17 +184,51 @@ at::Tensor fused(const Values& v, const Values& others, bool relu) {
   return out;
 }
 
+bool are_numbers(const Values& v) {
+  return std::ranges::all_of(v, [](const at::Tensor& each) {
+    return each.scalar_type() == at::kFloat && each.is_contiguous();
+  });
+}
+
+// One factor and one sum for each channel, of weight, bias, mean and invstd.
+std::pair<at::Tensor, at::Tensor> factors_of(const Values& numbers) {
+  const at::Tensor scale = at::mul(numbers[0], numbers[3]);
+  return {scale, at::addcmul(numbers[1], numbers[2], scale, -1)};
+}
+
+// What is added, as it is packed, normalized or not; whether there is such, and its leaves are read.
+bool packed_other(const Instance& instance, const PackedRow& row, const Argument& arg,
+                  std::size_t& leaf, After& after) {
+  const Operator* normalize = nullptr;
+  if (arg.place == Argument::kChild) {
+    normalize = &instance.recipe->operators[static_cast<std::size_t>(arg.child)];
+    if (normalize->code != Code::kNormalize || normalize->constants[1] == 0) return false;
+  }
+  const Argument& packed = normalize == nullptr ? arg : normalize->arguments[0];
+  const std::optional<PackedRow> other = packed_leaf(instance, packed, leaf);
+  if (!other.has_value() || !adds_packed(row, *other)) return false;
+  std::size_t next = leaf + 1;
+  if (normalize != nullptr) {
+    Values numbers;
+    for (std::size_t i = 1; i < normalize->arguments.size(); ++i) {
+      numbers.push_back(argument(instance, normalize->arguments[i], next).value);
+    }
+    if (!are_numbers(numbers)) return false;
+    std::tie(after.add_scale, after.add_shift) = factors_of(numbers);
+  }
+  after.packed_add = other->bytes;
+  leaf = next;
+  return true;
+}
+
 // `fused_unpack` of _recipe.py; numbers are weight, bias, mean and invstd. Not defined where the kernel
 // does not take them.
 at::Tensor fused_unpack(const PackedRow& row, const Values& numbers, const Values& others,
-                        bool relu) {
+                        After after) {
   const Meta& like = *row.like;
   const at::Tensor meta = at::empty_strided(like.sizes, like.strides, at::device(at::kMeta));
   const bool in_order = meta.is_contiguous();
-  bool takes = in_order || is_channels_last(meta);
-  for (const at::Tensor& each : numbers) {
-    takes = takes && each.scalar_type() == at::kFloat && each.is_contiguous();
-  }
+  bool takes = (in_order || is_channels_last(meta)) && are_numbers(numbers);
   for (const at::Tensor& other : others) {
     takes = takes && other.scalar_type() == like.dtype && other.sizes() == like.sizes &&
             other.strides() == like.strides;
@@ -194,10 +236,10 @@ at::Tensor fused_unpack(const PackedRow& row, const Values& numbers, const Value
   if (!takes) return {};
   std::int64_t inner = 1;
   for (std::size_t i = 2; in_order && i < like.sizes.size(); ++i) inner *= like.sizes[i];
-  const at::Tensor scale = at::mul(numbers[0], numbers[3]);
-  const at::Tensor shift = at::addcmul(numbers[1], numbers[2], scale, -1);
-  return unpack_then(row, scale, shift, inner, relu,
-                     others.empty() ? std::nullopt : std::optional(others[0]));
+  after.inner = inner;
+  std::tie(after.scale, after.shift) = factors_of(numbers);
+  if (!others.empty()) after.add = others[0];
+  return unpack_then(row, after);
 }
 
 // What follows a layer normalization of ours: its dtype.
@@ -223,7 +265,7 @@ at::Tensor fused_rows(const Values& v, at::ScalarType dtype) {
   return out;
 }
 
-Result evaluate(const Instance& instance, std::size_t number, std::size_t& leaf) {
+Result evaluate(const Instance& instance, std::size_t number, std::size_t& leaf, Gate* gate) {
   if (const Cast cast = cast_of(*instance.recipe, number); cast.normalize != nullptr) {
     Values values;
     for (const Argument& each : cast.normalize->arguments) {
@@ -240,10 +282,24 @@ Result evaluate(const Instance& instance, std::size_t number, std::size_t& leaf)
     for (std::size_t i = row.has_value() ? 1 : 0; i < arguments.size(); ++i) {
       values.push_back(argument(instance, arguments[i], leaf).value);
     }
-    if (chain.other != nullptr) others.push_back(argument(instance, *chain.other, leaf).value);
+    std::size_t other_leaf = leaf;  // once more, where the kernel does not take it
+    After after{.relu = chain.relu};
+    const bool is_packed = row.has_value() && chain.other != nullptr &&
+                           packed_other(instance, *row, *chain.other, leaf, after);
+    if (chain.other != nullptr && !is_packed) {
+      others.push_back(argument(instance, *chain.other, leaf).value);
+    }
     if (row.has_value()) {
-      const at::Tensor out = fused_unpack(*row, values, others, chain.relu);
-      if (out.defined()) return {out, true};
+      const bool is_gated = gate != nullptr && gate->bits.defined() && chain.relu;
+      if (is_gated) after.gate = gate->bits;
+      const at::Tensor out = fused_unpack(*row, values, others, after);
+      if (out.defined()) {
+        if (is_gated) gate->is_used = true;
+        return {out, true};
+      }
+      if (is_packed) {
+        others.push_back(argument(instance, *chain.other, other_leaf).value);
+      }
       std::size_t again = first;
       values.insert(values.begin(), argument(instance, arguments[0], again).value);
     }
@@ -275,7 +331,7 @@ bool Instance::is_changed() const {
 
 // With as many threads as in the forward pass: on the CPU the last bits of some operators, such as
 // SiLU, depend on where a thread's part ends.
-at::Tensor Instance::run() const {
+at::Tensor Instance::run(const at::Tensor& bits, bool& is_gated) const {
   struct Threads {
     int before = at::get_num_threads();
     bool changes;
@@ -289,7 +345,8 @@ at::Tensor Instance::run() const {
   Outside outside;
   const Threads as_before(threads);
   std::size_t leaf = 0;
-  return evaluate(*this, 0, leaf).value;
+  Gate gate{bits, is_gated};
+  return evaluate(*this, 0, leaf, &gate).value;
 }
 
 }  // namespace tuckfold::hooks

@@ -46,6 +46,8 @@ struct Record {
   std::mutex mutex;
   at::Tensor cache;  // decoded, for the next reader
   std::vector<const Handle*> unread;
+  const Form* gate = nullptr;  // whose bits the cache has, so that its readers read that
+  bool is_gate_read = false;   // whether they had it otherwise
 
   std::vector<std::shared_ptr<Handle>> live() const;
 };
@@ -107,7 +109,8 @@ struct Instance {
   std::vector<Leaf> leaves;  // in the order of arguments, depth first
   int threads = 1;
 
-  at::Tensor run() const;
+  // gate: bits for what it makes; is_gated: whether they were applied.
+  at::Tensor run(const at::Tensor& gate, bool& is_gated) const;
   bool is_changed() const;  // whether a codec changed what it reads
 };
 
@@ -116,6 +119,8 @@ struct Instance {
 std::shared_ptr<const Form> form_of(const FormSpec& spec, const Handle& handle);
 std::shared_ptr<const Form> lossy_form(const FormSpec& spec, const at::Tensor& x, std::int64_t seed,
                                        std::shared_ptr<const Form> mask);
+// Has values that are unpacked, or made again, read the bits of a ReLU that are stored beside them.
+void give_gate(const Form& form, const std::shared_ptr<const Form>& bits);
 std::shared_ptr<const Form> recomputed(std::shared_ptr<const Instance> instance);
 // Our operator of that name, on what dense tensors have in their storage.
 void normalize_into(const at::Tensor& x, const std::vector<at::Tensor>& add,
@@ -132,8 +137,15 @@ struct PackedRow {
 // Nothing where the handle is stored otherwise, or decoded already.
 std::optional<PackedRow> packed_row(const Handle& handle);
 // Our operator of that name: the row, as the tensor that looks into it.
-at::Tensor unpack_then(const PackedRow& row, const at::Tensor& scale, const at::Tensor& shift,
-                       std::int64_t inner, bool relu, const std::optional<at::Tensor>& add);
+struct After {
+  at::Tensor scale, shift;
+  std::int64_t inner = 1;
+  bool relu = false;
+  std::optional<at::Tensor> add, packed_add, add_scale, add_shift, gate;
+};
+at::Tensor unpack_then(const PackedRow& row, const After& after);
+// Whether unpack_then adds the other while both are unpacked.
+bool adds_packed(const PackedRow& row, const PackedRow& other);
 // The instance of a form that is recomputed, else null.
 std::shared_ptr<const Instance> instance_of(const Form* form);
 bool is_lossy(const Form* form);

@@ -196,7 +196,7 @@ class Chains:
         self.chains[base] = chain
         for node in chain:
             if node not in self._made:
-                self._made[node] = self.split.copy(node, self._in_backward)
+                self._made[node] = self.split.copy(node, self.in_backward)
         made = self._made[base]
         if self.settle:
             # In memory it is rounded as it was when it was saved, and what reads it is compiled to
@@ -213,7 +213,8 @@ class Chains:
         else:
             self._made[base] = made
 
-    def _in_backward(self, node: fx.Node) -> fx.Node:
+    def in_backward(self, node: fx.Node) -> fx.Node:
+        """A value of forward that is stored, or was made again."""
         if node in self._made:
             return self._made[node]
         if node in self.split.symbols:

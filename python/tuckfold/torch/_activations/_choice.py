@@ -9,6 +9,7 @@ import torch
 from torch import fx, nn
 
 from tuckfold.torch._activations import _split
+from tuckfold.torch._activations._affine import Affine
 from tuckfold.torch._activations._chains import Chains, is_repeatable, name_of
 from tuckfold.torch._activations._graph_reads import Reads, is_gate_of, is_softmax
 from tuckfold.torch._activations._graph_sums import make_sums_again
@@ -58,6 +59,8 @@ class Choice:
         self.chains = Chains(split, fused, options.least, settle=not options.is_lossy)
         self.packer = Packer(split)
         self._gates: set[fx.Node] = set()  # of backward, above 0 where forward's values are
+        # Values of a ReLU that are made again: the chain, the bits, and what backward has.
+        self._chains_of_gates: list[tuple[fx.Node, list[fx.Node], fx.Node, fx.Node]] = []
 
     def run(self) -> list[Row]:
         """Rows in the order of forward."""
@@ -75,6 +78,7 @@ class Choice:
                     continue
                 if self._may_change(base, views):
                     self._by_codec(base, views, row)
+            self._fuse_gates()
             make_sums_again(self.split)
         self.split.finish()
         return list(rows.values())
@@ -106,7 +110,7 @@ class Choice:
                 made = self.chains.replay(base, chain)
                 row.how, row.after = "recompute", 0
                 if self.options.is_lossy and self._is_gate(base, views):
-                    made = self._gated(base, made, row)  # what it is made of will be lossy
+                    made = self._gated(base, made, row, chain)  # what it is made of will be lossy
                 self._exchange(base, views, made)
                 return
         if value_of(base).dtype == torch.bool or self._is_gate_alone(base, views):
@@ -152,23 +156,49 @@ class Choice:
             return None
         return for_scores(codec) if reads.is_score or is_softmax(base) else codec
 
-    def _gated(self, base: fx.Node, made: fx.Node, row: Row) -> fx.Node:
+    def _gated(
+        self, base: fx.Node, made: fx.Node, row: Row, chain: list[fx.Node] | None = None
+    ) -> fx.Node:
         """Values that are lossy, and above 0 where they were and nowhere else."""
-        stored = self.packer.bits(base)
-        if stored is None:
+        bits = self.packer.positive(base)
+        if bits is None:
             return made
-        packed, mask = stored
-        row.after += bytes_of(packed)
+        row.after += bytes_of(bits)
         row.how += ", 1 bit"
+        is_relu = name_of(base) == "relu"
+        if chain is None and is_relu and (fused := self.packer.gated(base, bits)) is not None:
+            self._gates.add(fused)
+            return fused
+        mask = self.packer.mask_of(bits, base)
         dtype = value_of(base).dtype
         least = _ABOVE_ZERO.get(dtype, torch.finfo(dtype).tiny)
         below: float | fx.Node = 0.0  # a ReLU's
-        if name_of(base) != "relu":
+        if not is_relu:
             below = self.split.add(_aten.clamp_max.default, made, 0)
         made = self.split.add(_aten.clamp_min.default, made, least)
         made = self._where(mask, below, made, dtype)
         self._gates.add(made)
+        if chain is not None:
+            self._chains_of_gates.append((base, chain, bits, made))
         return made
+
+    def _fuse_gates(self) -> None:
+        """Has one kernel unpack what a normalization read, and make what the ReLU after it made."""
+        for base, chain, bits, made in self._chains_of_gates:
+            sources = {n for node in chain for n in node.all_input_nodes} & set(self.packer.packed)
+            if len(sources) != 1:
+                continue
+            source = sources.pop()
+            like, of = value_of(base), value_of(source)
+            affine = Affine(self.split, self.chains, source)
+            is_alike = (like.dtype, like.shape, like.stride()) == (of.dtype, of.shape, of.stride())
+            if not is_alike or not affine.follow(chain, base):
+                continue
+            numbers = (affine.scale, affine.shift, affine.inner)
+            fused = self.packer.gated(base, bits, source, numbers)
+            if fused is not None:
+                made.replace_all_uses_with(fused)
+                self._gates.add(fused)
 
     def _where(
         self, mask: fx.Node, a: float | fx.Node, b: float | fx.Node, dtype: torch.dtype

@@ -142,6 +142,7 @@ def _sources() -> str:
     if _digest is None:
         folder = Path(__file__).parent
         names = (
+            "affine",
             "compiled",
             "choice",
             "chains",

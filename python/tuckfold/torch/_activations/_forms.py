@@ -55,6 +55,10 @@ class Bits:
         return self.bytes.nbytes
 
     def decode(self, handle: Handle) -> Tensor:
+        from tuckfold.torch._activations import _gates as gates
+
+        if (made := gates.read(handle, self)) is not None:
+            return made
         out = handle.empty()
         values = flat(out)
         unpack_into(

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tuckfold._spec import list_codecs, spec_of
 from tuckfold.torch import _library  # noqa: F401 (loads the operators)
 from tuckfold.torch._activations import _forms as forms
+from tuckfold.torch._activations import _gates as gates
 from tuckfold.torch._activations._graph import Prober, kind
 from tuckfold.torch._activations._saved import Form, Handle, Record
 from tuckfold.torch._functions import layout, pack, takes, unpack
@@ -169,28 +170,21 @@ class Lossy:
         mask: which values are above 0, where a ReLU made them and the codec would change zeros.
     """
 
-    __slots__ = ("bytes", "label", "mask", "shape", "strides")
+    __slots__ = ("bytes", "gate", "label", "mask", "shape", "strides")
     whole = True
     changes = True  # values
 
     def __init__(self, x: Tensor, codec: str, seed: int, mask: forms.Bits | None = None) -> None:
         self.bytes, self.label, self.mask = _pack(x, codec, seed), codec, mask
         self.shape, self.strides = x.shape, x.stride()
+        self.gate: forms.Bits | None = None  # the bits of all values, where a ReLU made them
 
     @property
     def nbytes(self) -> int:
         return self.bytes.nbytes
 
     def decode(self, handle: Handle) -> Tensor:
-        """For autograd: what is decoded stays until its other readers, which follow soon, had it."""
-        record = handle.record
-        base = record.cache
-        if base is None:
-            base = self._unpacked(handle)
-            record.unread = {id(other) for other in record.live() if other.form is self}
-        record.unread.discard(id(handle))
-        record.cache = base if record.unread else None
-        return base.as_strided(handle.shape, handle.strides, handle.offset)
+        return gates.decoded(handle, self, self.gate, lambda gate: self._unpacked(handle, gate))
 
     def once(self, handle: Handle) -> Tensor:
         """For a recipe: the next reader may be far."""
@@ -198,8 +192,11 @@ class Lossy:
         base = self._unpacked(handle) if base is None else base
         return base.as_strided(handle.shape, handle.strides, handle.offset)
 
-    def _unpacked(self, handle: Handle) -> Tensor:
+    def _unpacked(self, handle: Handle, gate: gates.Gate | None = None) -> Tensor:
         with torch.no_grad():
+            if gate is not None and is_fused(self, handle.dtype):
+                length = self.shape.numel()
+                return gates.unpack(self.bytes, self.label, length, handle.dtype, gate)
             out = torch.empty_strided(
                 self.shape, self.strides, dtype=handle.dtype, device=handle.device
             )
@@ -209,6 +206,26 @@ class Lossy:
                 forms.unpack_into(self.mask.bytes, "positive", flat(ones))
                 out = torch.ops.aten.threshold_backward(out, ones, 0)
             return out
+
+
+def is_fused(form: Lossy, dtype: torch.dtype) -> bool:
+    """Whether one kernel unpacks it and does what follows."""
+    return (
+        form.mask is None
+        and len(form.shape) == 1
+        and dtype in (torch.float32, torch.float16, torch.bfloat16)
+        and _is_block_quant(form.label)
+    )
+
+
+def _is_block_quant(codec: str) -> bool:
+    return codec.startswith("block_quant(") and "|" not in codec
+
+
+@functools.lru_cache(maxsize=64)
+def adds_packed(codec: str, other: str) -> bool:
+    """Whether one kernel unpacks and adds what these have stored."""
+    return codec == other and spec_of(codec).stages[0].params["bits"] in (2, 4, 8)
 
 
 def may_be(handles: list[Handle]) -> bool:
@@ -259,13 +276,15 @@ def forms_of(record: Record, handles: list[Handle], codec: str, seed: int) -> li
         result.append(form)
     mask = None
     if _first(codec) not in _KEEP_ZEROS and x.dim() > 1:
-        gates = [o for h, o in zip(handles, result, strict=True) if h.need == "positive"]
-        if gates and isinstance(gates[0], forms.Bits) and gates[0].bytes.device == x.device:
-            mask = gates[0]
+        bits = [o for h, o in zip(handles, result, strict=True) if h.need == "positive"]
+        if bits and isinstance(bits[0], forms.Bits) and bits[0].bytes.device == x.device:
+            mask = bits[0]
     lossy = Lossy(x, codec, seed, mask)
     if lossy.nbytes + sum(f.nbytes for f in others.values()) >= record.nbytes:
         return None
-    return [lossy if form is None else form for form in result]
+    found: list[Form] = [lossy if form is None else form for form in result]
+    lossy.gate = gates.of(record, handles, found)
+    return found
 
 
 def row(record: Record, handles: list[Handle], codec: str, seed: int) -> Lossy:

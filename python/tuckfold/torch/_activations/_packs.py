@@ -55,6 +55,8 @@ class Packer:
         self.split = split
         self._seeds: dict[torch.device, fx.Node] = {}  # of each device
         self._tensors = 0
+        self.packed: dict[fx.Node, tuple[fx.Node, str]] = {}  # by a codec
+        self._numbers: dict[float, fx.Node] = {}
         self.graph = next(_graphs)
 
     @property
@@ -104,10 +106,63 @@ class Packer:
         else:
             packed = add(torch.ops.tuckfold.pack.default, flat, spec, 0)
         back = self.split.add
+        self.packed[node] = packed, spec
         unpacked = back(
             torch.ops.tuckfold.unpack.default, self.split.place(packed), spec, [length], value.dtype
         )
         return packed, _shaped(back, unpacked, value, axes)
+
+    def positive(self, node: fx.Node) -> fx.Node | None:
+        """Bits of the values above 0, in the order of memory, which are saved."""
+        value = value_of(node)
+        if value is None or (axes := order_of(value)) is None or value.numel() == 0:
+            return None
+        add = self._adder(node)
+        return add(torch.ops.tuckfold.pack.default, _flat(add, node, axes), "positive", 0)
+
+    def mask_of(self, bits: fx.Node, node: fx.Node) -> fx.Node:
+        """In backward, what `positive` stored of a node: which values are not above 0."""
+        value = value_of(node)
+        size, stride = list(value.shape), list(value.stride())
+        place = self.split.place(bits)
+        above = self.split.add(torch.ops.tuckfold.bits_to_mask.default, place, size, stride)
+        return self.split.add(_aten.logical_not.default, above)
+
+    def gated(
+        self,
+        node: fx.Node,
+        bits: fx.Node,
+        source: fx.Node | None = None,
+        numbers: tuple[fx.Node, fx.Node, int] | None = None,
+    ) -> fx.Node | None:
+        """In backward, what a codec stored of a node, with the zeros that its bits have; or of the source, of which
+        a normalization with these numbers and a ReLU made the node."""
+        packed, spec = self.packed.get(source or node, (None, ""))
+        value = value_of(node)
+        if packed is None or not spec.startswith("block_quant(") or "|" in spec:
+            return None
+        if value.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+            return None
+        axes, length = order_of(value), value.numel()
+        scale, shift, inner = numbers or (self._number(1.0), self._number(0.0), length)
+        unpacked = self.split.add(
+            torch.ops.tuckfold.unpack_then.default, self.split.place(packed), spec, [length], value.dtype, scale, shift,
+            inner, "none" if numbers is None else "relu", None, None, None, None, self.split.place(bits),
+        )  # fmt: skip
+        return _shaped(self.split.add, unpacked, value, axes)
+
+    def _number(self, number: float) -> fx.Node:
+        if number not in self._numbers:
+            device = next(value_of(n).device for n in self.packed)
+            self._numbers[number] = self.split.add(
+                _aten.full.default,
+                [1],
+                number,
+                dtype=torch.float32,
+                device=device,
+                pin_memory=False,
+            )
+        return self._numbers[number]
 
     def _seed(self, device: torch.device) -> fx.Node:
         """A number for each tensor and step."""

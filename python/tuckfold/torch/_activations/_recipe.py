@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tuckfold.torch._activations._lossy import Lossy
-from tuckfold.torch._activations._saved import Handle, Kept, Record
+from tuckfold.torch._activations import _gates as gates
+from tuckfold.torch._activations._forms import Bits
+from tuckfold.torch._activations._lossy import Lossy, adds_packed, is_fused
+from tuckfold.torch._activations._saved import Handle, Kept
 from tuckfold.torch._memory import flat
 
 _unpack_then = torch.ops.tuckfold.unpack_then.default
@@ -102,12 +104,12 @@ class Recipe:
             rehearsed.append(self.rehearse(values))
         return self.make(values, fresh)
 
-    def again(self, leaves: Iterator[Handle | Kept]) -> Tensor:
-        """Run with the leaves of a template."""
+    def again(self, leaves: Iterator[Handle | Kept], gate: gates.Gate | None = None) -> Tensor:
+        """Run with the leaves of a template. gate: for what it makes, if a kernel takes it."""
         arguments = self.arguments
         found = lambda a: a.again(leaves) if isinstance(a, Recipe) else next(leaves)  # noqa: E731
         if self.chain is not None:
-            return self.chain.run(found)
+            return self.chain.run(found, gate=gate)
         fresh = [isinstance(argument, Recipe) and argument.owns for argument in arguments]
         values = [tensor_of(found(a)) for a in arguments]
         return self.make(values, fresh)
@@ -156,13 +158,15 @@ class Chain:
         self,
         found: Callable[[Any], Tensor | Handle | Kept],
         rehearsed: list[tuple[Tensor, Tensor]] | None = None,
+        gate: gates.Gate | None = None,
     ) -> Tensor:
         """found: an argument that is made, or a leaf that is not read yet; in the order of leaves."""
         x, *factors = [found(a) for a in self.normalize.arguments]
-        others = [found(a) for a in self.other]
+        is_run = rehearsed is None and self.dtype is None
+        others = [_scaled(a, found) if is_run else found(a) for a in self.other]
         numbers = list(map(tensor_of, factors))
-        if self.dtype is None and rehearsed is None:
-            out = fused_unpack(x, numbers, others, self.relu)
+        if is_run:
+            out = fused_unpack(x, numbers, others, self.relu, gate)
             if out is not None:
                 return out
         values = [tensor_of(x), *numbers]
@@ -212,38 +216,87 @@ def fused(v: list[Tensor], others: list[Tensor], relu: bool) -> Tensor:
 
 
 def fused_unpack(
-    leaf: Tensor | Handle | Kept, numbers: list[Tensor], others: list[Any], relu: bool
+    leaf: Tensor | Handle | Kept,
+    numbers: list[Tensor],
+    others: list[Any],
+    relu: bool,
+    gate: gates.Gate | None = None,
 ) -> Tensor | None:
     """What `fused` makes of values that block_quant stored, while they are unpacked; up to roundings, since
     mean and deviation become one factor and one sum. None where the kernel does not take them."""
-    form = leaf.form if isinstance(leaf, Handle) else None
-    if not isinstance(leaf, Handle) or type(form) is not Lossy or form.mask is not None:
-        return None
-    is_row = len(form.shape) == 1 and form.shape.numel() == leaf.shape.numel() and leaf.offset == 0
-    if not is_row or _fits_not(form.label) or leaf.record.cache is not None:
+    form = _packed_row(leaf)
+    if form is None or not isinstance(leaf, Handle):
         return None
     like = torch.empty_strided(leaf.shape, leaf.strides, dtype=leaf.dtype, device="meta")
-    is_known = leaf.dtype in (torch.float32, torch.float16, torch.bfloat16)
-    if not is_known or not (like.is_contiguous() or _is_channels_last(like)):
+    if not (like.is_contiguous() or _is_channels_last(like)):
         return None
-    weight, bias, mean, invstd = numbers
     if any(a.dtype != torch.float32 or not a.is_contiguous() for a in numbers):
         return None
-    added = list(map(tensor_of, others))
     alike = (leaf.dtype, leaf.shape, leaf.strides)
+    packed, factors = None, [None, None]
+    if others:
+        of = others[0].leaf if isinstance(others[0], Scaled) else others[0]
+        other = _packed_row(of)
+        is_alike = other is not None and (of.dtype, of.shape, of.strides) == alike
+        is_alike = is_alike and leaf.shape.numel() % 16 == 0
+        if other is not None and is_alike and adds_packed(form.label, other.label):
+            packed = other.bytes
+            factors = others[0].factors() if isinstance(others[0], Scaled) else factors
+    added = list(map(tensor_of, others)) if packed is None else []
     if any((a.dtype, a.shape, a.stride()) != alike for a in added):
         others[:] = added  # they are made once
         return None
     inner = math.prod(leaf.shape[2:]) if like.is_contiguous() else 1
-    scale = torch.mul(weight, invstd)
-    shift = torch.addcmul(bias, mean, scale, value=-1)
+    scale, shift = _factors(numbers)
     with torch._C._AutoDispatchBelowADInplaceOrView():
-        out = _unpack_then(form.bytes, form.label, [form.shape.numel()], leaf.dtype, scale, shift, inner, "relu" if relu else "none", flat(added[0]) if added else None)  # fmt: skip
+        bits = gate.bits if gate is not None and relu else None
+        out = _unpack_then(form.bytes, form.label, [form.shape.numel()], leaf.dtype, scale, shift, inner, "relu" if relu else "none", flat(added[0]) if added else None, packed, *factors, bits)  # fmt: skip
+    if gate is not None and relu:
+        gate.is_used = True
     return out.as_strided(leaf.shape, leaf.strides)
 
 
-def _fits_not(codec: str) -> bool:
-    return not codec.startswith("block_quant(") or "|" in codec
+def _factors(numbers: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """One factor and one sum for each channel."""
+    weight, bias, mean, invstd = numbers
+    scale = torch.mul(weight, invstd)
+    return scale, torch.addcmul(bias, mean, scale, value=-1)
+
+
+class Scaled:
+    """What is normalized and then added, not made yet."""
+
+    __slots__ = ("leaf", "numbers")
+
+    def __init__(self, leaf: Handle, numbers: list[Tensor]) -> None:
+        self.leaf, self.numbers = leaf, numbers
+
+    def factors(self) -> list[Tensor]:
+        return list(_factors(self.numbers))
+
+    def value(self) -> Tensor:
+        return fused([read(self.leaf), *self.numbers], [], False)
+
+
+def _scaled(argument: Any, found: Callable[[Any], Any]) -> Any:
+    """An argument that is made, or a leaf, or a normalization of a leaf that one kernel unpacks and adds."""
+    if not isinstance(argument, Recipe) or argument.op[:1] != ("normalize",) or not argument.op[2]:
+        return found(argument)
+    x, *factors = [found(a) for a in argument.arguments]
+    numbers = list(map(tensor_of, factors))
+    is_known = all(a.dtype == torch.float32 and a.is_contiguous() for a in numbers)
+    if isinstance(x, Handle) and is_known:
+        return Scaled(x, numbers)
+    return fused([tensor_of(x), *numbers], [], False)
+
+
+def _packed_row(leaf: Tensor | Handle | Kept) -> Lossy | None:
+    """What block_quant stored of a whole storage, unless it is decoded already."""
+    form = leaf.form if isinstance(leaf, Handle) else None
+    if not isinstance(leaf, Handle) or type(form) is not Lossy or not is_fused(form, leaf.dtype):
+        return None
+    is_whole = form.shape.numel() == leaf.shape.numel() and leaf.offset == 0
+    return form if is_whole and leaf.record.cache is None else None
 
 
 def fused_rows(v: list[Tensor], dtype: torch.dtype) -> Tensor:
@@ -278,9 +331,11 @@ def _is_channels_last(x: Tensor) -> bool:
     return x.dim() in formats and x.is_contiguous(memory_format=formats[x.dim()])
 
 
-def tensor_of(found: Tensor | Handle | Kept) -> Tensor:
+def tensor_of(found: Tensor | Handle | Kept | Scaled) -> Tensor:
     if isinstance(found, Handle) and isinstance(found.form, Recomputed):
         return found.form.ahead(found)
+    if isinstance(found, Scaled):
+        return found.value()
     return found if isinstance(found, Tensor) else read(found)
 
 
@@ -298,7 +353,7 @@ class Recomputed:
     is the same for every pass, and only what it is made of belongs to this one.
     """
 
-    __slots__ = ("leaves", "template", "threads", "whole")
+    __slots__ = ("gate", "leaves", "template", "threads", "whole")
     label = "recompute"
     nbytes = 0
 
@@ -308,6 +363,7 @@ class Recomputed:
         # It always is, but the recipes of others should name its own sources, unless that takes long.
         self.whole = self.template.op[:1] in PRODUCTS
         self.threads = torch.get_num_threads()
+        self.gate: Bits | None = None  # the bits of all values, where a ReLU made them
 
     @property
     def recipe(self) -> Recipe:
@@ -315,36 +371,28 @@ class Recomputed:
 
     def ahead(self, handle: Handle) -> Tensor:
         """For a recipe, and then for the nodes that saved it."""
-        return self._base(handle.record).as_strided(handle.shape, handle.strides, handle.offset)
-
-    def _base(self, record: Record) -> Tensor:
-        if record.cache is None:
-            record.cache = self._evaluate()
-            record.unread = {id(other) for other in record.live() if other.form is self}
-        return record.cache
-
-    def decode(self, handle: Handle) -> Tensor:
-        record = handle.record
-        base = self._base(record)
-        # The next reader follows soon, as a convolution's and a ReLU's backward do.
-        record.unread.discard(id(handle))
-        record.cache = base if record.unread else None
+        base = gates.base_of(handle.record, self, None, self._evaluate)
+        handle.record.cache = base
         return base.as_strided(handle.shape, handle.strides, handle.offset)
 
-    def _evaluate(self) -> Tensor:
+    def decode(self, handle: Handle) -> Tensor:
+        # The next reader follows soon, as a convolution's and a ReLU's backward do.
+        return gates.decoded(handle, self, self.gate, self._evaluate)
+
+    def _evaluate(self, gate: gates.Gate | None) -> Tensor:
         """With as many threads as in the forward pass: on the CPU the last bits of some operators,
         such as SiLU, depend on where a thread's part ends."""
         threads = torch.get_num_threads()
         if threads == self.threads:
-            return self._made()
+            return self._made(gate)
         torch.set_num_threads(self.threads)
         try:
-            return self._made()
+            return self._made(gate)
         finally:
             torch.set_num_threads(threads)
 
-    def _made(self) -> Tensor:
-        return outside(lambda: self.template.again(iter(self.leaves)))
+    def _made(self, gate: gates.Gate | None) -> Tensor:
+        return outside(lambda: self.template.again(iter(self.leaves), gate))
 
 
 def outside(call: Callable[[], Tensor]) -> Tensor:

@@ -234,7 +234,9 @@ class Record:
     __slots__ = (
         "__weakref__",
         "cache",
+        "gate",
         "handles",
+        "is_gate_read",
         "key",
         "nbytes",
         "pinned",
@@ -253,6 +255,8 @@ class Record:
         self.pinned = False  # whether another storage is recomputed from it
         self.cache: Tensor | None = None  # recomputed, for the next reader
         self.unread: set[int] = set()
+        self.gate: Form | None = None  # whose bits the cache has, so that its readers read that
+        self.is_gate_read = False  # whether they had it otherwise
 
     def live(self) -> list[Handle]:
         return [handle for ref in self.handles if (handle := ref()) is not None]

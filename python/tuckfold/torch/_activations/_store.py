@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tuckfold.torch._activations import _forms as forms
+from tuckfold.torch._activations import _gates as gates
 from tuckfold.torch._activations import _products as products
 from tuckfold.torch._activations._graph import kind
 from tuckfold.torch._activations._lossy import Lossy, best_grade, for_scores
@@ -166,6 +167,8 @@ def spread(form: Form, handles: list[Handle]) -> list[Form]:
             key = (h.need, h.limits, h.shape, h.strides, h.offset)
             found[key] = found.get(key) or form_of(h) or form
             result.append(found[key])
+    if isinstance(form, Recomputed) and handles:
+        form.gate = gates.of(handles[0].record, handles, result)
     return result
 
 
