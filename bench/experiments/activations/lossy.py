@@ -1,6 +1,7 @@
 """Measures codecs and budgets for what eager passes save: peak, time of a step, and gradients.
 
-python -m bench.experiments.activations.lossy --out X.json     on a GPU; under two minutes
+python -m bench.experiments.activations.lossy --out X.json     on a GPU; under four minutes
+python -m bench.experiments.activations.lossy --only vit_b,gpt --parts steps
 python -m bench.experiments.activations.lossy --dry-run        tiny, on the CPU: no figures
 """
 
@@ -12,6 +13,7 @@ import statistics
 import time
 import traceback
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -19,6 +21,7 @@ from torch import nn
 
 import tuckfold
 import tuckfold.torch as tt
+from bench.experiments.activations import trained
 from bench.experiments.activations.__main__ import WORKS, Step, Work, loss_of
 from bench.experiments.activations.timing import step_times
 from bench.record import ROOT, Figure, Record, table
@@ -28,20 +31,31 @@ METHOD = (
     "One step: forward, cross entropy, backward, SGD with momentum. Eight steps first, then the median of "
     "CUDA events around each of the others; peak: torch.cuda.max_memory_allocated from then on, less what was "
     "allocated before the model. Gradients: after those steps, on random images, eight passes over one batch "
-    "against exact ones; cosine: the least of any parameter with 1 % of the gradient's norm."
+    "against exact ones; cosine: the least of any parameter with 1 % of the gradient's norm. Largest batch: of ten steps "
+    "from the first on in 16 GiB, by bisection over multiples of 32. " + trained.METHOD
 )
 FOUR = "block_quant(bits=4, group=256, round=stochastic)"
 NEAREST = "block_quant(bits=4, group=256)"
 TWO = "block_quant(bits=2, group=64, round=stochastic)"
+CAP = 16 << 30  # bytes, for the largest batch
 # Times less peak that should be reached, and how much longer a step may take.
-FLOORS = {"resnet50_bf16": (3.6, 0.14), "vit_b": (3.6, 0.12)}
+FLOORS = {
+    "resnet50_bf16": (3.6, 0.14),
+    "vit_b": (3.6, 0.12),
+    "vit_s": (4.5, 0.12),
+    "gpt": (3.8, 0.12),
+    "resnet50_tf32": (3.8, 0.11),
+}
 BUDGETS = {"resnet50_bf16": (6.0, 4.0), "vit_b": (6.0, 4.0)}  # GiB
 
 
 def variants(work: Work, tiny: bool) -> dict[str, dict[str, object] | None]:
     small = {"least": 4096} if tiny else {}
     found: dict[str, dict[str, object] | None] = {"plain": None, "wrap": {}}
-    for name, codec in (("4 bits", FOUR), ("4 bits, nearest", NEAREST), ("2 bits", TWO)):
+    found["4 bits"] = {"codec": FOUR} | small
+    if work.name not in BUDGETS:
+        return found
+    for name, codec in (("4 bits, nearest", NEAREST), ("2 bits", TWO)):
         found[name] = {"codec": codec} | small
     for size in BUDGETS[work.name]:
         budget = f"{size}GiB" if not tiny else "16GiB"
@@ -77,6 +91,7 @@ def measure(work: Work, name: str, options: dict | None, device: str, steps: int
     if act is not None:
         row["problems"] = act.problems
         row["repeats"] = act.repeats
+    if act is not None and work.name in BUDGETS:  # of others `trained` tells
         with step.cast:
             result = tt.check(step.model, (step.x, step.y), loss=loss_of)
         row |= {"saved": result.saved, "stored": result.stored}
@@ -104,8 +119,50 @@ def run(work: Work, device: str, steps: int) -> list[dict]:
     return rows
 
 
+def fits(work: Work, options: dict | None, batch: int) -> bool:
+    """Whether steps of so many images run, the first ones with them."""
+
+    def change(model: nn.Module) -> object:
+        if options is not None:
+            tt.wrap(model, **options)
+        return nullcontext()
+
+    gc.collect()
+    torch.cuda.empty_cache()
+    try:
+        step = Step(replace(work, shape=(batch, *work.shape[1:])), "cuda", False, change)
+        for _ in range(10):
+            step()
+        torch.cuda.synchronize()
+    except torch.cuda.OutOfMemoryError:
+        return False
+    return True
+
+
+def largest_batch(work: Work) -> list[dict]:
+    whole = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, CAP / whole))
+    rows: list[dict] = []
+    try:
+        for name, options in (("plain", None), ("4 bits", {"codec": FOUR})):
+            low, high = 4, 8  # times 32
+            while high <= 128 and fits(work, options, 32 * high):
+                low, high = high, 2 * high
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if fits(work, options, 32 * middle) else (low, middle)
+            row = {"work": f"{work.name}, largest batch in 16 GiB", "variant": name}
+            rows.append(row | {"batch": 32 * low})
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+        gc.collect()
+        torch.cuda.empty_cache()
+    rows[1]["batch_over_plain"] = rows[1]["batch"] / rows[0]["batch"]
+    return rows
+
+
 def show(rows: list[dict]) -> None:
-    titles = ("work", "variant", "ms", "host_ms", "time_over_plain", "peak", "peak_ratio", "cosine", "relative_error", "bias", "predicted", "tried", "repeats")  # fmt: skip
+    titles = ("work", "variant", "ms", "host_ms", "time_over_plain", "peak", "peak_ratio", "cosine", "relative_error", "bias", "variance", "predicted", "tried", "repeats", "batch")  # fmt: skip
 
     def cell(row: dict, key: str) -> str:
         value = row.get(key, "")
@@ -127,11 +184,21 @@ def figures(work: Work, rows: list[dict]) -> list[Figure]:
         if row["variant"] == "4 bits" and "peak_ratio" in row:
             found.append(Figure(of, "peak_ratio", row["peak_ratio"], ratio))
             found.append(Figure(of, "time_over_plain", row["time_over_plain"], ceiling=1 + longer))
-            found.append(Figure(of, "cosine", row["cosine"], 0.98))
+            if "cosine" in row:
+                found.append(Figure(of, "cosine", row["cosine"], 0.98))
         if row["variant"].startswith("budget") and "peak" in row:
             budget = float(row["variant"].split()[1]) * 2**30
             found.append(Figure(of, "peak_of_budget", row["peak"] / budget, ceiling=1.0))
     return found
+
+
+def qualities(row: dict) -> list[Figure]:
+    of = {key: row[key] for key in ("work", "variant")}
+    return [
+        Figure(of, "cosine", row["cosine"], 0.98),
+        Figure(of, "bias", row["bias"], ceiling=0.02),
+        Figure(of, "variance", row["variance"], ceiling=0.10),
+    ]
 
 
 def main() -> None:
@@ -140,7 +207,8 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--only", default="resnet50_bf16,vit_b")
+    parser.add_argument("--only", default=",".join(FLOORS))
+    parser.add_argument("--parts", default="steps,trained,batch")
     parser.add_argument("--dry-run", action="store_true")
     options = parser.parse_args()
     device = "cpu" if options.dry_run else "cuda"
@@ -149,14 +217,27 @@ def main() -> None:
     record.extra = {"torch": torch.__version__}
     if device == "cuda":
         record.extra |= {"gpu": torch.cuda.get_device_name()}
-    for name in options.only.split(","):
-        work = next(w for w in WORKS if w.name == name)
-        rows = run(work, device, 1 if options.dry_run else options.steps)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    parts = options.parts.split(",")
+
+    def keep(rows: list[dict], found: list[Figure]) -> None:
         show(rows)
         record.rows += rows
-        record.figures += figures(work, rows)
+        record.figures += found
         if options.out is not None:
             options.out.write_text(record.text(tuckfold.__version__))
+
+    for name in options.only.split(",") if "steps" in parts else ():
+        work = next(w for w in WORKS if w.name == name)
+        rows = run(work, device, 1 if options.dry_run else options.steps)
+        keep(rows, figures(work, rows))
+    if "trained" in parts:
+        rows = trained.rows({"4 bits": FOUR, "4 bits, nearest": NEAREST}, device, options.dry_run)
+        keep(rows, [figure for row in rows for figure in qualities(row)])
+    if "batch" in parts and device == "cuda":
+        rows = largest_batch(next(w for w in WORKS if w.name == "resnet50_bf16"))
+        of = {key: rows[1][key] for key in ("work", "variant")}
+        keep(rows, [Figure(of, "batch_over_plain", rows[1]["batch_over_plain"], 3.0)])
 
 
 if __name__ == "__main__":

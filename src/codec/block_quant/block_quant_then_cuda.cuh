@@ -189,8 +189,9 @@ __device__ TUCKFOLD_INLINE void halves_of_bits(std::uint32_t bits, std::uint32_t
   for (int i = 0; i < 4; i += 2) {
     const std::uint32_t tops = (bits >> 2 * i & 15u) * kSpread;
 #ifdef __CUDA_ARCH__
-    masks[i] = __byte_perm(tops, 0, 0x9988);
-    masks[i + 1] = __byte_perm(tops, 0, 0xbbaa);
+    // __byte_perm does not fill bytes with their top bit; the instruction does.
+    asm("prmt.b32 %0, %1, 0, 0x9988;" : "=r"(masks[i]) : "r"(tops));
+    asm("prmt.b32 %0, %1, 0, 0xbbaa;" : "=r"(masks[i + 1]) : "r"(tops));
 #else
     const auto all = [&](int byte) { return (tops >> (8 * byte + 7) & 1u) * 0xffffu; };
     masks[i] = all(0) | all(1) << 16;

@@ -230,3 +230,49 @@ def test_unpack_then_has_the_values_of_the_cpu(dtype: str, spec: str) -> None:
                     wanted = own.unpack(then=tft.Then(scale, shift, act=act))
                     then = tft.Then(scale.to(DEVICE), shift.to(DEVICE), act=act)
                     assert gpu.same(there.unpack(then=then), wanted), (shape, memory, order, act)
+
+
+@each(*itertools.product(gpu.WIDE, (2, 4, 8)))
+def test_what_follows_an_unpacking_has_the_values_of_the_cpu(dtype: str, bits: int) -> None:
+    """Sums with what is packed, and the zeros of a ReLU."""
+    spec = f"block_quant(bits={bits}, group=256, round=stochastic)"
+    op, of = torch.ops.tuckfold.unpack_then, getattr(torch, dtype)
+    draw = torch.Generator().manual_seed(bits)
+    for rows, channels, inner in (
+        (1001, 64, 1),
+        (40, 2048, 1),
+        (100, 96, 1),
+        (12, 16, 196),
+        (64, 1, 1),
+    ):
+        count = rows * channels * inner
+        x, other, sign = (torch.randn(count, generator=draw).to(of) for _ in range(3))
+        packed, packed_add, gate = (
+            tft.pack(x, spec),
+            tft.pack(other, spec),
+            tft.pack(sign, "positive"),
+        )
+        numbers = [torch.randn(channels, generator=draw) for _ in range(4)]
+        adds = (
+            (None,) * 4,
+            (other, None, None, None),
+            (None, packed_add, None, None),
+            (None, packed_add, *numbers[2:]),
+        )
+        for act, add, bit in itertools.product(("none", "relu"), adds, (None, gate)):
+            given = [packed, *numbers[:2], *add, bit]
+            wanted, got = (
+                op(p, spec, [count], of, scale, shift, inner, act, *rest)
+                for p, scale, shift, *rest in (
+                    given,
+                    [t if t is None else t.to(DEVICE) for t in given],
+                )
+            )
+            assert gpu.same(got, wanted), (
+                rows,
+                channels,
+                inner,
+                act,
+                len([t for t in add if t is not None]),
+                bit is None,
+            )

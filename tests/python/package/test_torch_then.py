@@ -65,6 +65,40 @@ def test_what_is_added_is_added_before_the_activation(dtype, act):
             op(*given, wrong)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_zeros_of_a_relu_are_those_of_its_bits(dtype):
+    op, spec = torch.ops.tuckfold.unpack_then, "block_quant(bits=4, group=8)"
+    x, relu = torch.randn(8, 64).to(dtype), torch.randn(8, 64).to(dtype)
+    packed, bits = tft.pack(x, spec), tft.pack(relu, "positive")
+    given = (packed, spec, [8, 64], dtype, torch.ones(1), torch.zeros(1), 512, "none")
+    y = op(*given, gate=bits)
+    assert torch.equal(y > 0, relu > 0) and torch.equal(y == 0, relu <= 0)
+    back = tft.unpack(packed, spec, (8, 64), dtype)
+    both = (relu > 0) & (back > 0)
+    assert both.any() and torch.equal(y[both], back[both])
+    torch.library.opcheck(op.default, given, {"gate": bits})
+    with pytest.raises((ValueError, RuntimeError), match="gate a bit a value"):
+        op(*given, gate=bits[:-1])
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_added_may_be_packed(dtype, scaled):
+    op, spec = torch.ops.tuckfold.unpack_then, "block_quant(bits=4, group=8)"
+    x, other = torch.randn(4, 64).to(dtype), torch.randn(4, 64).to(dtype)
+    packed, packed_add = tft.pack(x, spec), tft.pack(other, spec)
+    given = (packed, spec, [4, 64], dtype, *numbers(4), 16, "relu")
+    factors = [number.flip(0) for number in numbers(4)] if scaled else [None, None]
+    add = tft.unpack(packed_add, spec, (4, 64), dtype)
+    if scaled:
+        add = op(packed_add, spec, [4, 64], dtype, *factors, 16, "none")
+    assert torch.equal(op(*given, None, packed_add, *factors), op(*given, add))
+    with pytest.raises((ValueError, RuntimeError), match="must have the bytes of packed"):
+        op(*given, None, packed_add[:-1])
+    with pytest.raises((ValueError, RuntimeError), match="must be given together"):
+        op(*given, None, packed_add, numbers(4)[0])
+
+
 @pytest.mark.parametrize(("shape", "dim"), [((3, 7), 1), ((3, 7), -2), ((6,), 0), ((1, 1, 5), 1)])
 def test_channels_may_be_any_axis(shape, dim):
     x = torch.randn(shape)
