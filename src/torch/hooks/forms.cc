@@ -418,8 +418,10 @@ at::Tensor witness_of(const Form& form, const FormSpec& spec, const Handle& hand
     if (start % 2 == 0) return lossy.bytes.slice(0, start).view(at::kBFloat16);
   }
   const at::Tensor x = handle.tensor.as_strided({length}, {1}, 0);
-  // Not the tensor itself, which would stay until the pass ends.
-  return x.is_cpu() ? x : at::linalg_vector_norm(x, 1).reshape({1});
+  if (x.is_cpu()) return x;
+  // Not the tensor itself, which would stay until the pass ends. The sum of many halves is no half.
+  const at::ScalarType wide = x.element_size() < 4 ? at::kFloat : x.scalar_type();
+  return at::linalg_vector_norm(x, 1, {}, false, wide).reshape({1});
 }
 
 Outside::Outside()

@@ -329,7 +329,10 @@ def test_tensors_that_are_not_finite_are_kept_and_counted(bad: float, caplog) ->
     "codec",
     ["dct_quant(rate=4)", "dct_chop(keep=4)", "dct_chop(keep=4) | block_quant(bits=8)", SPARSE],
 )
-def test_values_that_codecs_cannot_sum_are_kept(codec: str, dtype: torch.dtype, caplog) -> None:
+@pytest.mark.parametrize("passes", [0, 7], ids=["first pass", "in C++"])
+def test_values_that_codecs_cannot_sum_are_kept(
+    codec: str, dtype: torch.dtype, passes: int, caplog
+) -> None:
     """Finite ones, whose sums are not."""
 
     class Scaled(nn.Linear):
@@ -347,6 +350,8 @@ def test_values_that_codecs_cannot_sum_are_kept(codec: str, dtype: torch.dtype, 
     expected = gradient(4e37)
     assert expected.isfinite().all()
     act = tt.wrap(layer, codec=codec, least=1)
+    for _ in range(passes):
+        gradient(1.0)
     assert same(gradient(4e37), expected)
     assert act.answers.count == 1 and "not finite" in caplog.text
     gradient(2.0**90)

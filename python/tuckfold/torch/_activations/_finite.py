@@ -3,8 +3,7 @@
 Huge values, of 2^100 and more, count among them: codecs that sum values would overflow. On the CPU
 a tensor is looked at before it is dropped. Looking would wait for a GPU, so there a pass asks for all
 of its tensors at once, and a later one reads the answer. Until then groups of values with one that is
-not finite come back as NaN, and from then on the tensor is kept. Passes in C++ look for values that
-are not finite alone, on a GPU for a sum that is not.
+not finite come back as NaN, and from then on the tensor is kept. Passes in C++ do the same.
 """
 
 from __future__ import annotations
