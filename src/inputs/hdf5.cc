@@ -274,6 +274,24 @@ Shape shape_of(const Handle& space) {
   return shape;
 }
 
+// What values of a type are called in an error.
+const char* kind_of(const Handle& type) {
+  switch (type ? ::H5Tget_class(type.get()) : H5T_NO_CLASS) {
+    case H5T_INTEGER:
+    case H5T_FLOAT: return "numbers of another width";
+    case H5T_STRING: return "strings";
+    case H5T_COMPOUND: return "a compound type, as complex numbers and records are";
+    case H5T_ENUM: return "an enumeration";
+    case H5T_BITFIELD: return "bit fields";
+    case H5T_OPAQUE: return "opaque bytes";
+    case H5T_REFERENCE: return "references";
+    case H5T_VLEN: return "lists of varying lengths";
+    case H5T_ARRAY: return "an array type";
+    case H5T_TIME: return "times";
+    default: return "values of a type that is not known here";
+  }
+}
+
 Handle open_file(const SourceInput& input) {
   if (input.inflated) {
     fail(Errc::Unsupported, "[hdf5] '{}' is a gzipped HDF5 file; decompress it with 'gzip -d'",
@@ -306,7 +324,8 @@ std::unique_ptr<Source> open_one(const SourceInput& input, const SourceOptions& 
     const std::optional<DType> dtype = type ? dtype_by(type.get()) : std::nullopt;
     if (!dtype) {
       fail_over_arrays(Errc::Unsupported, path,
-                       "[hdf5] '{}': dataset '{}' holds no numbers that can be read", path, name);
+                       "[hdf5] '{}': dataset '{}' holds no numbers that can be read, but {}", path,
+                       name, kind_of(type));
     }
     if (space && ::H5Sget_simple_extent_type(space.get()) == H5S_NULL) {
       fail_over_arrays(Errc::InvalidArgument, path, "[hdf5] '{}': dataset '{}' has no values", path,

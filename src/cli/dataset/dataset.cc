@@ -109,10 +109,7 @@ SourceOptions InputOptions::source_options(const char* verb) const {
 std::unique_ptr<Source> InputOptions::open(const char* verb, bool quiet) const {
   if (files.empty()) invalid("[{}] nothing to read; name a file or folder with samples", verb);
   const SourceOptions options = source_options(verb);
-  if (const auto times = std::count(files.begin(), files.end(), "-"); times > 1) {
-    invalid("[{}] - is standard input, which can be read once, and was given {} times", verb,
-            times);
-  }
+  check_stdin_once(verb, files);
   std::vector<std::filesystem::path> paths;
   for (const std::string& file : files) paths.emplace_back(input_path(verb, file, quiet));
   std::unique_ptr<Source> source = open_source(paths, options);

@@ -61,7 +61,10 @@ bool is_tuck(const std::string& path) {
 Samples::Samples(const char* verb, const InputOptions& inputs) {
   if (!inputs.files.empty()) name_ = inputs.files.front();
   if (inputs.files.size() > 1) name_ += fmt::format(" and {} more", inputs.files.size() - 1);
-  const auto packed = std::count_if(inputs.files.begin(), inputs.files.end(), is_tuck);
+  check_stdin_once(verb, inputs.files);
+  const auto packed = std::ranges::count_if(inputs.files, [&](const std::string& path) {
+    return is_tuck(input_path(verb, path));  // for "-" what it holds
+  });
   if (packed == 0) {
     source_ = inputs.open(verb);
     arrays_.assign(source_->arrays().begin(), source_->arrays().end());
@@ -81,7 +84,7 @@ void Samples::open_files(const char* verb, const InputOptions& inputs) {
             verb, inputs.files.front());
   }
   for (const std::string& path : inputs.files) {
-    files_.push_back(open_reader(path, inputs.strict));
+    files_.push_back(open_reader(input_path(verb, path), inputs.strict));
     const std::vector<SourceArray> here = arrays_of(files_.back());
     const std::vector<SourceArray> first = arrays_of(files_.front());
     if (here != first) {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -80,7 +81,14 @@ void spool(const char* verb, bool quiet) {
 }  // namespace
 
 std::string input_path(const char* verb, const std::string& given, bool quiet) {
-  if (given != "-") return given;
+  if (given != "-") {
+    std::error_code unreadable;
+    if (std::filesystem::is_fifo(given, unreadable)) {
+      fail(Errc::Io, "[{}] '{}' is a pipe; read it as standard input: - < '{}'", verb, given,
+           given);
+    }
+    return given;
+  }
   if (::isatty(STDIN_FILENO) == 1) {
     invalid("[{}] - is standard input, and that is a terminal; pipe a file into it, or name one",
             verb);
@@ -92,6 +100,13 @@ std::string input_path(const char* verb, const std::string& given, bool quiet) {
   }
   if (!is_whole_file()) spool(verb, quiet);
   return kStdin;
+}
+
+void check_stdin_once(const char* verb, std::span<const std::string> files) {
+  if (const auto times = std::ranges::count(files, "-"); times > 1) {
+    invalid("[{}] - is standard input, which can be read once, and was given {} times", verb,
+            times);
+  }
 }
 
 bool is_stdout(const std::string& out) {

@@ -3,6 +3,7 @@
 //   const FileReader reader(input_path("info", "-"));   // reads /dev/stdin, whatever it was
 #pragma once
 
+#include <span>
 #include <string>
 
 namespace tuckfold::cli {
@@ -11,6 +12,9 @@ namespace tuckfold::cli {
 // already, its bytes are first copied to one without a name in the temporary folder, so that memory
 // stays flat. Throws InvalidArgument where it is a terminal, Io where it cannot be read.
 std::string input_path(const char* verb, const std::string& given, bool quiet = true);
+
+// Refuses "-" among files more than once.
+void check_stdin_once(const char* verb, std::span<const std::string> files);
 
 // Whether an output goes to standard output: "-", /dev/stdout, or another name of the same pipe or file.
 bool is_stdout(const std::string& out);

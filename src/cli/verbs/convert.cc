@@ -283,7 +283,8 @@ void run(const Options& options) {
   if (options.out.empty()) invalid("[convert] give the file to write: -o OUT.tuck");
   for (const std::string& path : options.inputs.files) {
     std::error_code unreadable;
-    if (fs::exists(path, unreadable) && !is_tuck(path)) {
+    const std::string there = input_path("convert", path, options.quiet);
+    if (fs::exists(there, unreadable) && !is_tuck(there)) {
       invalid("[convert] '{}' is neither a .tuck file nor a manifest; pack it first", path);
     }
   }
