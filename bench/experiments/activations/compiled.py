@@ -256,16 +256,17 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", default="resnet50_bf16,vit_b,gpt")
-    parser.add_argument("--variants", default=",".join(VARIANTS))
+    parser.add_argument("--variants", default=";".join(VARIANTS), help="with ; between")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--dry-run", action="store_true")
     given = parser.parse_args()
-    for text, known in ((given.only, BY_NAME), (given.variants, VARIANTS)):
-        for name in text.split(","):
+    works, variants = given.only.split(","), given.variants.split(";")
+    for names, known in ((works, BY_NAME), (variants, VARIANTS)):
+        for name in names:
             if name not in known:
                 parser.error(f"unknown {name}; there are {', '.join(known)}")
     options = Options("cpu" if given.dry_run else "cuda", given.dry_run, given.steps)
-    cells = [(work, v) for work in given.only.split(",") for v in given.variants.split(",")]
+    cells = [(work, v) for work in works for v in variants]
     # One after the other: all at once would not fit into the memory of a GPU.
     fixed = [c for c in cells if c[1].endswith(DETERMINISTIC)]
     groups = [g for g in ([c for c in cells if c not in fixed], fixed) if g]

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from tuckfold.torch._activations._gates import Gate
 from tuckfold.torch._activations._lossy import Lossy
 from tuckfold.torch._activations._saved import Form, Handle, Record
 
@@ -47,7 +48,7 @@ class Offloaded(Lossy):
     changes = False
 
     def __init__(self, x: Tensor) -> None:
-        self.label, self.mask = CPU, None
+        self.label, self.mask, self.gate = CPU, None, None
         self.shape, self.strides = x.shape, x.stride()
         self._device = x.device
         self._coming: tuple[Tensor, torch.cuda.Event] | None = None
@@ -68,7 +69,7 @@ class Offloaded(Lossy):
         """On the device of the model."""
         return self.bytes.nbytes if self._device.type == "cpu" else 0
 
-    def _unpacked(self, handle: Handle) -> Tensor:
+    def _unpacked(self, handle: Handle, gate: Gate | None = None) -> Tensor:
         if self._device.type != "cuda":
             return self.bytes.clone()
         self._is_read = True
