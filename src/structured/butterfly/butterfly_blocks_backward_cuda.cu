@@ -16,8 +16,6 @@ namespace {
 using cuda::load_matrices;
 using cuda::multiply_add;
 
-// What is between the halves is in memory of the device: for each tile of samples, each low number and each
-// high number, 32 samples in 64 bytes.
 template <class T>
 struct BlocksBackwardArgs {
   CudaButterfly s;
@@ -30,15 +28,6 @@ struct BlocksBackwardArgs {
   std::int64_t samples;
   bool whole_x, whole_y;  // whether rows are whole pieces of sixteen bytes
 };
-
-template <class S>
-__device__ TUCKFOLD_INLINE std::int64_t between_at(std::int64_t tile, int low, int high) {
-  return (tile * S::kFeatures + (low << S::kHigh) + high) * 64;
-}
-// Where sixteen bytes of a row of 64 are in shared memory.
-__device__ TUCKFOLD_INLINE int piece_at(int row, int piece) {
-  return row * 64 + ((piece ^ (row >> 1)) & 3) * 16;
-}
 
 // Features of 64 that column g of product n is, in gradients of x: a lane's of four products are eight that
 // follow each other.
@@ -71,61 +60,6 @@ __global__ void __launch_bounds__(256)
   const float2 two = entries_to<0, S::kLow>(s, args.twiddle, first + step * 16 + k % 2 * 8 + 2 * t,
                                             first + beside(pair * 2 + k / 2, g));
   *word_of(args.low_back, at) = cuda::pair_of<T>(two.x, two.y);
-}
-
-// A block's place: `rank` of the 512 features, and a share of the samples.
-struct Share512 {
-  int rank, share, shares, warp, lane;
-  __device__ TUCKFOLD_INLINE explicit Share512(int ranks)
-      : rank(static_cast<int>(blockIdx.x) % ranks),
-        share(static_cast<int>(blockIdx.x) / ranks),
-        shares(static_cast<int>(gridDim.x) / ranks),
-        warp(static_cast<int>(threadIdx.x) / 32),
-        lane(static_cast<int>(threadIdx.x) % 32) {}
-};
-__device__ TUCKFOLD_INLINE std::int64_t tiles_of(std::int64_t samples) {
-  return (samples + kTileSamples - 1) / kTileSamples;
-}
-
-// ---- v ------------------------------------------------------------------------------------------
-
-template <class T, class S, int kAhead>
-__global__ void __launch_bounds__(256, 1)
-    low_kernel(const __grid_constant__ BlocksBackwardArgs<T> args) {
-  const CudaButterfly& s = args.s;
-  const Share512 of(S::kRanks);
-  const int features = of.rank * kBlockFeatures + of.warp * 64;
-  unsigned char* memory = cuda::shared_memory() + of.warp * kInputBytes;
-  const auto input = [&](int turn) { return memory + turn % kAhead * kTileWarps * kInputBytes; };
-  const std::int64_t tiles = tiles_of(args.samples);
-  const auto start = [&](std::int64_t tile, int turn) {
-    if (tile < tiles) {
-      start_tile(args.x, s.in, args.whole_x, features, tile * kTileSamples, args.samples,
-                 fresh(of.lane), input(turn));
-    }
-    end_copies();
-  };
-  TUCKFOLD_UNROLL
-  for (int i = 0; i < kAhead; ++i) start(of.share + std::int64_t{i} * of.shares, i);
-  uint4 low[4][S::kLowSteps];
-  const uint4* from = args.low + features / 64 * (4 * S::kLowSteps * 32) + of.lane;
-  TUCKFOLD_UNROLL
-  for (int i = 0; i < 4 * S::kLowSteps; ++i) low[i / S::kLowSteps][i % S::kLowSteps] = from[i * 32];
-
-  int turn = 0;
-  for (std::int64_t tile = of.share; tile < tiles; tile += of.shares, ++turn) {
-    wait_for_older_copies<kAhead - 1>();
-    __syncwarp();
-    const int lane = fresh(of.lane);
-    const TileWords words(input(turn), lane);
-    __syncwarp();
-    start(tile + std::int64_t{kAhead} * of.shares, turn);
-    low_products<T, S>(low, words, [&](int first, const uint4& v) {
-      const int number = (first & ((1 << S::kLow) - 1)) + lane / 4;
-      const int high = (features + first) >> S::kLow;
-      *reinterpret_cast<uint4*>(args.v + between_at<S>(tile, number, high) + lane % 4 * 16) = v;
-    });
-  }
 }
 
 // ---- high bits ----------------------------------------------------------------------------------
@@ -458,7 +392,13 @@ void one_product(const BlocksBackwardArgs<T>& args, const BlocksSums& sums, void
   constexpr std::size_t kWarps = kTileWarps;
   cuda::launch(low_kernel<T, S, kAhead>,
                {.blocks = blocks, .threads = 256, .shared_bytes = kAhead * kWarps * kInputBytes},
-               stream, args);
+               stream,
+               LowArgs<T>{.s = args.s,
+                          .x = args.x,
+                          .low = args.low,
+                          .v = args.v,
+                          .samples = args.samples,
+                          .whole_x = args.whole_x});
   cuda::launch(
       high_backward_kernel<T, S, kAheadBack>,
       {.blocks = blocks, .threads = 256, .shared_bytes = HighMemory<S, kAheadBack>::kBytes}, stream,
