@@ -453,7 +453,11 @@ def readme_table() -> str:
         for row in Results("activations").rows
         if row["variant"] == "wrap" and row["work"] in networks
     ]
-    packed = [row for row in Results("activations_lossy").rows if row["variant"] == "4 bits"]
+    packed = [
+        row
+        for row in Results("activations_lossy").rows
+        if row["variant"] == "4 bits" and row["work"] in networks and "peak_ratio" in row
+    ]
     rows = [
         [
             "`wrap(model)`: ResNet-50, UNet and ViT on an H200, exact gradients; with `codec=` of 4 bits",

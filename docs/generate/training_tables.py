@@ -20,6 +20,12 @@ NETWORKS = {
     "gpt_small": "GPT, batch 1, bf16",
 }
 LOSSY = {"resnet50_bf16": "ResNet-50", "vit_b": "ViT-B/16", "gpt": "GPT 12 × 768"}
+EAGER = LOSSY | {"vit_s": "ViT-S/16", "resnet50_tf32": "ResNet-50, TF32, rows, 256²"}
+TRAINED = {
+    "resnet18_trained": "ResNet-18, CIFAR-10",
+    "vit_trained": "ViT of six blocks, CIFAR-10",
+    "gpt_trained": "GPT of six blocks, text",
+}
 
 
 def activations_table() -> str:
@@ -102,18 +108,36 @@ def _peak_and_time(row: dict | None) -> str:
     return f"{row['peak_ratio']:.2f}, {100 * row['time_over_plain'] - 100:+.0f} %"
 
 
+def _trained(rows: list[dict]) -> str:
+    """Gradients of networks that were trained for a while, and the largest batch."""
+    lines = [
+        [f"{TRAINED[row['work']]}, {row['variant']}", f"{row['cosine']:.4f}", f"{row['bias']:.4f}", f"{row['variance']:.4f}"]
+        for row in rows
+        if row["work"] in TRAINED and "variance" in row
+    ]  # fmt: skip
+    text = ""
+    if lines:
+        text += "Gradients of networks that were trained for a short while, over eight batches: the least cosine of a parameter, the bias, and the variance that the codec adds, as a part of that between batches:\n\n"
+        text += table(["", "cosine", "bias", "added variance"], lines) + "\n"
+    batches = {row["variant"]: row["batch"] for row in rows if "batch" in row}
+    if batches:
+        text += f"Within 16 GiB the largest batch of the ResNet-50, its first steps included, was {batches['plain']} images plain and {batches['4 bits']} with 4 bits.\n\n"
+    return text
+
+
 def codecs_table() -> str:
     """Activations that codecs store, eager and compiled."""
     text = "## Activations packed by codecs\n\nThe same steps on one H200 with `wrap(model, codec=...)` of 4 bits a value, 8 for what attention computes scores from, and with budgets; bf16, random images and weights:\n\n"
     results, compiled = Results("activations_lossy"), Results("activations_compiled")
     variants = ["wrap", "4 bits", "budget 6 GiB", "budget 4 GiB"]
     lines = []
-    for work, name in LOSSY.items():
+    for work, name in EAGER.items():
         rows = {row["variant"]: row for row in results.rows if row["work"] == work}
         if rows:
-            lines.append([name, *(_peak_and_time(rows[v]) for v in variants)])
+            lines.append([name, *(_peak_and_time(rows.get(v)) for v in variants)])
     text += table(["eager", "`wrap`: peak, times less; time", "4 bits", *variants[2:]], lines)
-    text += f"\n{results.link}\n\n"
+    text += "\n" + _trained(results.rows)
+    text += f"{results.link}\n\n"
     lines = []
     for work, name in LOSSY.items():
         rows = {row["variant"]: row for row in compiled.rows if row["work"] == work}

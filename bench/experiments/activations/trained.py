@@ -11,10 +11,6 @@ from bench.experiments.adaptive_activations.data import images
 from bench.experiments.loss_curves import tasks
 from bench.gpu.networks import Encoder
 
-METHOD = (
-    "Networks of `trained`: a ResNet-18 and a ViT of six blocks on CIFAR-10, a GPT of six blocks on the text of these "
-    "pages, trained with AdamW and bf16 for the steps that are given; then gradients of eight other batches."
-)
 BATCHES = 8
 IMAGES = 3000
 SETTINGS = {
