@@ -355,7 +355,7 @@ def test_what_is_no_file(tool, verb):
     os.mkfifo(tool.folder / "pipe")
     (tool.folder / "empty.npy").touch()
     (tool.folder / "empty.gz").touch()
-    assert "not a regular file" in tool.run(verb, "pipe", *more, exit=5, timeout=10).stderr
+    assert "is a pipe" in tool.run(verb, "pipe", *more, exit=5, timeout=10).stderr
     for name in ("empty.npy", "empty.gz"):
         done = tool.run(verb, name, *more, exit=3)
         assert name in done.stderr

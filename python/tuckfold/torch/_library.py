@@ -109,7 +109,7 @@ def check_dtype(what: str, dtype: object) -> None:
 
 def _check_kinds(op: Any, arguments: Sequence[object]) -> None:
     """Whether torch refused a call because an argument is not of the kind that the operator takes."""
-    schema = op._schema
+    schema = getattr(op, "default", op)._schema  # a packet has one overload
     what = schema.name.partition("::")[2].removesuffix("_into").removesuffix("_seeded")
     for argument, value in zip(schema.arguments, arguments, strict=False):
         kind = str(argument.type)
