@@ -261,10 +261,6 @@ class Batches:
         self._latest = _Epoch(self, *self._position)
         return self._latest
 
-    def _thread_beginning(self) -> Callable[[], None] | None:
-        """What each thread that reads ahead calls first. It must not hold this object, whose end ends the threads."""
-        return None
-
     def _make(self, samples: np.ndarray, epoch: int) -> Any:
         """A batch, on a thread that reads ahead."""
         return self._transformed(self._read(samples))
@@ -311,9 +307,7 @@ class _Epoch(Iterator[Any]):
             if ahead == 0:
                 made = batches._make(self._samples(self._given), self._epoch)
             else:
-                self._threads = self._threads or ThreadPoolExecutor(
-                    ahead, "tuckfold-batches", batches._thread_beginning()
-                )
+                self._threads = self._threads or ThreadPoolExecutor(ahead, "tuckfold-batches")
                 while self._asked < min(count, self._given + ahead + 1):
                     samples = self._samples(self._asked)
                     self._waiting.append(self._threads.submit(batches._make, samples, self._epoch))

@@ -284,7 +284,7 @@ class FileArray:
             return self._sample_bytes
 
     def _read_packed(
-        self, numbers: np.ndarray, room: int, room_bytes: int, places: int, most: int, threads: int
+        self, numbers: np.ndarray, room: int, room_bytes: int, places: int, most: int
     ) -> tuple[list[lib.PackedPart], int, int]:
         """Packed samples to memory at `room`, and numbers of int32 to that at `places`: the parts, how many
         there are and the bytes that they take. Nothing is written if either is more than there is room
@@ -296,7 +296,7 @@ class FileArray:
         found, needed = ctypes.c_size_t(), ctypes.c_size_t()
         status = lib.reader_gather_packed(
             handle.value, self._number, lib.address_of(numbers), len(numbers), room, room_bytes,
-            places, parts, most, found, needed, threads
+            places, parts, most, found, needed, lib.get_num_threads()
         )  # fmt: skip
         if status != 0:
             self._file._fail()

@@ -178,9 +178,6 @@ class DataLoader(_dataset.Batches):
             return all_bits[samples]
         return None
 
-    def _thread_beginning(self) -> Callable[[], None] | None:
-        return None if self._mover is None else self._mover.enter_thread
-
     def _make(self, samples: np.ndarray, epoch: int) -> Any:
         bits = self._bits_of(samples, epoch)
         if self._mover is not None:

@@ -94,7 +94,7 @@ def test_samples_that_the_codec_did_not_suit_come_in_their_places(tmp_path: Path
             samples_per_chunk=2, sync=False
         )  # fmt: skip
     parts = tuckfold.open(tmp_path / "a.tuck")["image"]._read_packed(
-        np.arange(COUNT), 0, 0, np.empty(COUNT, np.int32).ctypes.data, 4, 1
+        np.arange(COUNT), 0, 0, np.empty(COUNT, np.int32).ctypes.data, 4
     )
     assert parts[1] == 2
     whole = {"image": tuckfold.torch.Images(std=3)}
