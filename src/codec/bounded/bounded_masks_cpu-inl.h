@@ -218,9 +218,11 @@ HWY_ATTR inline bool read_groups(const std::uint8_t* heads, Groups& groups, bool
     hn::Store(bytes, d, groups.bytes + i);
     sum = hn::Add(sum, bytes);
   }
+  // Bytes of such groups are no numbers to add up.
+  if (!hn::AllFalse(d, hn::TestBit(bad, hn::Set(d, std::uint64_t{1} << 63)))) return false;
   groups.all_bytes = static_cast<int>(hn::GetLane(hn::SumOfLanes(d, sum)));
   is_wide = !hn::AllFalse(d, hn::TestBit(wide, hn::Set(d, std::uint64_t{1} << 63)));
-  return hn::AllFalse(d, hn::TestBit(bad, hn::Set(d, std::uint64_t{1} << 63)));
+  return true;
 }
 // Their masks; may read 8 bytes past the end.
 template <int K>
