@@ -21,7 +21,6 @@ from pathlib import Path
 from bench.record import ROOT
 
 STUDIES = {
-    "variants": "layers.variants",
     "layers": "layers --device cuda",
     "shl": "shl --device cuda",
     "matmul": "matmul --device cuda",
