@@ -82,17 +82,26 @@ struct PlaneBlocks {
   }
 };
 
-// Which thread of a CTA takes which block. Packed blocks are numbered (outer * lane_length + lane)
-// * run_length + place; a CTA takes `lanes` x `run` of them. Neighbouring threads take neighbouring
-// lanes, whose values are neighbours in memory. If that holds for blocks in their packed order, there
-// is one lane.
-struct BlockDeal {
+// How packed blocks are numbered: (outer index * lane_length + lane) * run_length + place. Values of
+// neighbouring lanes are neighbours in memory. If those of blocks in their packed order are, there is one
+// lane.
+struct BlockOrder {
+  std::uint32_t lane_length, run_length, outer;
+
+  static BlockOrder of(const PlaneBlocks& b);
+};
+
+// Which thread of a CTA takes which block: a CTA takes `lanes` x `run` of them, neighbouring threads
+// neighbouring lanes.
+struct BlockDeal : BlockOrder {
   std::uint32_t lanes, lane_shift, run;  // of a CTA; lanes is a power of 2
-  std::uint32_t lane_length, run_length, lane_chunks, run_chunks, outer;
+  std::uint32_t lane_chunks, run_chunks;
   Divider by_lane_chunks, by_run_chunks, by_run;
 
-  // `lanes`: how many a CTA has at least, where there are as many.
+  // `lanes`: how many a CTA has at least, where there are as many. `threads`: kMaxStagedCols at least.
   static BlockDeal of(const PlaneBlocks& b, int threads, std::uint32_t lanes = kWarp);
+  // Sets what follows from lanes and run.
+  void divide();
   std::int64_t ctas() const { return std::int64_t{outer} * lane_chunks * run_chunks; }
 
   // The blocks of a CTA that exist.
@@ -253,9 +262,8 @@ std::optional<PlaneBlocks> PlaneBlocks::of(const BasicTensorView<Pointer>& tenso
   return p;
 }
 
-inline BlockDeal BlockDeal::of(const PlaneBlocks& b, int threads, std::uint32_t lanes) {
-  const auto all = static_cast<std::uint32_t>(threads);
-  BlockDeal d{.lanes = 1, .run = all, .lane_length = 1, .run_length = b.count, .outer = 1};
+inline BlockOrder BlockOrder::of(const PlaneBlocks& b) {
+  BlockOrder order{.lane_length = 1, .run_length = b.count, .outer = 1};
   const std::int64_t nearest = std::min(std::abs(b.row_step), std::abs(b.col_step));
   int axis = -1;  // of the lanes, among those before the plane
   if (b.walk == Walk::Apart) {
@@ -267,31 +275,46 @@ inline BlockDeal BlockDeal::of(const PlaneBlocks& b, int threads, std::uint32_t 
   const bool by_rows = b.walk == Walk::Columns || (b.walk == Walk::Apart && axis < 0 &&
                                                    std::abs(b.row_step) < std::abs(b.col_step));
   if (axis >= 0) {
-    d.lane_length = b.lengths[axis];
-    d.run_length = b.block_rows * b.block_cols;
-    for (int i = 0; i < axis; ++i) d.run_length *= b.lengths[i];
+    order.lane_length = b.lengths[axis];
+    order.run_length = b.block_rows * b.block_cols;
+    for (int i = 0; i < axis; ++i) order.run_length *= b.lengths[i];
   } else if (by_rows) {
-    d.lane_length = b.block_rows;
-    d.run_length = b.block_cols;
+    order.lane_length = b.block_rows;
+    order.run_length = b.block_cols;
   }
-  if (d.lane_length == 1) d.run_length = b.count;
+  if (order.lane_length == 1) {
+    order.run_length = b.count;
+  } else {
+    order.outer = b.count / (order.lane_length * order.run_length);
+  }
+  return order;
+}
+
+inline BlockDeal BlockDeal::of(const PlaneBlocks& b, int threads, std::uint32_t lanes) {
+  const auto all = static_cast<std::uint32_t>(threads);
+  BlockDeal d{BlockOrder::of(b)};
+  d.lanes = 1;
+  d.run = all;
   if (d.lane_length > 1) {
     d.lanes = lanes;
     while (d.lanes * d.run_length < all && d.lanes < d.lane_length && d.lanes < all) d.lanes *= 2;
     while (d.lanes / 2 >= d.lane_length) d.lanes /= 2;
     d.run = all / d.lanes;
-    d.outer = b.count / (d.lane_length * d.run_length);
   } else if (b.walk == Walk::Staged) {
     d.run = all / b.block_cols * b.block_cols;
   }
   while ((1u << d.lane_shift) < d.lanes) ++d.lane_shift;
   d.run = std::min(d.run, d.run_length);
-  d.lane_chunks = (d.lane_length + d.lanes - 1) / d.lanes;
-  d.run_chunks = (d.run_length + d.run - 1) / d.run;
-  d.by_lane_chunks = Divider(d.lane_chunks);
-  d.by_run_chunks = Divider(d.run_chunks);
-  d.by_run = Divider(d.run);
+  d.divide();
   return d;
+}
+
+inline void BlockDeal::divide() {
+  lane_chunks = (lane_length + lanes - 1) / lanes;
+  run_chunks = (run_length + run - 1) / run;
+  by_lane_chunks = Divider(lane_chunks);
+  by_run_chunks = Divider(run_chunks);
+  by_run = Divider(run);
 }
 
 }  // namespace tuckfold::cuda

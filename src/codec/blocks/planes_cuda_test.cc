@@ -95,10 +95,10 @@ TEST_P(CudaPlanes, EveryRateOfDctQuantToo) {
 
 // Numbers of blocks that make whole groups, which one kernel takes, and others.
 TEST_P(CudaPlanes, DctChopWithBlockQuantHasTheCpusBytesAndValues) {
-  const std::vector<Shape> shapes = {{1, 128, 14, 14}, {2, 16, 28, 28}, {1, 256, 21, 24},
-                                     {16, 64, 7, 7},   {4, 64, 64},     {32, 13, 32},
-                                     {5, 3, 14, 14},   {64, 32, 7, 7},  {1, 3, 128, 128},
-                                     {4, 64, 63},      {1, 64, 16, 260}};
+  const std::vector<Shape> shapes = {
+      {1, 128, 14, 14}, {2, 16, 28, 28},   {1, 256, 21, 24}, {16, 64, 7, 7},   {4, 64, 64},
+      {32, 13, 32},     {5, 3, 14, 14},    {64, 32, 7, 7},   {1, 3, 128, 128}, {4, 64, 63},
+      {1, 64, 16, 260}, {1, 12, 128, 128}, {1, 16, 72, 128}, {1, 256, 56, 56}, {3, 160, 28, 28}};
   for (const Shape& shape : shapes) {
     for (const char* text :
          {"dct_chop(keep=4) | block_quant(bits=8)",

@@ -10,6 +10,8 @@
 #include <cstring>
 
 #include "base/cuda/async.cuh"
+#include "base/cuda/bulk.cuh"
+#include "codec/blocks/block_words_cuda.cuh"
 #include "codec/blocks/planes_cuda.cuh"
 #include "codec/blocks/vectors_cuda.cuh"
 
@@ -22,72 +24,6 @@ struct StagedBlocks {
 };
 
 namespace detail {
-
-__device__ TUCKFOLD_INLINE int at_most(int i, int last) { return i < last ? i : last; }
-
-// A value as F16 or BF16, by from_float. Rarely called, so not inlined.
-__device__ TUCKFOLD_NOINLINE std::uint32_t half_bits(DType dtype, float value) {
-  return dtype == DType::F16 ? from_float<F16>(value).bits : from_float<BF16>(value).bits;
-}
-
-// Where value i of vector v belongs in a block by rows.
-template <bool kColumns>
-__device__ TUCKFOLD_INLINE constexpr int in_block(int v, int i) {
-  return kColumns ? i * 8 + v : v * 8 + i;
-}
-
-// A block as words of its dtype, eight rows or columns one after the other. As halves_of converts
-// them, but with one test of all values for those that the instruction converts differently.
-template <class T, bool kColumns = false>
-struct BlockWords {
-  static constexpr int kEach = 2 * static_cast<int>(sizeof(T));  // words of eight values
-  std::uint32_t words[8 * kEach];
-
-  // known_tame: whether that test is known to pass.
-  __device__ TUCKFOLD_INLINE BlockWords([[maybe_unused]] DType dtype, const float* x,
-                                        [[maybe_unused]] bool known_tame) {
-    const auto value = [&](int i) { return x[in_block<kColumns>(i / 8, i % 8)]; };
-    if constexpr (sizeof(T) == 4) {
-#pragma unroll
-      for (int i = 0; i < 64; ++i) words[i] = bits_of(value(i));
-    } else {
-      bool tame = known_tame;
-      if (!tame) {
-        float sums[4] = {};
-#pragma unroll
-        for (int i = 0; i < 64; ++i) sums[i % 4] = fmaf(x[i], x[i], sums[i % 4]);
-        const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-        tame = sum < (dtype == DType::F16 ? kMaxF16 * kMaxF16 : float_of(kInfBits));
-      }
-      if (tame && dtype == DType::F16) {
-#pragma unroll
-        for (int i = 0; i < 32; ++i)
-          words[i] = floats_to_halves<F16>(value(2 * i), value(2 * i + 1));
-      } else if (tame) {
-#pragma unroll
-        for (int i = 0; i < 32; ++i) {
-          words[i] = floats_to_halves<BF16>(value(2 * i), value(2 * i + 1));
-        }
-      } else {
-#pragma unroll
-        for (int i = 0; i < 32; ++i) {
-          words[i] = half_bits(dtype, value(2 * i)) | half_bits(dtype, value(2 * i + 1)) << 16;
-        }
-      }
-    }
-  }
-  __device__ TUCKFOLD_INLINE uint4 four(int i) const {
-    return make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
-  }
-  // Element i of row or column v.
-  __device__ TUCKFOLD_INLINE T element(int v, int i) const {
-    if constexpr (sizeof(T) == 4) {
-      return float_of(words[8 * v + i]);
-    } else {
-      return T{static_cast<std::uint16_t>(words[4 * v + i / 2] >> (16 * (i % 2)))};
-    }
-  }
-};
 
 // ---- rows, or columns, of eight values at multiples of 16 bytes ---------------------------------
 
@@ -283,13 +219,61 @@ struct StagedRows {
   }
 };
 
-// All rows of the CTA to shared memory. Sixteens that the tensor has only in part go one element
-// after the other.
+// Bytes [from, to) of the rows that the copy engine moves: sixteens that the tensor has in part are left
+// out, at both ends of a tensor at most.
+struct WholeSixteens {
+  int from, to;
+};
+
+// One element after the other of the sixteen at `at`, of those bytes that lie within [first, last).
+template <class T, class Move>
+__device__ TUCKFOLD_INLINE void for_each_in_sixteen(int at, int first, int last, Move&& move) {
+  for (int i = at; i < at + 16; i += static_cast<int>(sizeof(T))) {
+    if (i >= first && i < last) move(i);
+  }
+}
+
+// All rows of the CTA to shared memory. A barrier must follow.
 template <class T>
 __device__ TUCKFOLD_INLINE void stage_in(const PlaneBlocks& b, const StagedRows& rows,
                                          unsigned char* shared) {
   const auto* begin = static_cast<const unsigned char*>(b.data);
   const unsigned char* end = begin + b.elems * static_cast<std::int64_t>(sizeof(T));
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const std::int64_t before = begin - rows.memory, after = end - rows.memory;
+  const int rounded = (rows.total + 15) / 16 * 16;
+  const WholeSixteens whole{.from = before > 0 ? 16 : 0,
+                            .to = after < rounded ? static_cast<int>(after) / 16 * 16 : rounded};
+  __shared__ BulkSignal signal;
+  if (threadIdx.x == 0) signal.init();
+  __syncthreads();
+  const auto thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) signal.expect(max(whole.to - whole.from, 0));
+  if (b.pad == 0) {
+    if (thread == 0 && whole.to > whole.from) {
+      signal.fetch(shared + whole.from, rows.memory + whole.from, whole.to - whole.from);
+      const unsigned char* ahead = rows.memory + whole.from + b.ahead;
+      if (b.ahead != 0 && ahead + (whole.to - whole.from) <= end) {
+        prefetch_bulk(ahead, whole.to - whole.from);
+      }
+    }
+  } else {  // then all rows of blocks are sixteens
+    const int row = static_cast<int>(8 * b.cols * sizeof(T));
+    if (thread * row < rows.total) {
+      signal.fetch(shared + thread * (row + b.pad), rows.memory + thread * row, row);
+    }
+  }
+  const int partial = thread == 32   ? (whole.from > 0 ? 0 : rows.total)
+                      : thread == 64 ? whole.to
+                                     : rows.total;
+  if (partial < rows.total) {
+    for_each_in_sixteen<T>(
+        partial, before > 0 ? static_cast<int>(before) : 0, rows.total, [&](int i) {
+          *reinterpret_cast<T*>(shared + i) = *reinterpret_cast<const T*>(rows.memory + i);
+        });
+  }
+  signal.wait();
+#else
   for (int at = 16 * static_cast<int>(threadIdx.x); at < rows.total;
        at += 16 * static_cast<int>(blockDim.x)) {
     const unsigned char* from = rows.memory + at;
@@ -305,11 +289,35 @@ __device__ TUCKFOLD_INLINE void stage_in(const PlaneBlocks& b, const StagedRows&
     }
   }
   wait_for_copies();
+#endif
 }
 
+// The same back, after a barrier, before which threads that wrote rows called before_bulk_store().
 template <class T>
 __device__ TUCKFOLD_INLINE void stage_out(const PlaneBlocks& b, const StagedRows& rows,
                                           const unsigned char* shared) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const WholeSixteens whole{.from = rows.lead > 0 ? 16 : 0, .to = rows.total / 16 * 16};
+  const auto thread = static_cast<int>(threadIdx.x);
+  bool stores = false;
+  if (b.pad == 0) {
+    stores = thread == 0 && whole.to > whole.from;
+    if (stores) store_bulk(rows.memory + whole.from, shared + whole.from, whole.to - whole.from);
+  } else {
+    const int row = static_cast<int>(8 * b.cols * sizeof(T));
+    stores = thread * row < rows.total;
+    if (stores) store_bulk(rows.memory + thread * row, shared + thread * (row + b.pad), row);
+  }
+  const int partial = thread == 32                             ? (whole.from > 0 ? 0 : rows.total)
+                      : thread == 64 && whole.to >= whole.from ? whole.to
+                                                               : rows.total;
+  if (partial < rows.total) {
+    for_each_in_sixteen<T>(partial, rows.lead, rows.total, [&](int i) {
+      *reinterpret_cast<T*>(rows.memory + i) = *reinterpret_cast<const T*>(shared + i);
+    });
+  }
+  if (stores) wait_for_bulk_stores();
+#else
   for (int at = 16 * static_cast<int>(threadIdx.x); at < rows.total;
        at += 16 * static_cast<int>(blockDim.x)) {
     const unsigned char* from = shared + rows.place(b, at);
@@ -322,6 +330,7 @@ __device__ TUCKFOLD_INLINE void stage_out(const PlaneBlocks& b, const StagedRows
       }
     }
   }
+#endif
 }
 
 // Words that one access moves.
@@ -366,17 +375,18 @@ template <class T, int kAlign>
 __device__ TUCKFOLD_INLINE void write_row(unsigned char* to, const BlockWords<T>& block, int r,
                                           int count) {
   if constexpr (kAlign >= 4) {
-    if (count == 8) {
+    // Where rows are so aligned, an edge is, too.
+    constexpr int kPiece = kAlign / static_cast<int>(sizeof(T));
 #pragma unroll
-      for (int i = 0; i < BlockWords<T>::kEach; i += kAlign / 4) {
-        Piece<kAlign> piece;
+    for (int i = 0; i < BlockWords<T>::kEach; i += kAlign / 4) {
+      Piece<kAlign> piece;
 #pragma unroll
-        for (int j = 0; j < kAlign / 4; ++j) {
-          piece.words[j] = block.words[r * BlockWords<T>::kEach + i + j];
-        }
+      for (int j = 0; j < kAlign / 4; ++j) {
+        piece.words[j] = block.words[r * BlockWords<T>::kEach + i + j];
+      }
+      if (i * 4 / static_cast<int>(sizeof(T)) + kPiece <= count) {
         *reinterpret_cast<Piece<kAlign>*>(to + 4 * i) = piece;
       }
-      return;
     }
   } else if (count == 8) {
     const std::uint32_t* words = block.words + r * BlockWords<T>::kEach;
@@ -391,11 +401,11 @@ __device__ TUCKFOLD_INLINE void write_row(unsigned char* to, const BlockWords<T>
       }
       reinterpret_cast<T*>(to)[7] = block.element(r, 7);
     }
-    return;
-  }
+  } else {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    if (i < count) reinterpret_cast<T*>(to)[i] = block.element(r, i);
+    for (int i = 0; i < 8; ++i) {
+      if (i < count) reinterpret_cast<T*>(to)[i] = block.element(r, i);
+    }
   }
 }
 
@@ -407,12 +417,14 @@ __device__ TUCKFOLD_INLINE void read_block(const PlaneBlocks& b, const BlockSpot
   for (int r = 0; r < 8; ++r) {
     read_row<T, kAlign>(from + at_most(r, spot.rows - 1) * row_bytes, x + 8 * r);
   }
-  if (spot.cols == 8) return;
+  const int edge = static_cast<int>((b.cols - 1) % 8 + 1);  // columns of the last block of a row
 #pragma unroll
   for (int c = 1; c < 8; ++c) {
-    if (c < spot.cols) continue;
+    if (c < edge) continue;  // all threads know it
 #pragma unroll
-    for (int r = 0; r < 8; ++r) x[8 * r + c] = x[8 * r + c - 1];
+    for (int r = 0; r < 8; ++r) {
+      x[8 * r + c] = c < spot.cols ? x[8 * r + c] : x[8 * r + c - 1];
+    }
   }
 }
 
@@ -458,6 +470,7 @@ __device__ TUCKFOLD_INLINE void store_staged(const PlaneBlocks& b, const StagedB
     unsigned char* to = shared + rows.place(b, spot, sizeof(T));
     with_align<T>(b, [&]<int kAlign>() { write_block<T, kAlign>(b, spot, to, block); });
   }
+  before_bulk_store();
   __syncthreads();
   stage_out<T>(b, rows, shared);
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "codec/dct_chop/dct_chop.h"
+#include "codec/dct_chop/dct_chop_channels_cuda.cuh"
 #include "codec/dct_chop/dct_chop_cuda.cuh"
 #include "codec/dct_chop/dct_chop_lanes_cuda.cuh"
 #include "codec/dct_chop/dct_chop_planes_cuda.cuh"
@@ -282,6 +283,22 @@ bool run_planes(const Params& p, const BasicTensorView<Pointer>& tensor, const B
   return true;
 }
 
+// Whether the kernel for channels last takes the tensor, which is then under way.
+bool pack_in_channels(const Params& p, const ConstTensorView& tensor, const Blocks& b,
+                      const StoredCoefs& stored, void* stream) {
+  if (!takes_channels(p.keep) || p.coef != DType::F32) return false;
+  const auto blocks = cuda::PlaneBlocks::of(tensor, b);
+  if (!blocks) return false;
+  const auto args = ChopChannels::of(*blocks, stored);
+  if (!args) return false;
+  cuda::launch(p.keep == 2 ? pack_channels<2> : pack_channels<4>,
+               {.blocks = cuda::blocks_for(args->warps, kChopChannelThreads / cuda::kWarp),
+                .threads = kChopChannelThreads,
+                .early = true},
+               stream, *args);
+  return true;
+}
+
 template <bool kPack, class Pointer>
 void run_all(const Params& p, const BasicTensorView<Pointer>& tensor, const void* packed,
              void* stream) {
@@ -313,6 +330,9 @@ void run_all(const Params& p, const BasicTensorView<Pointer>& tensor, const void
                   .early = true},
                  stream, blocks, stored, deal);
     return;
+  }
+  if constexpr (kPack) {
+    if (pack_in_channels(p, tensor, b, stored, stream)) return;
   }
   if (run_planes<kPack>(p, tensor, b, stored, stream)) return;
   const AnyBlocks blocks = AnyBlocks::of(view, b);

@@ -12,6 +12,8 @@ namespace tuckfold::pool_index {
 namespace {
 
 using cuda::Divider;
+using cuda::kAllLanes;
+using cuda::kWarp;
 using cuda::Refusals;
 using cuda::View;
 
@@ -102,13 +104,18 @@ __device__ TUCKFOLD_INLINE std::int64_t index_at(const Args& a, std::uint32_t co
   return y * static_cast<int>(a.width) + min(x, static_cast<int>(a.width) - 1);
 }
 
+// What holds eight codes of 2 or 4 bits.
+template <int kBits>
+using Eight = std::conditional_t<kBits == 4, std::uint32_t, std::uint16_t>;
+
 // Two neighbours that are read or written at once.
 template <class T>
 struct alignas(2 * sizeof(T)) Two {
   T first, second;
 };
 
-template <class T, bool kDense, bool kNarrow>
+// kBits: of a code, where that is known here, else 0.
+template <class T, bool kDense, bool kNarrow, int kBits>
 __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ Args a) {
   __shared__ __align__(8) unsigned char staged[kTile];
   const int thread = static_cast<int>(threadIdx.x);
@@ -147,22 +154,59 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
   }
   __syncthreads();
   const uint2 words = reinterpret_cast<const uint2*>(staged)[thread];
-  std::uint64_t eight = 0;
+  const int bits = kBits > 0 ? kBits : a.bits;
+  std::conditional_t<kBits == 0, std::uint64_t, std::uint32_t> eight = 0;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
-    const std::uint32_t code = (i < 4 ? words.x : words.y) >> 8 * (i % 4) & 0xffu;
-    eight |= static_cast<std::uint64_t>(code) << i * a.bits;
+    const decltype(eight) code = (i < 4 ? words.x : words.y) >> 8 * (i % 4) & 0xffu;
+    eight |= code << i * bits;
   }
   const At left = elems - (begin + kEach * thread);
   if (left <= 0) return;
-  unsigned char* to = a.codes + static_cast<std::int64_t>(begin / 8 + thread) * a.bits;
-  if (left >= kEach && a.bits == 4) {
-    *reinterpret_cast<std::uint32_t*>(to) = static_cast<std::uint32_t>(eight);
-  } else if (left >= kEach && a.bits == 2) {
-    *reinterpret_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(eight);
+  unsigned char* to = a.codes + static_cast<std::int64_t>(begin / 8 + thread) * bits;
+  if (left >= kEach && kBits > 0) {
+    *reinterpret_cast<Eight<kBits>*>(to) = static_cast<Eight<kBits>>(eight);
   } else {
-    const int bytes = ((left < kEach ? static_cast<int>(left) : kEach) * a.bits + 7) / 8;
+    const int bytes = ((left < kEach ? static_cast<int>(left) : kEach) * bits + 7) / 8;
     for (int i = 0; i < bytes; ++i, eight >>= 8) to[i] = static_cast<unsigned char>(eight);
+  }
+}
+
+// A lane loads eight codes as one word; a warp's 256 outputs are written in contiguous pairs, whose
+// codes come from the lanes that have them.
+template <class T, int kBits>
+__global__ void __launch_bounds__(kThreads) unpack_words_kernel(const __grid_constant__ Args a) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const auto elems = static_cast<std::int32_t>(a.view.elems);
+  const int begin = static_cast<int>(blockIdx.x) * kTile +
+                    static_cast<int>(threadIdx.x) / kWarp * (kWarp * kEach);
+  T* data = reinterpret_cast<T*>(a.view.data);
+  cuda::wait_for_previous_kernel();
+  const int mine = begin + kEach * lane;
+  const unsigned char* from = a.codes + static_cast<std::int64_t>(mine / kEach) * kBits;
+  std::uint32_t eight = 0;
+  if (mine + kEach <= elems) {
+    eight = __ldg(reinterpret_cast<const Eight<kBits>*>(from));
+  } else if (mine < elems) {
+    const int bytes = ((elems - mine) * kBits + 7) / 8;
+    for (int i = 0; i < bytes; ++i) eight |= static_cast<std::uint32_t>(__ldg(from + i)) << 8 * i;
+  }
+  cuda::allow_next_kernel();
+  constexpr std::uint32_t kMask = (1u << kBits) - 1u;
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    const int pair = i * kWarp + lane, output = begin + 2 * pair;
+    const std::uint32_t codes =
+        __shfl_sync(kAllLanes, eight, pair / kPairs) >> 2 * kBits * (pair % kPairs);
+    if (output >= elems) continue;
+    const TwoWindows<true> windows(a, output);
+    const auto first = static_cast<T>(index_at(a, codes & kMask, windows.first));
+    if (output + 1 == elems) {
+      data[output] = first;
+      continue;
+    }
+    const auto second = static_cast<T>(index_at(a, codes >> kBits & kMask, windows.second));
+    *reinterpret_cast<Two<T>*>(data + output) = {first, second};
   }
 }
 
@@ -239,29 +283,39 @@ bool is_narrow(const Args& a) {
          a.outputs.rows * a.stride + a.kernel <= INT32_MAX / a.width;
 }
 
-// Launches Kernel's kernel for the tensor.
-template <template <class T, bool kDense, bool kNarrow> class Kernel>
+// Launches the kernel that `Kernels` has for the tensor.
+template <template <class T> class Kernels>
 void launch(const Args& args, void* stream) {
   const cuda::Grid grid{
       .blocks = cuda::blocks_for(args.view.elems, kTile), .threads = kThreads, .early = true};
   const bool dense = args.view.dense(2 * size_bytes(args.view.dtype));
   const auto run = [&](auto kernel) { cuda::launch(kernel, grid, stream, args); };
   const auto of_type = [&]<class T>(T) {
-    if (is_narrow(args)) {
-      dense ? run(Kernel<T, true, true>::kernel) : run(Kernel<T, false, true>::kernel);
+    if (!is_narrow(args)) {
+      run(Kernels<T>::wide);
+    } else if (!dense) {
+      run(Kernels<T>::strided);
     } else {
-      run(Kernel<T, false, false>::kernel);
+      run(args.bits == 4 ? Kernels<T>::four : args.bits == 2 ? Kernels<T>::two : Kernels<T>::any);
     }
   };
   args.view.dtype == DType::I32 ? of_type(std::int32_t{}) : of_type(std::int64_t{});
 }
-template <class T, bool kDense, bool kNarrow>
+template <class T>
 struct Pack {
-  static constexpr auto kernel = pack_kernel<T, kDense, kNarrow>;
+  static constexpr auto wide = pack_kernel<T, false, false, 0>;
+  static constexpr auto strided = pack_kernel<T, false, true, 0>;
+  static constexpr auto any = pack_kernel<T, true, true, 0>;
+  static constexpr auto four = pack_kernel<T, true, true, 4>;
+  static constexpr auto two = pack_kernel<T, true, true, 2>;
 };
-template <class T, bool kDense, bool kNarrow>
+template <class T>
 struct Unpack {
-  static constexpr auto kernel = unpack_kernel<T, kDense, kNarrow>;
+  static constexpr auto wide = unpack_kernel<T, false, false>;
+  static constexpr auto strided = unpack_kernel<T, false, true>;
+  static constexpr auto any = unpack_kernel<T, true, true>;
+  static constexpr auto four = unpack_words_kernel<T, 4>;
+  static constexpr auto two = unpack_words_kernel<T, 2>;
 };
 
 std::size_t pack_cuda(const Stage& stage, const ConstTensorView& in, std::span<std::byte> out,

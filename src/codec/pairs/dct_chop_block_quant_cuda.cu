@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "codec/pairs/dct_chop_block_quant_cuda.cuh"
+#include "codec/pairs/dct_chop_block_quant_channels_cuda.cuh"
 #include "codec/registry.h"
 
 namespace tuckfold::dct_chop {
@@ -48,6 +48,28 @@ auto unpack_group_kernel(int keep, std::integer_sequence<int, K...>) {
   return kKernels[static_cast<std::size_t>(keep - 1)];
 }
 
+template <int... K>
+auto unpack_row_kernel(int keep, std::integer_sequence<int, K...>) {
+  using Kernel = void (*)(PlaneBlocks, Quantized);
+  constexpr std::array<Kernel, 8> kKernels = {unpack_pair_rows<K + 1>...};
+  return kKernels[static_cast<std::size_t>(keep - 1)];
+}
+
+template <class T, int... K>
+auto unpack_channel_kernel(int keep, std::integer_sequence<int, K...>) {
+  using Kernel = void (*)(PairChannelArgs);
+  constexpr std::array<Kernel, sizeof...(K)> kKernels = {unpack_pair_channels<T, K + 1>...};
+  return kKernels[static_cast<std::size_t>(keep - 1)];
+}
+
+template <class T, bool kCluster, int... K>
+auto pack_channel_kernel(int keep, std::integer_sequence<int, K...>) {
+  using Kernel = void (*)(PlaneBlocks, ChannelGroups, Quantized);
+  constexpr std::array<Kernel, sizeof...(K)> kKernels = {pack_pair_channels<T, K + 1, kCluster>...};
+  return kKernels[static_cast<std::size_t>(keep - 1)];
+}
+constexpr std::make_integer_sequence<int, kMostChannelKeep> kChannelKeeps;
+
 // Blocks of whole rows of blocks among which any group is.
 std::uint32_t staged_for_group(const PlaneBlocks& b) {
   if (kGroup % b.block_cols == 0) return kGroup;
@@ -55,6 +77,7 @@ std::uint32_t staged_for_group(const PlaneBlocks& b) {
 }
 
 constexpr std::uint32_t kSector = 32;
+constexpr std::int64_t kRowsAhead = 4 << 20;  // prefetched, as dct_chop does
 
 // Bytes side by side that the blocks of so many groups are, where these are no rows.
 std::uint32_t reach_of(const PlaneBlocks& b, std::uint32_t groups, std::uint32_t apart) {
@@ -73,7 +96,7 @@ PairDeal deal_of(const PlaneBlocks& b, std::size_t group_bytes) {
   if (b.walk == cuda::Walk::Staged) {
     return kGroup % b.block_cols == 0 || b.block_cols <= kMostStagedCols ? one : none;
   }
-  const cuda::BlockDeal order = cuda::BlockDeal::of(b, kGroup);
+  const cuda::BlockOrder order = cuda::BlockOrder::of(b);
   if (order.lane_length == 1) return none;
   std::uint32_t groups = 1;
   const auto reach = [&] { return reach_of(b, groups, order.run_length); };
@@ -83,8 +106,45 @@ PairDeal deal_of(const PlaneBlocks& b, std::size_t group_bytes) {
   return reach() < kSector ? none : PairDeal::of(groups, order.run_length);
 }
 
-bool pack_planes_pair(const Params& p, const PlaneBlocks& blocks, const Quantized& out,
-                      void* stream) {
+// Whether the kernel for channels last takes the tensor, which is then under way.
+bool pack_channels_pair(const Params& p, const PlaneBlocks& blocks, const Quantized& out,
+                        void* stream) {
+  // Clusters pay where a CTA alone would load parts of sectors: coefficients that cross to another CTA
+  // go one by one. Of 128 x 128 planes four of them are the fastest, of 56 x 56 planes one is.
+  constexpr std::uint32_t kMostRanks = 4, kReach = 40;  // bytes side by side
+  const cuda::BlockOrder order = cuda::BlockOrder::of(blocks);
+  if (p.keep > kMostChannelKeep || blocks.dtype == DType::F16 ||
+      !cuda::has_channel_pairs(blocks, order)) {
+    return false;
+  }
+  const auto size = static_cast<std::uint32_t>(size_bytes(blocks.dtype));
+  const std::uint32_t groups =
+      out.groups >= kMostChannelGroups * cuda::device().sms ? kMostChannelGroups : 1;
+  std::uint32_t ranks = 1;
+  while (ranks * groups * kGroup / order.run_length * size < kReach && ranks < kMostRanks)
+    ranks *= 2;
+  if (ranks > 1 && cuda::ClusterDevice().has == 0) return false;
+  const ChannelGroups deal = ChannelGroups::of(ranks, groups, order.run_length, 4 / size);
+  const auto values = static_cast<std::size_t>(p.values_per_block());
+  const cuda::Grid grid{.blocks = cuda::blocks_for(out.groups, ranks * groups) * ranks,
+                        .threads = kGroup,
+                        .shared_bytes = sizeof(float) * groups * (values * Padded::kPitch + 4),
+                        .early = true};
+  if (ranks > 1) {
+    cuda::launch_clusters(size == 4 ? pack_channel_kernel<float, true>(p.keep, kChannelKeeps)
+                                    : pack_channel_kernel<BF16, true>(p.keep, kChannelKeeps),
+                          static_cast<int>(ranks), grid, stream, blocks, deal, out);
+  } else {
+    cuda::launch(size == 4 ? pack_channel_kernel<float, false>(p.keep, kChannelKeeps)
+                           : pack_channel_kernel<BF16, false>(p.keep, kChannelKeeps),
+                 grid, stream, blocks, deal, out);
+  }
+  return true;
+}
+
+bool pack_planes_pair(const Params& p, PlaneBlocks blocks, const Quantized& out, void* stream) {
+  if (pack_channels_pair(p, blocks, out, stream)) return true;
+  blocks.ahead = kRowsAhead;
   const std::size_t group_bytes =
       sizeof(float) * Padded::kPitch * static_cast<std::size_t>(p.values_per_block());
   const PairDeal deal = deal_of(blocks, group_bytes);
@@ -110,8 +170,29 @@ bool whole_sectors(const PlaneBlocks& b, const PairDeal& deal) {
   return (deal.groups * kGroup % deal.apart == 0 && reach % kSector == 0) || reach >= 16 * kSector;
 }
 
+// Whether the kernel for channels last takes the tensor, which is then under way.
+bool unpack_channels_pair(const Params& p, const PlaneBlocks& blocks, const Quantized& in,
+                          void* stream) {
+  auto args = PairChannelArgs::of(blocks, in);
+  if (!args || p.keep > kMostChannelKeep) return false;
+  const auto values = static_cast<std::uint32_t>(p.values_per_block());
+  args->table_from = (args->codes.bytes * values + 15) / 16 * 16;
+  const std::uint32_t entries = args->entries != 0 ? args->entries : 2 * args->deal.lanes;
+  const std::size_t shared_bytes = args->table_from + sizeof(float2) * entries * (values | 1);
+  if (shared_bytes > cuda::device().shared_bytes) return false;
+  cuda::launch(blocks.dtype == DType::F32 ? unpack_channel_kernel<float>(p.keep, kChannelKeeps)
+                                          : unpack_channel_kernel<BF16>(p.keep, kChannelKeeps),
+               {.blocks = args->deal.ctas(),
+                .threads = kChannelThreads,
+                .shared_bytes = shared_bytes,
+                .early = true},
+               stream, *args);
+  return true;
+}
+
 bool unpack_planes_pair(const Params& p, const PlaneBlocks& blocks, const Quantized& in,
                         void* stream) {
+  if (unpack_channels_pair(p, blocks, in, stream)) return true;
   constexpr std::make_integer_sequence<int, 8> kKeeps;
   const std::size_t group_bytes =
       sizeof(float) * Padded::kPitch * static_cast<std::size_t>(p.values_per_block());
@@ -126,6 +207,14 @@ bool unpack_planes_pair(const Params& p, const PlaneBlocks& blocks, const Quanti
     return true;
   }
   const bool staged = blocks.walk == cuda::Walk::Staged;
+  const std::size_t group_rows = std::max(cuda::staged_bytes(blocks, kGroup), group_bytes);
+  if (staged && kGroup % blocks.block_cols == 0 && group_rows <= cuda::device().shared_bytes) {
+    cuda::launch(
+        unpack_row_kernel(p.keep, kKeeps),
+        {.blocks = in.groups, .threads = kGroup, .shared_bytes = group_rows, .early = true}, stream,
+        blocks, in);
+    return true;
+  }
   const auto size = static_cast<std::uint32_t>(size_bytes(blocks.dtype));
   const cuda::BlockDeal deal = cuda::BlockDeal::of(blocks, kPlaneThreads, 32 / size);
   const auto values = static_cast<std::size_t>(p.values_per_block());

@@ -13,19 +13,14 @@
 #include "codec/dct_chop/dct_chop.h"
 #include "codec/dct_chop/dct_chop_cuda.cuh"
 #include "codec/dct_chop/dct_chop_planes_cuda.cuh"
+#include "codec/pairs/group_codes_cuda.cuh"
 
 namespace tuckfold::dct_chop {
 
-using block_quant::Group;
-using block_quant::Header;
 using cuda::least;
 using cuda::most;
 using cuda::PlaneBlocks;
 using cuda::WholeBlocks;
-
-inline constexpr int kGroup = 256, kWarps = kGroup / cuda::kWarp;
-inline constexpr int kEach =
-    kGroup / cuda::kWarp;  // values of a group that a lane has, side by side
 
 struct Quantized {
   std::uint8_t* codes;
@@ -75,93 +70,31 @@ __device__ TUCKFOLD_INLINE void read_eight(const float* group, int lane, float* 
   values[4] = b.x, values[5] = b.y, values[6] = b.z, values[7] = b.w;
 }
 
-// Maps floats to integers of the same order; a NaN maps beyond the infinity of its sign.
-__device__ TUCKFOLD_INLINE int ordered(float value) {
-  const int bits = static_cast<int>(bits_of(value));
-  return bits ^ ((bits >> 31) & 0x7fffffff);
-}
-__device__ TUCKFOLD_INLINE float unordered(int image) {
-  return float_of(static_cast<std::uint32_t>(image ^ ((image >> 31) & 0x7fffffff)));
-}
-
-// Eight codes as `bits` bytes, the first in the lowest bits, and back.
-__device__ TUCKFOLD_INLINE void store_codes(const std::uint32_t* codes, int bits,
-                                            std::uint8_t* to) {
-  if (bits == 8) {
-    const std::uint32_t low = __byte_perm(__byte_perm(codes[0], codes[1], 0x0040),
-                                          __byte_perm(codes[2], codes[3], 0x0040), 0x5410);
-    const std::uint32_t high = __byte_perm(__byte_perm(codes[4], codes[5], 0x0040),
-                                           __byte_perm(codes[6], codes[7], 0x0040), 0x5410);
-    *reinterpret_cast<uint2*>(to) = make_uint2(low, high);
-    return;
-  }
-  std::uint64_t all = 0;
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) all |= static_cast<std::uint64_t>(codes[i]) << (bits * i);
-  switch (bits) {
-    case 4: *reinterpret_cast<std::uint32_t*>(to) = static_cast<std::uint32_t>(all); break;
-    case 2: *reinterpret_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(all); break;
-    default:
-      for (int i = 0; i < bits; ++i) to[i] = static_cast<std::uint8_t>(all >> (8 * i));
-  }
-}
-__device__ TUCKFOLD_INLINE std::uint64_t load_codes(const std::uint8_t* from, int bits) {
-  switch (bits) {
-    case 8: return *reinterpret_cast<const std::uint64_t*>(from);
-    case 4: return *reinterpret_cast<const std::uint32_t*>(from);
-    case 2: return *reinterpret_cast<const std::uint16_t*>(from);
-    default: break;
-  }
-  std::uint64_t all = 0;
-  for (int i = 0; i < bits; ++i) all |= static_cast<std::uint64_t>(from[i]) << (8 * i);
-  return all;
-}
-
-// Codes of a group's values, for both kinds of groups, in the low byte; what is above it means
-// nothing. A group that is not finite has a factor of 0, and codes 0.
-struct ToCode {
-  float subtract, factor, zero;
-
-  __device__ explicit ToCode(Header header) {
-    const Group group = block_quant::group_of(header);
-    const block_quant::Scaling s = block_quant::scaling_of(group);
-    const bool finite = group.scale < float_of(kInfBits);
-    subtract = s.subtract;
-    factor = finite ? s.factor : 0.0f;
-    zero = s.zero;
-  }
-  // The nearest code of a group from its minimum on. No value is below that, and since scales are
-  // rounded up none comes half a step above the last level: only NaN must become 0.
-  __device__ std::uint32_t nearest(float value) const {
-    return bits_of(fmaxf((value - subtract) * factor, 0.0f) + block_quant::kToInteger);
-  }
-  __device__ std::uint32_t code(float value, float levels, bool stochastic,
-                                std::uint32_t random) const {
-    if (factor == 0.0f) return 0;
-    const block_quant::Scaling s{subtract, factor, zero};
-    return static_cast<std::uint32_t>(stochastic
-                                          ? block_quant::random_code(value, s, levels, random)
-                                          : block_quant::nearest_code(value, s, levels));
-  }
-};
-
-// One group of every frequency, from the tile to its codes and headers. A warp has every eighth
-// frequency.
-template <int kKeep, bool kTriangle, class Order>
-__device__ TUCKFOLD_INLINE void quantize_group(const float* tile, const Quantized& out,
-                                               std::int64_t group) {
+// Groups of every frequency, `count` of kMost, from tiles that are `pitch` floats from each other to
+// their codes and headers. A warp has every eighth frequency. Headers are made at once, one by each lane:
+// there are hardly more instructions for those of several groups than of one.
+template <int kKeep, bool kTriangle, class Order, int kMost = 1>
+__device__ TUCKFOLD_INLINE void quantize_groups(const float* tile, const Quantized& out,
+                                                std::int64_t first_group, int count = 1,
+                                                int pitch = 0) {
   using S = Sizes<kKeep, kTriangle>;
+  static_assert(kMost * S::kTurns <= cuda::kWarp);
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % cuda::kWarp, warp = thread / cuda::kWarp;
   // The ranges of all groups of the warp, one left with each lane, so that their headers are made
   // at once.
   int low = 0, high = 0;
+  const auto tile_of = [&](int i) {
+    return tile + i / S::kTurns * pitch + (i % S::kTurns * kWarps + warp) * Order::kPitch;
+  };
+  const auto exists = [&](int i) {
+    return (kMost == 1 || i / S::kTurns < count) && S::exists(i % S::kTurns, warp);
+  };
 #pragma unroll
-  for (int turn = 0; turn < S::kTurns; ++turn) {
-    const int number = turn * kWarps + warp;
-    if (S::exists(turn, warp)) {
+  for (int turn = 0; turn < kMost * S::kTurns; ++turn) {
+    if (exists(turn)) {
       float v[kEach];
-      read_eight<Order>(tile + number * Order::kPitch, lane, v);
+      read_eight<Order>(tile_of(turn), lane, v);
       const float small = least(least(least(v[0], v[1]), least(v[2], v[3])),
                                 least(least(v[4], v[5]), least(v[6], v[7])));
       const float large =
@@ -172,36 +105,55 @@ __device__ TUCKFOLD_INLINE void quantize_group(const float* tile, const Quantize
       high = lane == turn ? group_high : high;
     }
   }
-  const int infinity = ordered(float_of(kInfBits)), minus = ordered(-float_of(kInfBits));
-  const Header header =
-      low > minus && high < infinity
-          ? block_quant::header_of(unordered(low), unordered(high), out.bits, out.exact_zero)
-          : block_quant::kNotFinite;
-  const int own = lane * kWarps + warp;  // of the lane's header
-  const std::int64_t index = own * out.groups + group;
-  if (own < S::kValues) out.headers[index] = header;
-  const ToCode own_use(header);
-  const std::uint32_t key =
-      out.stochastic
-          ? block_quant::group_key(out.seed + (out.device_seed != nullptr ? *out.device_seed : 0),
-                                   static_cast<std::uint64_t>(index))
-          : 0;
+  // A group's header, and what codes need of it.
+  const auto use_of = [&](int least_value, int most_value, int number, std::int64_t group) {
+    const int infinity = ordered(float_of(kInfBits)), minus = ordered(-float_of(kInfBits));
+    const Header header =
+        least_value > minus && most_value < infinity
+            ? block_quant::header_of(unordered(least_value), unordered(most_value), out.bits,
+                                     out.exact_zero)
+            : block_quant::kNotFinite;
+    const std::int64_t index = number * out.groups + group;
+    if (number < S::kValues && group < first_group + count) out.headers[index] = header;
+    const ToCode use(header);
+    std::uint32_t key = 0;
+    if (out.stochastic) {
+      key = block_quant::group_key(out.seed + (out.device_seed != nullptr ? *out.device_seed : 0),
+                                   static_cast<std::uint64_t>(index));
+    }
+    return make_float4(use.subtract, use.factor, use.zero, float_of(key));
+  };
+  float4 own_use{};
+  if constexpr (kMost == 1) {  // two warps make those of all
+    __shared__ int2 ranges[S::kValues];
+    __shared__ float4 uses[S::kValues];
+    if (const int number = lane * kWarps + warp; lane < S::kTurns && number < S::kValues) {
+      ranges[number] = make_int2(low, high);
+    }
+    __syncthreads();
+    if (thread < S::kValues) {
+      uses[thread] = use_of(ranges[thread].x, ranges[thread].y, thread, first_group);
+    }
+    __syncthreads();
+    if (const int number = lane * kWarps + warp; lane < S::kTurns && number < S::kValues) {
+      own_use = uses[number];
+    }
+  } else {
+    own_use = use_of(low, high, lane % S::kTurns * kWarps + warp, first_group + lane / S::kTurns);
+  }
 
   const float levels = static_cast<float>((1 << out.bits) - 1);
   // Bytes of the nearest code are the common case, and much shorter without conditions.
   const auto quantize = [&]<bool kPlain>() {
-#pragma unroll
-    for (int turn = 0; turn < S::kTurns; ++turn) {
-      const int number = turn * kWarps + warp;
-      if (S::exists(turn, warp)) {
+#pragma unroll(kPlain ? kMost* S::kTurns : 1)
+    for (int turn = 0; turn < kMost * S::kTurns; ++turn) {
+      if (exists(turn)) {
         const auto of_turn = [&](auto value) { return __shfl_sync(cuda::kAllLanes, value, turn); };
-        ToCode use = own_use;
-        use.subtract = of_turn(own_use.subtract);
-        use.factor = of_turn(own_use.factor);
-        if (!kPlain) use.zero = of_turn(own_use.zero);
-        const std::uint32_t group_key = kPlain ? 0 : of_turn(key);
+        ToCode use{of_turn(own_use.x), of_turn(own_use.y), 0.0f};
+        if (!kPlain) use.zero = of_turn(own_use.z);
+        const std::uint32_t group_key = kPlain ? 0 : bits_of(of_turn(own_use.w));
         float v[kEach];
-        read_eight<Order>(tile + number * Order::kPitch, lane, v);
+        read_eight<Order>(tile_of(turn), lane, v);
         std::uint32_t codes[kEach];
 #pragma unroll
         for (int k = 0; k < kEach; ++k) {
@@ -215,6 +167,8 @@ __device__ TUCKFOLD_INLINE void quantize_group(const float* tile, const Quantize
             codes[k] = use.code(v[k], levels, out.stochastic, random);
           }
         }
+        const int number = turn % S::kTurns * kWarps + warp;
+        const std::int64_t group = first_group + turn / S::kTurns;
         const std::int64_t first = (number * out.groups + group) * cuda::kWarp + lane;
         const int bits = kPlain ? 8 : out.bits;
         store_codes(codes, bits, out.codes + first * bits);
@@ -228,13 +182,19 @@ __device__ TUCKFOLD_INLINE void quantize_group(const float* tile, const Quantize
   }
 }
 
-// The same back.
+// Whether sums of some values of the group are numbers far below f32's largest one.
+__device__ TUCKFOLD_INLINE bool is_tame(const Group& group) {
+  return group.scale < 0x1p100f && (bits_of(group.minimum) & ~kSignBit) < bits_of(0x1p100f);
+}
+
+// The same back. Returns whether the thread saw tame groups only.
 template <int kKeep, bool kTriangle, class Order>
-__device__ TUCKFOLD_INLINE void dequantize_group(const Quantized& in, std::int64_t group,
+__device__ TUCKFOLD_INLINE bool dequantize_group(const Quantized& in, std::int64_t group,
                                                  float* tile) {
   using S = Sizes<kKeep, kTriangle>;
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % cuda::kWarp, warp = thread / cuda::kWarp;
+  bool tame = true;
   const auto values_of = [&]<int kBits>() {
     const int bits = kBits != 0 ? kBits : in.bits;
     const std::uint32_t mask = (1u << bits) - 1;
@@ -253,6 +213,7 @@ __device__ TUCKFOLD_INLINE void dequantize_group(const Quantized& in, std::int64
       const int number = turn * kWarps + warp;
       if (number < S::kValues) {
         const Group use = block_quant::group_of(headers[turn]);
+        tame = tame && is_tame(use);
         float v[kEach];
 #pragma unroll
         for (int k = 0; k < kEach; ++k) {
@@ -279,6 +240,7 @@ __device__ TUCKFOLD_INLINE void dequantize_group(const Quantized& in, std::int64
   } else {
     values_of.template operator()<0>();
   }
+  return tame;
 }
 
 // ---- dense tensors of whole blocks --------------------------------------------------------------
@@ -297,7 +259,7 @@ __global__ void __launch_bounds__(kGroup, 3)
     for_each_value<kKeep, kTriangle>([&](int i, int number) { mine[number * kGroup] = coefs[i]; });
   }
   __syncthreads();
-  quantize_group<kKeep, kTriangle, Swapped>(tile, out, group);
+  quantize_groups<kKeep, kTriangle, Swapped>(tile, out, group);
 }
 
 template <class T, int kKeep, bool kTriangle>
@@ -306,8 +268,8 @@ __global__ void __launch_bounds__(kGroup, 3)
   auto* tile = reinterpret_cast<float*>(cuda::shared_memory());
   const int thread = static_cast<int>(threadIdx.x), warp = thread / cuda::kWarp;
   const std::int64_t group = blockIdx.x;
-  dequantize_group<kKeep, kTriangle, Swapped>(in, group, tile);
-  __syncthreads();
+  const bool unsure = !dequantize_group<kKeep, kTriangle, Swapped>(in, group, tile);
+  const bool tame = __syncthreads_or(unsure ? 1 : 0) == 0;
   float x[64], coefs[kKeep * kKeep];
   if constexpr (kTriangle) {
 #pragma unroll
@@ -316,8 +278,12 @@ __global__ void __launch_bounds__(kGroup, 3)
   const float* mine = tile + Swapped::place(thread);
   for_each_value<kKeep, kTriangle>([&](int i, int number) { coefs[i] = mine[number * kGroup]; });
   inverse_unsettled_8(kKeep, coefs, x, 8);
-  if constexpr (sizeof(T) == 4) settle_nans(8, 8, x, 8);
-  cuda::store_warp_blocks<T>(out, group * kGroup + warp * cuda::kWarp, x);
+  if constexpr (sizeof(T) == 4) {
+    if (!tame) settle_nans(8, 8, x, 8);
+    cuda::store_warp_blocks<T>(out, group * kGroup + warp * cuda::kWarp, x);
+  } else {
+    cuda::store_block<T>(out, group * kGroup + thread, x, tame);
+  }
 }
 
 // ---- tensors that are no dense rows of whole blocks; squares alone ------------------------------
@@ -374,7 +340,7 @@ __global__ void __launch_bounds__(kGroup, kStaged ? 3 : 2)
   cuda::allow_next_kernel();
   __syncthreads();
   for (std::uint32_t i = 0; i < here; ++i) {
-    quantize_group<kKeep, false, Padded>(tile + i * kTile, out, first + i);
+    quantize_groups<kKeep, false, Padded>(tile + i * kTile, out, first + i);
   }
 }
 
@@ -390,11 +356,12 @@ __global__ void __launch_bounds__(kGroup, 3)
   const std::uint32_t first = blockIdx.x * deal.groups;
   const std::uint32_t here = min(deal.groups, static_cast<std::uint32_t>(in.groups) - first);
   cuda::wait_for_previous_kernel();
+  bool unsure = false;
   for (std::uint32_t i = 0; i < here; ++i) {
-    dequantize_group<kKeep, false, Padded>(in, first + i, tile + i * kTile);
+    unsure = !dequantize_group<kKeep, false, Padded>(in, first + i, tile + i * kTile) || unsure;
   }
   cuda::allow_next_kernel();
-  __syncthreads();
+  const bool tame = __syncthreads_or(unsure ? 1 : 0) == 0;
   for (std::uint32_t round = 0; round < here; ++round) {
     const std::uint32_t own = deal.block(round * kGroup + threadIdx.x, here * kGroup);
     const cuda::BlockSpot spot = out.spot(first * kGroup + own, true);
@@ -403,10 +370,35 @@ __global__ void __launch_bounds__(kGroup, 3)
     for_each_value<kKeep, false>(
         [&](int i, int number) { coefs[i] = mine[number * Padded::kPitch]; });
     inverse_unsettled_8(kKeep, coefs, x, 8);
-    if (out.dtype == DType::F32) settle_nans(8, 8, x, 8);
+    if (out.dtype == DType::F32 && !tame) settle_nans(8, 8, x, 8);
     cuda::store_planes<false, cuda::walks_of(false)>(out, {first * kGroup, first * kGroup + kGroup},
-                                                     spot, cuda::shared_memory(), x);
+                                                     spot, cuda::shared_memory(), x,
+                                                     tame && out.dtype == DType::BF16);
   }
+}
+
+// Unpacks a group of a tensor whose rows are staged, where groups are whole rows of blocks.
+template <int kKeep>
+__global__ void __launch_bounds__(kGroup, 3)
+    unpack_pair_rows(const __grid_constant__ PlaneBlocks out,
+                     const __grid_constant__ Quantized in) {
+  unsigned char* shared = cuda::shared_memory();
+  auto* tile = reinterpret_cast<float*>(shared);
+  const std::uint32_t first = blockIdx.x * kGroup;
+  cuda::wait_for_previous_kernel();
+  const bool unsure = !dequantize_group<kKeep, false, Padded>(in, blockIdx.x, tile);
+  cuda::allow_next_kernel();
+  const bool tame = __syncthreads_or(unsure ? 1 : 0) == 0;
+  float x[64], coefs[kKeep * kKeep];
+  const float* mine = tile + Padded::place(static_cast<int>(threadIdx.x));
+  for_each_value<kKeep, false>(
+      [&](int i, int number) { coefs[i] = mine[number * Padded::kPitch]; });
+  __syncthreads();  // rows go where the tile was
+  inverse_unsettled_8(kKeep, coefs, x, 8);
+  if (out.dtype == DType::F32 && !tame) settle_nans(8, 8, x, 8);
+  cuda::store_planes<false, cuda::Walks::Staged>(out, {first, first + kGroup},
+                                                 out.spot(first + threadIdx.x, true), shared, x,
+                                                 tame && out.dtype == DType::BF16);
 }
 
 // Elsewhere no group need be whole to be unpacked: a thread fetches the codes of one block, in the order in which
