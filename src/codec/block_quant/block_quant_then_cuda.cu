@@ -1,9 +1,7 @@
 // block_quant's unpack fused with what follows, for dense tensors and 2, 4 and 8 bits. A warp
 // writes a tile of 1024 values, as in unpack_tiles_kernel; where channels are next to each other, a
 // thread keeps to its channels, with their numbers in registers.
-#include <bit>
-
-#include "codec/block_quant/block_quant.h"
+#include "codec/block_quant/block_quant_dense_cuda.cuh"
 #include "codec/block_quant/block_quant_then_cuda.cuh"
 #include "codec/then/then.h"
 
@@ -11,20 +9,6 @@ namespace tuckfold::block_quant {
 namespace {
 
 using cuda::View;
-
-DenseTensor dense_of(const Params& p, const View& view, const std::byte* packed) {
-  auto* codes = const_cast<std::byte*>(packed);
-  return {.data = view.data,
-          .codes = codes,
-          .headers = codes == nullptr ? nullptr : codes + sizes_of(p, view.elems).codes_bytes,
-          .elems = view.elems,
-          .first_cta = 0,
-          .number = 0};
-}
-
-bool is_aligned(const void* at, std::uintptr_t to) {
-  return reinterpret_cast<std::uintptr_t>(at) % to == 0;
-}
 
 // Whether a thread of unpack_channels_kernel always has the same channels.
 template <class T>
@@ -61,11 +45,7 @@ bool unpack_then_cuda(const Stage& stage, std::span<const std::byte> packed, con
       !is_aligned(other.codes, 16) || (p.bits != 2 && p.bits != 4 && p.bits != 8)) {
     return false;
   }
-  const auto group = static_cast<std::uint64_t>(p.group);
-  const Settings s{.group = p.group,
-                   .bits = p.bits,
-                   .group_shift = std::has_single_bit(group) ? std::countr_zero(group) : -1,
-                   .exact_zero = p.exact_zero};
+  const Settings s = settings_of(p);
   const auto run = [&]<class T>(T) {
     const then::CudaArgs after(then, view.elems, kVector<T>);
     const auto with_bits = [&]<int kBits>() {

@@ -94,28 +94,6 @@ void run_on_cpu(const ConstTensorView& x, const ConstTensorView* add, const Tens
   });
 }
 
-void check_rows(const ConstTensorView& x, const TensorView& out, const RowNormalization& how) {
-  const auto is_float = [](DType dtype) {
-    return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
-  };
-  if (!is_float(x.dtype) || !is_float(out.dtype)) {
-    invalid("[normalize] x and out must be f32, f16 or bf16, got {} and {}", to_string(x.dtype),
-            to_string(out.dtype));
-  }
-  check_tensor("x", x, x);
-  ConstTensorView as_x{out};
-  as_x.dtype = x.dtype;
-  check_tensor("out", as_x, x);
-  const std::int64_t elems = x.shape.elems();
-  if (elems == 0) return;
-  if (how.length < 1 || elems % how.length != 0) {
-    invalid("[normalize] {} values are not whole rows of {}", elems, how.length);
-  }
-  for (const float* each : {how.mean, how.invstd, how.weight, how.bias}) {
-    if (each == nullptr) invalid("[normalize] mean, invstd, weight and bias must be given");
-  }
-}
-
 template <class T, class U>
 void rows_on_cpu(const ConstTensorView& x, const TensorView& out, const RowNormalization& how,
                  int threads) {
@@ -148,6 +126,28 @@ void check_cuda() {
 }
 
 }  // namespace
+
+void check_rows(const ConstTensorView& x, const TensorView& out, const RowNormalization& how) {
+  const auto is_float = [](DType dtype) {
+    return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
+  };
+  if (!is_float(x.dtype) || !is_float(out.dtype)) {
+    invalid("[normalize] x and out must be f32, f16 or bf16, got {} and {}", to_string(x.dtype),
+            to_string(out.dtype));
+  }
+  check_tensor("x", x, x);
+  ConstTensorView as_x{out};
+  as_x.dtype = x.dtype;
+  check_tensor("out", as_x, x);
+  const std::int64_t elems = x.shape.elems();
+  if (elems == 0) return;
+  if (how.length < 1 || elems % how.length != 0) {
+    invalid("[normalize] {} values are not whole rows of {}", elems, how.length);
+  }
+  for (const float* each : {how.mean, how.invstd, how.weight, how.bias}) {
+    if (each == nullptr) invalid("[normalize] mean, invstd, weight and bias must be given");
+  }
+}
 
 void normalize_rows(const ConstTensorView& x, const TensorView& out, const RowNormalization& how,
                     const RunOptions& options) {

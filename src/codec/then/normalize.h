@@ -39,6 +39,8 @@ struct RowNormalization {
 };
 void normalize_rows(const ConstTensorView& x, const TensorView& out, const RowNormalization& how,
                     const RunOptions& options = {});
+// Throws where normalize_rows would refuse them.
+void check_rows(const ConstTensorView& x, const TensorView& out, const RowNormalization& how);
 
 namespace then {
 

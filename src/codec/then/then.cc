@@ -132,18 +132,23 @@ void add_packed_on_cpu(const Plan& plan, std::size_t bytes, const TensorView& ou
   apply_on_cpu(out, with, thread_count(options.threads));
 }
 
-// Whether block_quant's kernel was launched for it. What unpack would refuse is left to unpack.
+// Whether block_quant's kernel was launched for it.
 bool unpack_fused(const Plan& plan, std::span<const std::byte> packed, const TensorView& out,
                   const Then& then, void* stream) {
-  const auto stages = plan.spec().stages();
-  return &block_quant::kCudaUnpackThen != nullptr && stages.size() == 1 &&
-         stages[0].codec->name == "block_quant" && out.dtype == plan.dtype() &&
-         out.shape == plan.shape() && packed.size() == plan.layout().max_bytes &&
-         reinterpret_cast<std::uintptr_t>(packed.data()) % 16 == 0 && out.shape.elems() > 0 &&
-         block_quant::kCudaUnpackThen.unpack(stages[0], packed, out, then, stream);
+  return &block_quant::kCudaUnpackThen != nullptr && then::is_block_quant(plan, packed, out) &&
+         block_quant::kCudaUnpackThen.unpack(plan.spec().stages()[0], packed, out, then, stream);
 }
 
 }  // namespace
+
+bool then::is_block_quant(const Plan& plan, std::span<const std::byte> packed,
+                          const TensorView& out) {
+  const auto stages = plan.spec().stages();
+  return stages.size() == 1 && stages[0].codec->name == "block_quant" &&
+         out.dtype == plan.dtype() && out.shape == plan.shape() &&
+         packed.size() == plan.layout().max_bytes &&
+         reinterpret_cast<std::uintptr_t>(packed.data()) % 16 == 0 && out.shape.elems() > 0;
+}
 
 void unpack_then(const Plan& plan, std::span<const std::byte> packed, const TensorView& out,
                  const Then& then, const RunOptions& options) {

@@ -16,6 +16,10 @@ struct CudaThen {
 };
 TUCKFOLD_WEAK extern const CudaThen kCuda;
 
+// Whether these are values, in the dtype and the order of `out`, that block_quant alone packed, so that a
+// kernel may unpack them and do what follows. What unpack would refuse is left to unpack.
+bool is_block_quant(const Plan& plan, std::span<const std::byte> packed, const TensorView& out);
+
 }  // namespace tuckfold::then
 
 namespace tuckfold::block_quant {
