@@ -102,17 +102,33 @@ HWY_INLINE Factors<V> factors_of(D d) {
   return factors;
 }
 
+// What a pass back adds up, and subtracts for the values of the other half.
+template <class V>
+HWY_INLINE void even_parts(V ratio, const V* y, V* even) {
+  const V p = hn::Add(y[0], y[4]), q = hn::Sub(y[0], y[4]);
+  const V a = hn::MulAdd(ratio, y[6], y[2]), b = hn::MulSub(ratio, y[2], y[6]);
+  even[0] = hn::Add(p, a);
+  even[1] = hn::Add(q, b);
+  even[2] = hn::Sub(q, b);
+  even[3] = hn::Sub(p, a);
+}
+template <class V, class Factor>
+HWY_INLINE V odd_part(const Factor& factor, const V* y, int j) {
+  V odd = j == 0 ? y[1] : hn::Mul(y[1], factor(0, j));
+  for (int u = 3; u < 8; u += 2) {
+    odd = j == 0 ? hn::Add(odd, y[u]) : hn::MulAdd(y[u], factor(u / 2, j), odd);
+  }
+  return odd;
+}
+
 // kMultiply: some of the sums are products with one, for units that multiply and wait otherwise.
 template <bool kMultiply = false, class V>
 HWY_INLINE void inverse_pass(const Factors<V>& factors, const V* y, V* x) {
-  const V p = hn::Add(y[0], y[4]), q = hn::Sub(y[0], y[4]);
-  const V a = hn::MulAdd(factors.ratio, y[6], y[2]), b = hn::MulSub(factors.ratio, y[2], y[6]);
-  const V even[4] = {hn::Add(p, a), hn::Add(q, b), hn::Sub(q, b), hn::Sub(p, a)};
+  V even[4];
+  even_parts(factors.ratio, y, even);
+  const auto factor = [&](int u, int j) HWY_ATTR { return factors.odd[u][j]; };
   for (int j = 0; j < 4; ++j) {
-    V odd = j == 0 ? y[1] : hn::Mul(y[1], factors.odd[0][j]);
-    for (int u = 3; u < 8; u += 2) {
-      odd = j == 0 ? hn::Add(odd, y[u]) : hn::MulAdd(y[u], factors.odd[u / 2][j], odd);
-    }
+    const V odd = odd_part(factor, y, j);
     x[j] = kMultiply ? hn::MulAdd(even[j], factors.one, odd) : hn::Add(even[j], odd);
     x[7 - j] = hn::Sub(even[j], odd);
   }

@@ -72,11 +72,44 @@ HWY_INLINE void transpose_fours(__m512i* v) {
   v[3] = _mm512_unpackhi_epi64(b, d);
 }
 
+// What all batches of a form share, by lanes: to make a vector of a register's bytes takes as long as
+// to permute one, to load it nothing.
+struct alignas(64) BytesForm {
+  // From the first byte that is looked up: each block's header, twice, its first tile, and eight bytes
+  // of a tail, less where the tiles' bytes end in the block.
+  std::uint8_t header[64], tile[64], tail[64];
+  std::uint64_t nibbles[8];
+  std::uint8_t most_width[64];
+  std::uint8_t before_odd[64];  // the first coefficient's bits in the tail, less a nibble
+  std::int32_t high_dc;         // a mask of the first coefficient's other bits
+  std::int32_t most_step;       // pixels of steps below it are below 2^31
+  Form form;
+  float offset;
+
+  explicit BytesForm(const Params& p) : form(p.form), offset(p.offset) {
+    high_dc = (1 << (form.dc - form.header_bits() % 8)) - 1;
+    // A code has 14 bits, the first one dc more, so that a pixel is below 2^18 steps, or 2^(12 + dc).
+    most_step = 4 * (127 + 31 - std::max(18, 12 + form.dc));
+    const int third = form.bytes <= kFourBytes ? 2 * form.bytes : 0;
+    const int first_tile = form.header_bits() / 8;
+    for (int i = 0; i < 64; ++i) {
+      const int block = i / 32 * third + i / 16 % 2 * form.bytes;
+      header[i] = static_cast<std::uint8_t>(block + i % 8);
+      tile[i] = static_cast<std::uint8_t>(block + first_tile);
+      tail[i] = static_cast<std::uint8_t>(block + first_tile + i % 8);
+      most_width[i] = static_cast<std::uint8_t>(form.max_width);
+      before_odd[i] = static_cast<std::uint8_t>(form.header_bits() % 8 - 4);
+    }
+    for (std::uint64_t& each : nibbles) each = static_cast<std::uint64_t>(form.nibbles);
+  }
+};
+
 // The bytes of four blocks that `at` counts from the first, or of the second two from the third.
+template <bool kFour>
 HWY_INLINE __m512i look_up(const std::uint8_t* in, int block_bytes, __m512i at) {
   const __m512i found =
       _mm512_permutex2var_epi8(_mm512_loadu_si512(in), at, _mm512_loadu_si512(in + 64));
-  if (block_bytes <= kFourBytes) return found;
+  if (kFour) return found;
   in += 2 * block_bytes;
   return _mm512_mask_mov_epi64(
       found, 0xf0,
@@ -100,76 +133,90 @@ HWY_NOINLINE void read_last_nibbles(const Form& form, const std::uint8_t* in, By
 }
 
 // Reads the headers of 16 blocks: scales, first coefficients, and what read_codes needs. Returns
-// whether all pixels are below 2^31.
-template <int kTiles>
-HWY_INLINE bool read_headers(const Form& form, const std::uint8_t* in, BytesBuffers& io) {
+// whether all pixels are below 2^31. Each step is done for all blocks before the next: the results of
+// one block depend on each other in a long chain.
+template <int kTiles, bool kFour>
+HWY_INLINE bool read_headers(const BytesForm& shared, const std::uint8_t* in, BytesBuffers& io) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101;
   struct alignas(64) Tables {
-    std::uint8_t header[64];   // its bytes, twice
-    std::uint8_t field[64];    // the bits that its fields begin with
+    std::uint8_t field[64];    // the bits that a header's fields begin with
     std::uint8_t mask[64];     // of the fields; 0 of tiles that are not coded
     std::uint8_t place[64];    // of a tile
     std::uint8_t doubled[64];  // the same twice; 0 of tiles that are not coded
     std::uint8_t columns[64];  // tiles by columns
     std::uint8_t half[64];     // of running sums: the last of the first half, for the second
-    std::uint8_t next[64];     // the first eight bytes, twice
+    std::uint8_t last[64];     // of running sums: the last
     std::uint8_t pairs[64];    // of nibbles by columns, two side by side in a byte: by masks
+    float powers[16];          // 2^(i - 32), of 0 none
+    // In every byte the same.
+    std::uint64_t one = kOnes, four = 4 * kOnes, low_seven = 127 * kOnes, fifteen = 15 * kOnes;
+    std::uint64_t none = ~std::uint64_t{0}, all_odd = 64 * kOnes;
+    std::uint64_t odd = BytesBuffers::kOdd * kOnes, width = (BytesBuffers::kOdd | 14) * kOnes;
+    std::int32_t low_ten = 1023, low_eight = 255, low_four = 15, least_step = kLeastStep;
+    std::int32_t no_step = kNoStep;
   };
   alignas(64) static constexpr Tables kTables = [] {
     Tables tables{};
     for (int i = 0; i < 64; ++i) {
       const int k = i % 16;
-      tables.header[i] = static_cast<std::uint8_t>(i % 8);
       tables.field[i] = static_cast<std::uint8_t>(k == 0 ? 10 : 12 + 2 * k);
       tables.mask[i] = k >= kTiles ? 0 : k == 0 ? 15 : 3;
       tables.place[i] = static_cast<std::uint8_t>(k);
       tables.doubled[i] = static_cast<std::uint8_t>(k >= kTiles ? 0 : 2 * k);
       tables.columns[i] = kTileAt[k];
       tables.half[i] = k < 8 ? 0x80 : 7;
-      tables.next[i] = static_cast<std::uint8_t>(i % 8);
+      tables.last[i] = 15;
       tables.pairs[i] = static_cast<std::uint8_t>(i % 4 * 16 + i / 4 % 2 * 8 + i / 8 % 4);
     }
+    for (int i = 1; i < 16; ++i) tables.powers[i] = 0x1p-32f * static_cast<float>(1 << i);
     return tables;
   }();
+  const Tables* tables = &kTables;
+  asm("" : "+r"(tables));  // or a compiler makes vectors of registers' bytes
+  const Form& form = shared.form;
   const auto load = [](const void* table) TUCKFOLD_VBMI2_ATTR { return _mm512_load_si512(table); };
-  const auto ints = [](int value) TUCKFOLD_VBMI2_ATTR { return _mm512_set1_epi32(value); };
-  const auto chars = [](int value)
-                         TUCKFOLD_VBMI2_ATTR { return _mm512_set1_epi8(static_cast<char>(value)); };
-  // In each 16 bytes the sums of all up to a place, which must be below 256.
-  const auto running = [&](__m512i v, int times = 1) TUCKFOLD_VBMI2_ATTR {
-    const __m512i sums =
-        _mm512_mullo_epi64(v, _mm512_set1_epi64(times * std::int64_t{0x0101010101010101}));
-    return _mm512_add_epi8(sums, _mm512_shuffle_epi8(sums, load(kTables.half)));
+  const auto each = [](const std::uint64_t& bytes) TUCKFOLD_VBMI2_ATTR {
+    return _mm512_set1_epi64(static_cast<std::int64_t>(bytes));
+  };
+  const auto ints = [](const std::int32_t& value)
+                        TUCKFOLD_VBMI2_ATTR { return _mm512_set1_epi32(value); };
+  // In each 16 bytes the sums of all up to a place, which must be below 256, times `one`.
+  const auto running = [&](__m512i v, __m512i one) TUCKFOLD_VBMI2_ATTR {
+    const __m512i sums = _mm512_mullo_epi64(v, one);
+    return _mm512_add_epi8(sums, _mm512_shuffle_epi8(sums, load(tables->half)));
   };
   constexpr __mmask64 kCoded = ((1u << kTiles) - 1) * 0x0001000100010001u;
-  // From the first byte that is looked up to a block's first.
-  const int bytes = form.bytes, third = bytes <= kFourBytes ? 2 * bytes : 0;
-  __m512i offset = _mm512_setzero_si512();
-  offset = _mm512_mask_set1_epi8(offset, 0xffffull << 16, static_cast<char>(bytes));
-  offset = _mm512_mask_set1_epi8(offset, 0xffffull << 32, static_cast<char>(third));
-  offset = _mm512_mask_set1_epi8(offset, 0xffffull << 48, static_cast<char>(third + bytes));
-  const __m512i headers = _mm512_add_epi8(offset, load(kTables.header));
-  const __m512i tiles = _mm512_add_epi8(offset, chars(form.header_bits() / 8));
-  const __m512i nibbles = _mm512_set1_epi64(form.nibbles), most_width = chars(form.max_width);
-  __m512i bits[4], given[4], widths[4];
-  unsigned misfits = 0;
+  constexpr int kSelect = 0xca;  // first ? second : third
+  const int bytes = form.bytes;
+  __m512i bits[4], given[4], sum[4], widths[4];
   __mmask64 wide[4];
   __mmask8 many[4];
+  unsigned misfits = 0;
   HWY_UNROLL(4)
   for (int g = 0; g < 4; ++g) {
-    bits[g] = look_up(in + 4 * g * bytes, bytes, headers);
+    bits[g] = look_up<kFour>(in + 4 * g * bytes, bytes, load(shared.header));
+  }
+  HWY_UNROLL(4)
+  for (int g = 0; g < 4; ++g) {
     const __m512i fields = _mm512_and_si512(
-        _mm512_multishift_epi64_epi8(load(kTables.field), bits[g]), load(kTables.mask));
-    given[g] = _mm512_maskz_sub_epi8(kCoded, running(fields), load(kTables.doubled));
-    // Both halves' sums, in both halves; what they leave over is given to the first tiles.
+        _mm512_multishift_epi64_epi8(load(tables->field), bits[g]), load(tables->mask));
+    given[g] =
+        _mm512_maskz_sub_epi8(kCoded, running(fields, each(tables->one)), load(tables->doubled));
+  }
+  HWY_UNROLL(4)
+  for (int g = 0; g < 4; ++g) {  // both halves' sums, in both halves
     const __m512i halves = _mm512_sad_epu8(given[g], _mm512_setzero_si512());
-    const __m512i sum = _mm512_add_epi64(halves, _mm512_shuffle_epi32(halves, _MM_PERM_BADC));
+    sum[g] = _mm512_add_epi64(halves, _mm512_shuffle_epi32(halves, _MM_PERM_BADC));
+  }
+  HWY_UNROLL(4)
+  for (int g = 0; g < 4; ++g) {  // what they leave over is given to the first tiles
     const __m512i left =
-        _mm512_shuffle_epi8(_mm512_sub_epi64(nibbles, sum), _mm512_setzero_si512());
+        _mm512_shuffle_epi8(_mm512_sub_epi64(load(shared.nibbles), sum[g]), _mm512_setzero_si512());
     const __mmask64 more = _mm512_mask_cmpgt_epi8_mask(_mm512_test_epi8_mask(given[g], given[g]),
-                                                       left, load(kTables.place));
-    widths[g] = _mm512_mask_add_epi8(given[g], more, given[g], chars(1));
-    wide[g] = _mm512_cmpgt_epu8_mask(given[g], most_width);
-    many[g] = _mm512_cmpgt_epi64_mask(sum, nibbles);
+                                                       left, load(tables->place));
+    widths[g] = _mm512_mask_sub_epi8(given[g], more, given[g], each(tables->none));
+    wide[g] = _mm512_cmpgt_epu8_mask(given[g], load(shared.most_width));
+    many[g] = _mm512_cmpgt_epi64_mask(sum[g], load(shared.nibbles));
   }
   if (HWY_UNLIKELY((wide[0] | wide[1] | wide[2] | wide[3] | many[0] | many[1] | many[2] |
                     many[3]) != 0)) {  // widths that do not fit are taken as zero
@@ -182,55 +229,60 @@ HWY_INLINE bool read_headers(const Form& form, const std::uint8_t* in, BytesBuff
       misfits |= 1u << lane_of_block(b);
     }
   }
-  __m512i tails[4];  // their first bits, twice
+  __m512i tails[4], odd[4], behind[4];  // of tails their first bits, twice
   const int low_dc = form.header_bits() % 8;
   __mmask64 all_odd = 0;
   HWY_UNROLL(4)
   for (int g = 0; g < 4; ++g) {
-    const __m512i pairs = _mm512_and_si512(_mm512_srli_epi16(widths[g], 1), chars(0x7f));
-    const __m512i ends = running(pairs);
-    _mm512_store_si512(io.begin[g], _mm512_add_epi8(_mm512_sub_epi8(ends, pairs), tiles));
-    constexpr int kSelect = 0xca;  // first ? second : third
+    const __m512i pairs =
+        _mm512_and_si512(_mm512_srli_epi16(widths[g], 1), each(tables->low_seven));
+    const __m512i ends = running(pairs, each(tables->one));
+    _mm512_store_si512(io.begin[g],
+                       _mm512_add_epi8(_mm512_sub_epi8(ends, pairs), load(shared.tile)));
+    const __m512i at =
+        _mm512_add_epi8(_mm512_shuffle_epi8(ends, load(tables->last)), load(shared.tail));
+    tails[g] = look_up<kFour>(in + 4 * g * bytes, bytes, at);
+  }
+  HWY_UNROLL(4)
+  for (int g = 0; g < 4; ++g) {
     const __m512i marked = _mm512_ternarylogic_epi64(
-        chars(BytesBuffers::kOdd), _mm512_slli_epi16(widths[g], 6), widths[g], kSelect);
-    _mm512_store_si512(io.width[g], _mm512_and_si512(marked, chars(BytesBuffers::kOdd | 14)));
+        each(tables->odd), _mm512_slli_epi16(widths[g], 6), widths[g], kSelect);
+    _mm512_store_si512(io.width[g], _mm512_and_si512(marked, each(tables->width)));
     // The lowest bits of odd widths: a nibble for each such tile, by columns, in the order of bits.
-    const __m512i at = _mm512_add_epi8(_mm512_shuffle_epi8(ends, chars(15)),
-                                       _mm512_add_epi8(tiles, load(kTables.next)));
-    tails[g] = look_up(in + 4 * g * bytes, bytes, at);
-    const __m512i odd =
-        _mm512_and_si512(_mm512_shuffle_epi8(widths[g], load(kTables.columns)), chars(1));
-    const __m512i behind = running(odd, 4);
-    all_odd |= _mm512_cmpeq_epi8_mask(behind, chars(64));
-    __m512i nibbles_of =
-        _mm512_multishift_epi64_epi8(_mm512_add_epi8(behind, chars(low_dc - 4)), tails[g]);
-    nibbles_of = _mm512_or_si512(nibbles_of, _mm512_sub_epi8(odd, chars(1)));
-    const __m512i two = _mm512_ternarylogic_epi64(chars(15), nibbles_of,
-                                                  _mm512_srli_epi64(nibbles_of, 28), kSelect);
+    odd[g] =
+        _mm512_and_si512(_mm512_shuffle_epi8(widths[g], load(tables->columns)), each(tables->one));
+    behind[g] = running(odd[g], each(tables->four));
+    all_odd |= _mm512_cmpeq_epi8_mask(behind[g], each(tables->all_odd));
+  }
+  HWY_UNROLL(4)
+  for (int g = 0; g < 4; ++g) {
+    __m512i nibbles =
+        _mm512_multishift_epi64_epi8(_mm512_add_epi8(behind[g], load(shared.before_odd)), tails[g]);
+    nibbles = _mm512_or_si512(nibbles, _mm512_add_epi8(odd[g], each(tables->none)));
+    const __m512i two = _mm512_ternarylogic_epi64(each(tables->fifteen), nibbles,
+                                                  _mm512_srli_epi64(nibbles, 28), kSelect);
     _mm256_store_si256(reinterpret_cast<__m256i*>(io.masks[g]),
-                       _mm512_castsi512_si256(_mm512_permutexvar_epi8(load(kTables.pairs), two)));
+                       _mm512_castsi512_si256(_mm512_permutexvar_epi8(load(tables->pairs), two)));
   }
   io.all_odd = all_odd;
   // By lanes: the lower and the upper half of the headers.
   transpose_fours(bits);
-  const __m512i q = _mm512_and_si512(bits[0], ints(1023));
+  const __m512i q = _mm512_and_si512(bits[0], ints(tables->low_ten));
   constexpr int kDc = 12 + 2 * kTiles;  // where the first coefficient's bits begin
   const __m512i dc = kDc < 32 ? _mm512_shrdi_epi32(bits[0], bits[1], kDc % 32)
                               : _mm512_srli_epi32(bits[1], kDc % 32);
-  const __m512i high_dc = _mm512_and_si512(dc, ints((1 << (form.dc - low_dc)) - 1));
+  const __m512i high_dc = _mm512_and_si512(dc, ints(shared.high_dc));
   if (low_dc == 0) {
     _mm512_store_si512(io.dc, high_dc);
   } else {
     const __m512i low = _mm512_unpacklo_epi64(_mm512_unpacklo_epi32(tails[0], tails[1]),
                                               _mm512_unpacklo_epi32(tails[2], tails[3]));
-    _mm512_store_si512(
-        io.dc, _mm512_or_si512(_mm512_slli_epi32(high_dc, 4), _mm512_and_si512(low, ints(15))));
+    _mm512_store_si512(io.dc, _mm512_or_si512(_mm512_slli_epi32(high_dc, 4),
+                                              _mm512_and_si512(low, ints(tables->low_four))));
   }
   // The value of a code at the top of 32 bits: step * 2^(given - 32); of a tile without bits, 0.
   const __m512 step = _mm512_castsi512_ps(_mm512_slli_epi32(q, kStepShift));
-  const __m512 powers = _mm512_setr_ps(0, 0x1p-31f, 0x1p-30f, 0x1p-29f, 0x1p-28f, 0x1p-27f,
-                                       0x1p-26f, 0x1p-25f, 0x1p-24f, 0x1p-23f, 0x1p-22f, 0x1p-21f,
-                                       0x1p-20f, 0x1p-19f, 0x1p-18f, 0x1p-17f);
+  const __m512 powers = _mm512_load_ps(tables->powers);
   transpose_fours(given);
   for (int k = 0; k < 16; ++k) {
     const __m512i width = _mm512_srli_epi32(given[k / 4], static_cast<unsigned>(k % 4 * 8));
@@ -238,18 +290,17 @@ HWY_INLINE bool read_headers(const Form& form, const std::uint8_t* in, BytesBuff
                     _mm512_mul_ps(step, _mm512_permutexvar_ps(width, powers)));
   }
   transpose_fours(widths);
-  const __m512i width = _mm512_and_si512(widths[0], ints(255));
-  const __mmask16 halved = _mm512_cmpgt_epi32_mask(width, _mm512_and_si512(given[0], ints(255)));
+  const __m512i width = _mm512_and_si512(widths[0], ints(tables->low_eight));
+  const __mmask16 halved =
+      _mm512_cmpgt_epi32_mask(width, _mm512_and_si512(given[0], ints(tables->low_eight)));
   _mm512_store_si512(io.first_width, width);
   const __mmask16 none = static_cast<__mmask16>(misfits) |
-                         _mm512_cmplt_epi32_mask(q, ints(kLeastStep)) |
-                         _mm512_cmpge_epi32_mask(q, ints(kNoStep));
+                         _mm512_cmplt_epi32_mask(q, ints(tables->least_step)) |
+                         _mm512_cmpge_epi32_mask(q, ints(tables->no_step));
   const __m512 first_step = _mm512_mask_mul_ps(step, halved, step, _mm512_set1_ps(0.5f));
   _mm512_store_ps(io.first_step,
                   _mm512_mask_mov_ps(first_step, none, _mm512_set1_ps(float_of(kNanBits))));
-  // A code has 14 bits, the first one dc more, so that a pixel is below 2^18 steps, or 2^(12 + dc).
-  const int most = 4 * (127 + 31 - std::max(18, 12 + form.dc));
-  return _mm512_cmpge_epi32_mask(q, ints(most)) == 0;
+  return _mm512_cmpge_epi32_mask(q, ints(shared.most_step)) == 0;
 }
 
 // Codes of 16 blocks, two tiles side by side in a vector, which has 128 bits of each of four blocks:
@@ -261,7 +312,8 @@ TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void read_codes(int block_bytes, const std::uin
   struct alignas(64) Tables {
     std::uint8_t tile[8][64];  // of a byte
     std::uint8_t next[64];     // bytes of a tile
-    std::uint16_t value[32];   // the place of a value in its tile
+    // Of a width without its lowest bit: where the bits of a tile's values begin, and eight further.
+    std::uint8_t places[16][8];
   };
   alignas(64) static constexpr Tables kTables = [] {
     Tables tables{};
@@ -269,12 +321,17 @@ TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void read_codes(int block_bytes, const std::uin
       for (int h = 0; h < 8; ++h) tables.tile[h][i] = kTileAt[(h % 2 * 2 + i % 16 / 8) * 4 + h / 2];
       tables.next[i] = static_cast<std::uint8_t>(i % 8);
     }
-    for (int i = 0; i < 32; ++i) tables.value[i] = static_cast<std::uint16_t>(i % 4);
+    for (int width = 0; width < 16; ++width) {
+      for (int i = 0; i < 8; ++i) {
+        tables.places[width][i] = static_cast<std::uint8_t>(i / 2 * width + i % 2 * 8);
+      }
+    }
     return tables;
   }();
-  const __m512i next = _mm512_load_si512(kTables.next), value = _mm512_load_si512(kTables.value);
+  const __m512i next = _mm512_load_si512(kTables.next);
+  const __m512i places_of[2] = {_mm512_load_si512(kTables.places[0]),
+                                _mm512_load_si512(kTables.places[8])};
   const __m512i first = _mm512_set1_epi16(-0x8000), second = _mm512_set1_epi16(0x4000);
-  const __m512i upper = _mm512_set1_epi16(0x0800);
   HWY_UNROLL(1)
   for (int g = 0; g < 4; ++g, in += 4 * block_bytes) {
     const __m512i begin = _mm512_load_si512(io.begin[g]), widths = _mm512_load_si512(io.width[g]);
@@ -290,10 +347,9 @@ TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void read_codes(int block_bytes, const std::uin
                                       _mm512_permutex2var_epi8(_mm512_loadu_si512(others), at,
                                                                _mm512_loadu_si512(others + 64)));
       }
-      // Twice in a word. Times 3 it is below 256, and only six bits of a place count, but those of
-      // kOdd; of a shift four.
+      // Twice in a word. Of a number in a table, and of a shift, four bits count.
       const __m512i width = _mm512_shuffle_epi8(widths, tile);
-      const __m512i places = _mm512_add_epi16(_mm512_mullo_epi16(width, value), upper);
+      const __m512i places = _mm512_permutex2var_epi64(places_of[0], width, places_of[1]);
       const __m512i codes = _mm512_multishift_epi64_epi8(places, tiles);
       // A one, or the lowest bit and a one.
       __m512i below = _mm512_and_si512(width, second);
@@ -303,14 +359,11 @@ TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void read_codes(int block_bytes, const std::uin
   }
 }
 
-// The first coefficients of 16 blocks, by lanes.
-HWY_INLINE __m512 read_first(const Form& form, const BytesBuffers& from) {
+// The first coefficients of 16 blocks, by lanes, whose codes are in the lower halves of `words`.
+HWY_INLINE __m512 read_first(const Form& form, const BytesBuffers& from, __m512i words) {
   const __m512i dc = _mm512_load_si512(from.dc);
-  __m512i words[4];
-  for (int g = 0; g < 4; ++g) words[g] = _mm512_load_si512(from.codes[0][g]);
-  transpose_fours(words);
   const __m512i width = _mm512_load_si512(from.first_width);
-  const __m512i code = _mm512_srlv_epi32(_mm512_slli_epi32(words[0], 16),
+  const __m512i code = _mm512_srlv_epi32(_mm512_slli_epi32(words, 16),
                                          _mm512_sub_epi32(_mm512_set1_epi32(32), width));
   const __m512i shift = _mm512_sub_epi32(_mm512_set1_epi32(32 - form.dc), width);
   const __m512i number = _mm512_srav_epi32(
@@ -318,34 +371,48 @@ HWY_INLINE __m512 read_first(const Form& form, const BytesBuffers& from) {
   return _mm512_mul_ps(_mm512_cvtepi32_ps(number), _mm512_load_ps(from.first_step));
 }
 
-// The first pass back of 16 blocks.
+// The first pass back of 16 blocks. While a row is transformed the coefficients of the next are
+// made, so that an operation seldom waits for the one before it.
 TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void restore_rows(const Form& form, BytesBuffers& io) {
-  const __m512 first = read_first(form, io);
   const __m512i upper = _mm512_set1_epi32(-0x10000);
-  const Factors<V> factors = factors_of(DF());
-  HWY_UNROLL(1)
-  for (int r = 0; r < 4; ++r) {  // of tiles
-    __m512i words[2][4];         // two coefficients each, side by side in the block
+  __m512i words[2][4];  // of a row of tiles; two coefficients each, side by side in the block
+  const auto load_words = [&](int r) TUCKFOLD_VBMI2_ATTR {
     for (int c = 0; c < 2; ++c) {
       for (int g = 0; g < 4; ++g) words[c][g] = _mm512_load_si512(io.codes[2 * r + c][g]);
       transpose_fours(words[c]);
     }
-    for (int down = 0; down < 2; ++down) {
-      V y[8], x[8];
-      for (int c = 0; c < 4; ++c) {
-        const __m512 scale = _mm512_load_ps(io.scale[4 * r + c]);
-        const __m512i two = words[c / 2][c % 2 * 2 + down];
-        const __m512i numbers[2] = {_mm512_slli_epi32(two, 16), _mm512_and_si512(two, upper)};
-        for (int k = 0; k < 2; ++k) {
-          const int v = 2 * c + k;
-          __m512 z = _mm512_mul_ps(_mm512_cvtepi32_ps(numbers[k]), scale);
-          if (v == 0 && down == 0 && r == 0) z = first;
-          y[v] = V{_mm512_mul_ps(z, _mm512_set1_ps(kScale[(2 * r + down) * 8 + v]))};
-        }
-      }
-      inverse_pass(factors, y, x);
-      for (int j = 0; j < 8; ++j) hn::Store(x[j], DF(), io.half[(2 * r + down) * 8 + j]);
+  };
+  const float* scales = kScale.data();
+  // Two coefficients of a row.
+  const auto two_of = [&](int row, int c, V* y) TUCKFOLD_VBMI2_ATTR {
+    const __m512 scale = _mm512_load_ps(io.scale[row / 2 * 4 + c]);
+    const __m512i two = words[c / 2][c % 2 * 2 + row % 2];
+    const __m512i numbers[2] = {_mm512_slli_epi32(two, 16), _mm512_and_si512(two, upper)};
+    for (int k = 0; k < 2; ++k) {
+      const int v = 2 * c + k;
+      const __m512 z = _mm512_mul_ps(_mm512_cvtepi32_ps(numbers[k]), scale);
+      y[v] = V{_mm512_mul_ps(z, _mm512_set1_ps(scales[row * 8 + v]))};
     }
+  };
+  V y[8], next[8];
+  load_words(0);
+  for (int c = 0; c < 4; ++c) two_of(0, c, y);
+  y[0] = V{_mm512_mul_ps(read_first(form, io, words[0][0]), _mm512_set1_ps(scales[0]))};
+  HWY_UNROLL(8)
+  for (int row = 0; row < 8; ++row) {
+    const float* factors = dct_chop::kOdd[0].data();
+    asm("" : "+r"(factors));  // loaded again for each row: there are not as many registers
+    const auto factor = [&](int u, int j) HWY_ATTR { return hn::Set(DF(), factors[4 * u + j]); };
+    if (row % 2 == 1 && row < 7) load_words(row / 2 + 1);
+    V even[4];
+    even_parts(hn::Set(DF(), dct_chop::kRatio), y, even);
+    for (int j = 0; j < 4; ++j) {
+      const V odd = odd_part(factor, y, j);
+      hn::Store(hn::Add(even[j], odd), DF(), io.half[row * 8 + j]);
+      hn::Store(hn::Sub(even[j], odd), DF(), io.half[row * 8 + 7 - j]);
+      if (row < 7) two_of(row + 1, j, next);
+    }
+    for (int v = 0; v < 8; ++v) y[v] = next[v];
   }
 }
 
@@ -427,22 +494,24 @@ HWY_INLINE void store_pixels(const BytesBuffers& from, const PixelPlaces& out) {
 
 // A batch of 16 blocks or fewer. kReadBeyond bytes after it are read, and those of missing blocks.
 template <int kTiles>
-TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void unpack_bytes(const Params& p, const std::uint8_t* in,
+TUCKFOLD_VBMI2_ATTR HWY_NOINLINE void unpack_bytes(const BytesForm& shared, const std::uint8_t* in,
                                                    const PixelPlaces& out) {
-  const Form form = p.form;  // a copy: what is written might else be it
+  const Form form = shared.form;  // a copy: what is written might else be it
   BytesBuffers io;
-  const bool small = read_headers<kTiles>(form, in, io);
+  const bool four = form.bytes <= kFourBytes;
+  const bool small = four ? read_headers<kTiles, true>(shared, in, io)
+                          : read_headers<kTiles, false>(shared, in, io);
   if (HWY_UNLIKELY(io.all_odd != 0) && form.header_bits() % 8 != 0) read_last_nibbles(form, in, io);
-  if (form.bytes <= kFourBytes) {
+  if (four) {
     read_codes<true>(form.bytes, in, io);
   } else {
     read_codes<false>(form.bytes, in, io);
   }
   restore_rows(form, io);
-  if (small && p.offset == 0) {
+  if (small && shared.offset == 0) {
     restore_columns<true>(0, io);
   } else {
-    restore_columns<false>(p.offset, io);
+    restore_columns<false>(shared.offset, io);
   }
   store_pixels(io, out);
 }

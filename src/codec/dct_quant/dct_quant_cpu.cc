@@ -306,6 +306,7 @@ bool unpack_to_bytes(const UnpackJob& job, std::int64_t begin, std::int64_t end)
     const std::uint8_t* end_of_all = all + b.all_block_rows() * b.block_cols * bytes;
     const std::uint8_t* in = all + begin * b.block_cols * bytes;
     std::uint8_t last[kTogether * kMaxWideBytes + kReadBeyond];  // a copy that ends later
+    const BytesForm shared(job.params);
     PlaceFinder places(out, b);
     const std::int64_t blocks = (end - begin) * b.block_cols;
     for (std::int64_t first = 0; first < blocks; first += kTogether) {
@@ -317,7 +318,7 @@ bool unpack_to_bytes(const UnpackJob& job, std::int64_t begin, std::int64_t end)
         std::memset(last + size, 0, sizeof(last) - size);
         from = last;
       }
-      unpack_bytes<kTiles>(job.params, from, places.next(count));
+      unpack_bytes<kTiles>(shared, from, places.next(count));
     }
   });
   return true;
@@ -343,7 +344,7 @@ class RowFetcher {
   }
 
  private:
-  static constexpr std::int64_t kLine = 64, kPage = 4096, kAhead = 4096, kTouched = 12288;
+  static constexpr std::int64_t kLine = 64, kPage = 4096, kAhead = 4096, kTouched = 24576;
 
   struct Cursor {
     std::span<const std::byte* const> rows;
@@ -383,13 +384,14 @@ bool unpack_rows_to_bytes(const RowsJob& job) {
   if (b.rows % 8 != 0 || b.cols % 8 != 0 || blocks % kTogether != 0) return false;
   with_tiles(job.params.form, [&]<int kTiles>() {
     const std::int64_t bytes = kTogether * job.params.form.bytes;
+    const BytesForm shared(job.params);
     RowFetcher fetcher(job.rows, blocks / kTogether * bytes);
     for (std::int64_t i = 0; i < rows; ++i) {
       const auto* in = reinterpret_cast<const std::uint8_t*>(job.rows[static_cast<std::size_t>(i)]);
       PlaceFinder places(job.out + i * job.step, b);
       for (std::int64_t first = 0; first < blocks; first += kTogether, in += bytes) {
         fetcher.fetch(bytes);
-        unpack_bytes<kTiles>(job.params, in, places.next(kTogether));
+        unpack_bytes<kTiles>(shared, in, places.next(kTogether));
       }
     }
   });
