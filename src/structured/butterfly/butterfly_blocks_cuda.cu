@@ -1,5 +1,5 @@
 // Forward of a butterfly of halves by tensor cores, see butterfly_blocks_cuda.cuh. The blocks of a cluster have
-// the features of a sample; matrices stay in registers while samples pass by. The largest ones go in two passes.
+// the features of a sample; matrices stay in registers while samples pass by. Those of 4096 features have a kernel of their own.
 #include "structured/butterfly/butterfly_blocks_cuda.cuh"
 
 namespace tuckfold::structured {
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(256, 1)
     unsigned char *rows = between + side * E::kBytes, *sent = input(turn);
     wait_for_older_copies<0>();
     __syncwarp();
-    const TileWords words(sent, fresh(lane));
+    const TileWords<> words(sent, fresh(lane));
     __syncwarp();
     // All blocks have read what came to them two turns ago, so that there is place for this turn's. What this
     // block sent then, it did from where the next tile goes.
@@ -239,132 +239,6 @@ __global__ void __launch_bounds__(256, 1)
 #endif
 }
 
-// The high stages alone, of what low_kernel() left. A cluster of eight blocks waits for its slowest one too often:
-// two passes over memory are faster there.
-template <class S>
-struct HighMemory {
-  static constexpr int kAhead = 3;
-  static constexpr std::size_t kBytes =
-      kAhead * kTileWarps * kInputBytes + 2 * Between<S>::kBytes + kHighFragments<S>;
-};
-template <class T, class S>
-__global__ void __launch_bounds__(256, 1)
-    high_kernel(const __grid_constant__ BlocksForwardArgs<T> args, const unsigned char* v,
-                int product) {
-  using E = Between<S>;
-  constexpr int kAhead = HighMemory<S>::kAhead, kRows = 1 << S::kHigh;
-  const CudaButterfly& s = args.s;
-  const Share512 of(S::kRanks);
-  const int first_low = of.rank * S::kBeside + of.warp * S::kOfWarp;
-  unsigned char* memory = cuda::shared_memory();
-  unsigned char* between = memory + kAhead * kTileWarps * kInputBytes;
-  auto* high =
-      reinterpret_cast<uint4*>(between + 2 * E::kBytes) + of.warp * (4 * S::kHighSteps * 32);
-  const auto input = [&](int turn) {
-    return memory + (turn % kAhead * kTileWarps + of.warp) * kInputBytes;
-  };
-  const std::int64_t tiles = tiles_of(args.samples);
-  const auto start = [&](std::int64_t tile, int turn) {
-    if (tile < tiles) {
-      const int lane = fresh(of.lane);
-      const unsigned char* from = v + between_at<S>(tile, first_low, 0) + lane * 16;
-      TUCKFOLD_UNROLL
-      for (int i = 0; i < 8; ++i) {
-        const int number = i * 32 + lane;
-        cuda::copy_async(input(turn) + piece_at(number / 4, number % 4), from + i * 512);
-      }
-    }
-    end_copies();
-  };
-  TUCKFOLD_UNROLL
-  for (int i = 0; i < kAhead; ++i) start(of.share + std::int64_t{i} * of.shares, i);
-  float bias[S::kOfWarp][S::kHighSteps][2];
-  TUCKFOLD_UNROLL
-  for (int i = 0; i < 8; ++i) {
-    const int u = i / (2 * S::kHighSteps), m = i / 2 % S::kHighSteps;
-    const int feature =
-        product * s.n + ((m * 16 + i % 2 * 8 + of.lane / 4) << S::kLow) + first_low + u;
-    const bool has = args.bias != nullptr && feature < s.out;
-    bias[u][m][i % 2] = has ? widen(args.bias[feature]) : 0.0f;
-  }
-  const uint4* fragments = args.high + product * S::kHighWords +
-                           first_low * (S::kHighSteps * S::kHighSteps * 32) + of.lane;
-  TUCKFOLD_UNROLL
-  for (int i = 0; i < 4 * S::kHighSteps; ++i) high[i * 32 + of.lane] = fragments[i * 32];
-
-  int turn = 0;
-  for (std::int64_t tile = of.share; tile < tiles; tile += of.shares, ++turn) {
-    unsigned char* rows = between + turn % 2 * E::kBytes;
-    wait_for_older_copies<kAhead - 1>();
-    __syncwarp();
-    TUCKFOLD_UNROLL
-    for (int u = 0; u < S::kOfWarp; ++u) {
-      const int at_low = of.warp * S::kOfWarp + u, at = fresh(of.lane);
-      unsigned words[S::kHighSteps][4][2];
-      load_high<S>(words, at,
-                   [&](int row, int n) { return input(turn) + piece_at(u * kRows + row, n); });
-      TUCKFOLD_UNROLL
-      for (int m = 0; m < S::kHighSteps; ++m) {
-        float c[4][4];
-        TUCKFOLD_UNROLL
-        for (int i = 0; i < 16; ++i) c[i / 4][i % 4] = bias[u][m][i % 4 / 2];
-        TUCKFOLD_UNROLL
-        for (int k = 0; k < S::kHighSteps; ++k) {
-          const uint4 a = high[((u * S::kHighSteps + m) * S::kHighSteps + k) * 32 + at];
-          TUCKFOLD_UNROLL
-          for (int n = 0; n < 4; ++n) multiply_add<T>(c[n], a, words[k][n][0], words[k][n][1]);
-        }
-        TUCKFOLD_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          *reinterpret_cast<uint4*>(rows + E::at(at_low, m * 16 + half * 8 + at / 4, at % 4)) =
-              eight_samples<T>(c, half);
-        }
-      }
-    }
-    __syncwarp();
-    start(tile + std::int64_t{kAhead} * of.shares, turn);
-    __syncthreads();
-    store_tile<T, S>(args, product, of.rank, of.warp, fresh(of.lane), tile * kTileSamples, rows);
-  }
-}
-
-// Samples of one round of two passes: what is between them should stay in the second cache.
-constexpr std::int64_t kMostBetween = 4096;
-template <class S>
-constexpr bool kTwoPasses = S::kRanks == 8;
-
-template <class T, class S>
-void two_passes(BlocksForwardArgs<T> args, unsigned char* v, void* stream) {
-  const CudaButterfly& s = args.s;
-  constexpr int kAhead = 3;
-  const std::int64_t samples = args.samples;
-  for (std::int64_t first = 0; first < samples; first += kMostBetween) {
-    args.samples = std::min(kMostBetween, samples - first);
-    const std::int64_t tiles = cuda::blocks_for(args.samples, kTileSamples);
-    const std::int64_t shares =
-        std::min<std::int64_t>(tiles, std::max(cuda::device().sms / S::kRanks, 1));
-    for (int product = 0; product < s.stack; ++product) {
-      cuda::launch(low_kernel<T, S, kAhead>,
-                   {.blocks = shares * S::kRanks,
-                    .threads = 256,
-                    .shared_bytes = std::size_t{kAhead} * kTileWarps * kInputBytes},
-                   stream,
-                   LowArgs<T>{.s = s,
-                              .x = args.x,
-                              .low = args.low + static_cast<std::int64_t>(product) * S::kLowWords,
-                              .v = v,
-                              .samples = args.samples,
-                              .whole_x = args.whole_x});
-      cuda::launch(
-          high_kernel<T, S>,
-          {.blocks = shares * S::kRanks, .threads = 256, .shared_bytes = HighMemory<S>::kBytes},
-          stream, args, static_cast<const unsigned char*>(v), product);
-    }
-    args.x += kMostBetween * s.in;
-    args.y += kMostBetween * s.out;
-  }
-}
-
 template <class T, class S>
 void forward(const CudaButterfly& s, std::int64_t samples, const void* x, const void* twiddle,
              const void* bias, void* y, void* workspace, void* stream) {
@@ -387,37 +261,32 @@ void forward(const CudaButterfly& s, std::int64_t samples, const void* x, const 
                                   .samples = samples,
                                   .whole_x = in_pieces(x, s.in, sizeof(T)),
                                   .whole_y = in_pieces(y, s.out, sizeof(T))};
-  if constexpr (kTwoPasses<S>) {
-    uint4* end = high + static_cast<std::int64_t>(s.stack) * S::kHighWords;
-    return two_passes<T, S>(args, reinterpret_cast<unsigned char*>(end), stream);
-  } else {
-    const auto kernel = blocks_forward_kernel<T, S>;
-    cuda::Grid grid{.blocks = S::kRanks, .threads = 256, .shared_bytes = ForwardMemory<S>::kBytes};
-    thread_local int known = -1, at_once = 0;
-    const int device = cuda::ClusterDevice().number;
-    if (device != known) {
-      at_once = std::max(cuda::clusters_at_once(kernel, S::kRanks, grid), 1);
-      known = device;
-    }
-    const std::int64_t wanted = cuda::blocks_for(samples, kTileSamples);
-    grid.blocks =
-        std::min<std::int64_t>(wanted, std::max(at_once / s.stack, 1)) * S::kRanks * s.stack;
-    grid.early = true;
-    cuda::launch_clusters(kernel, S::kRanks, grid, stream, args);
+  const auto kernel = blocks_forward_kernel<T, S>;
+  cuda::Grid grid{.blocks = S::kRanks, .threads = 256, .shared_bytes = ForwardMemory<S>::kBytes};
+  thread_local int known = -1, at_once = 0;
+  const int device = cuda::ClusterDevice().number;
+  if (device != known) {
+    at_once = std::max(cuda::clusters_at_once(kernel, S::kRanks, grid), 1);
+    known = device;
   }
+  const std::int64_t wanted = cuda::blocks_for(samples, kTileSamples);
+  grid.blocks =
+      std::min<std::int64_t>(wanted, std::max(at_once / s.stack, 1)) * S::kRanks * s.stack;
+  grid.early = true;
+  cuda::launch_clusters(kernel, S::kRanks, grid, stream, args);
 }
+
+template <class S>
+constexpr bool is_wide = S::kFeatures == 4096;
 
 }  // namespace
 
-std::size_t blocks_forward_bytes(const CudaButterfly& s, std::int64_t samples) {
+std::size_t blocks_forward_bytes(const CudaButterfly& s) {
   std::size_t bytes = 0;
   with_split(s.n, [&](auto split) {
     using S = decltype(split);
+    if (is_wide<S>) return;
     bytes = static_cast<std::size_t>(s.stack) * (S::kLowWords + S::kHighWords) * sizeof(uint4);
-    if constexpr (kTwoPasses<S>) {
-      const std::int64_t tiles = cuda::blocks_for(std::min(samples, kMostBetween), kTileSamples);
-      bytes += static_cast<std::size_t>(tiles) * S::kFeatures * 64;
-    }
   });
   return bytes;
 }
@@ -426,10 +295,13 @@ void blocks_forward(const CudaButterfly& s, DType dtype, std::int64_t samples, c
                     const void* twiddle, const void* bias, void* y, void* workspace, void* stream) {
   with_split(s.n, [&](auto split) {
     using S = decltype(split);
-    if (dtype == DType::F16) {
-      return forward<F16, S>(s, samples, x, twiddle, bias, y, workspace, stream);
+    if constexpr (is_wide<S>) {
+      wide_forward(s, dtype, samples, x, twiddle, bias, y, stream);
+    } else if (dtype == DType::F16) {
+      forward<F16, S>(s, samples, x, twiddle, bias, y, workspace, stream);
+    } else {
+      forward<BF16, S>(s, samples, x, twiddle, bias, y, workspace, stream);
     }
-    forward<BF16, S>(s, samples, x, twiddle, bias, y, workspace, stream);
   });
 }
 

@@ -162,7 +162,8 @@ __device__ TUCKFOLD_INLINE void start_eight(unsigned char* to, const T* from, in
     for (int i = 0; i < 8; ++i) reinterpret_cast<T*>(to)[i] = i < has ? from[i] : T{};
   }
 }
-// Stores as many words of two numbers, of which `has` numbers have a place.
+// Stores as many words of two numbers, of which `has` numbers have a place. Sixteen bytes go past the
+// first cache, which is small beside so much shared memory: it would pass on parts of lines again and again.
 template <int kWords, class T>
 __device__ TUCKFOLD_INLINE void store_words(T* to, const unsigned* words, int has, bool in_pieces) {
   if (has <= 0) return;
@@ -172,7 +173,7 @@ __device__ TUCKFOLD_INLINE void store_words(T* to, const unsigned* words, int ha
       if (i < has) to[i].bits = static_cast<std::uint16_t>(words[i / 2] >> (i % 2 * 16));
     }
   } else if constexpr (kWords == 4) {
-    *reinterpret_cast<uint4*>(to) = uint4{words[0], words[1], words[2], words[3]};
+    cuda::store_away(reinterpret_cast<uint4*>(to), uint4{words[0], words[1], words[2], words[3]});
   } else if constexpr (kWords == 2) {
     *reinterpret_cast<uint2*>(to) = uint2{words[0], words[1]};
   } else {
@@ -182,39 +183,40 @@ __device__ TUCKFOLD_INLINE void store_words(T* to, const unsigned* words, int ha
 
 // Starts the copies. Eight pieces of sixteen bytes are a row; those that lanes read at once are in different
 // banks.
-template <class T>
+template <int kSamples = kTileSamples, class T>
 __device__ TUCKFOLD_INLINE void start_tile(const T* x, int in, bool in_pieces, int feature,
                                            std::int64_t first, std::int64_t samples, int lane,
                                            unsigned char* to) {
   const int q = lane % 8;
-  if (in_pieces && feature + 64 <= in && first + kTileSamples <= samples) {
+  if (in_pieces && feature + 64 <= in && first + kSamples <= samples) {
     const T* from = x + (first + lane / 8) * in + feature + 8 * q;
     unsigned char* place = to + lane / 8 * 128 + (q ^ (lane / 8 % 2 * 4)) * 16;
     TUCKFOLD_UNROLL
-    for (int i = 0; i < kTileSamples / 4; ++i) {
+    for (int i = 0; i < kSamples / 4; ++i) {
       cuda::copy_async(place + i * 512, from);
       from += 4 * static_cast<std::int64_t>(in);
     }
     return;
   }
 #pragma unroll 1
-  for (int i = 0; i < kTileSamples / 4; ++i) {
+  for (int i = 0; i < kSamples / 4; ++i) {
     const int row = 4 * i + lane / 8, at = feature + 8 * q;
     start_eight(to + row * 128 + (q ^ (row % 2 * 4)) * 16, x + (first + row) * in + at,
                 first + row < samples ? in - at : 0, in_pieces);
   }
 }
 
-// 16 features each of eight samples each, as products take them.
+// 16 features each of eight samples each, as products take them; of 32 samples, or of 16.
+template <int kEights = 4>
 struct TileWords {
-  unsigned at[4][4][2];  // samples, features
+  unsigned at[kEights][4][2];  // samples, features
 
   __device__ TUCKFOLD_INLINE explicit TileWords(const unsigned char* from, int lane) {
     const int g = lane / 4, t = lane % 4;
     TUCKFOLD_UNROLL
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < 2 * kEights; ++i) {
       const int n = i / 2, k = i % 2 * 2, q = i % 2 * 4 + t;
-      const int row = turned(n, g);
+      const int row = g / 2 * (2 * kEights) + n * 2 + g % 2;  // turned(n, g), of 32
       const uint4 v = *reinterpret_cast<const uint4*>(from + row * 128 + (q ^ (g % 2 * 4)) * 16);
       at[n][k][0] = v.x, at[n][k][1] = v.y, at[n][k + 1][0] = v.z, at[n][k + 1][1] = v.w;
     }
@@ -233,7 +235,7 @@ __device__ TUCKFOLD_INLINE uint4 eight_samples(const float (&c)[4][4], int half)
 // The stages of low bits. Calls store with the first row of eight, of the warp's 64, and a lane's samples.
 template <class T, class S, class Store>
 __device__ TUCKFOLD_INLINE void low_products(const uint4 (&low)[4][S::kLowSteps],
-                                             const TileWords& x, Store&& store) {
+                                             const TileWords<>& x, Store&& store) {
   TUCKFOLD_UNROLL
   for (int m = 0; m < 4; ++m) {
     float c[4][4] = {};
@@ -334,7 +336,7 @@ __global__ void __launch_bounds__(256, 1) low_kernel(const __grid_constant__ Low
     wait_for_older_copies<kAhead - 1>();
     __syncwarp();
     const int lane = fresh(of.lane);
-    const TileWords words(input(turn), lane);
+    const TileWords<> words(input(turn), lane);
     __syncwarp();
     start(tile + std::int64_t{kAhead} * of.shares, turn);
     low_products<T, S>(low, words, [&](int first, const uint4& v) {
@@ -349,13 +351,17 @@ __global__ void __launch_bounds__(256, 1) low_kernel(const __grid_constant__ Low
 inline bool fits_blocks(const CudaButterfly& s, DType dtype) {
   return dtype != DType::F32 && fits_clusters(s);
 }
-std::size_t blocks_forward_bytes(const CudaButterfly& s, std::int64_t samples);
+std::size_t blocks_forward_bytes(const CudaButterfly& s);
 void blocks_forward(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
                     const void* twiddle, const void* bias, void* y, void* workspace, void* stream);
 std::size_t blocks_backward_bytes(const CudaButterfly& s, std::int64_t samples);
 void blocks_backward(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
                      const void* twiddle, const void* grad_y, void* grad_x, void* grad_twiddle,
                      void* grad_bias, void* workspace, void* stream);
+
+// In butterfly_wide_cuda.cu: the same of 4096 features, without a workspace.
+void wide_forward(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,
+                  const void* twiddle, const void* bias, void* y, void* stream);
 
 // In butterfly_blocks_twiddles_cuda.cu: gradients of one product from sums of those of its matrices.
 struct BlocksSums {

@@ -120,7 +120,7 @@ constexpr std::int64_t kManyHalves = 0, kManyFloats = 0;
 #endif
 
 std::size_t forward_bytes(const CudaButterfly& s, DType dtype, std::int64_t samples) {
-  return fits_blocks(s, dtype) && samples >= kManyHalves ? blocks_forward_bytes(s, samples) : 0;
+  return fits_blocks(s, dtype) && samples >= kManyHalves ? blocks_forward_bytes(s) : 0;
 }
 
 void forward_of(const CudaButterfly& s, DType dtype, std::int64_t samples, const void* x,

@@ -70,6 +70,33 @@ def test_embeddings_get_the_product(tmp_path: Path) -> None:
     assert model["e"].weight.grad is not None
 
 
+def test_tied_layers_stay_tied(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.ModuleDict(
+        {"e": torch.nn.Embedding(100, 64), "head": torch.nn.Linear(64, 100)}
+    )
+    model["head"].weight = model["e"].weight
+    path, small = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    _file.write(path, {k: v.clone() for k, v in model.state_dict().items()}, {})
+    assert main([str(path), "--budget", "50%", "--families", "low_rank", "-o", str(small)]) == 0
+    assert tt.load_factorized(model, small) == []
+    assert model["head"].weight is model["e"].weight
+    tensors, _ = _file.read(small)
+    product = tensors["head.second"] @ tensors["head.first"]
+    torch.testing.assert_close(model["head"].weight, product, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_that_does_not_fit_stays_as_it_was(checkpoint: Path, tmp_path: Path) -> None:
+    _file.write(checkpoint, dict(net().state_dict()), {})
+    small = tmp_path / "small.safetensors"
+    assert main([str(checkpoint), "--budget", "40%", "-o", str(small)]) == 0
+    model = torch.nn.Sequential(*net(), torch.nn.Linear(10, 10))
+    first = model[0]
+    with pytest.raises(ValueError, match="Missing key"):
+        tt.load_factorized(model, small)
+    assert model[0] is first
+
+
 def test_layers_are_skipped_by_name(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     torch.manual_seed(0)
     weights = {f"{name}.weight": torch.randn(64, 64) for name in ("enc.a", "enc.b", "head")}

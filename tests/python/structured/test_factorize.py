@@ -133,7 +133,7 @@ def test_rules_that_do_not_fit_change_nothing() -> None:
     model = net()
     before = repr(model)
     for rules, said in [
-        ({"fc*": "butterfly"}, "'fc\\*' matches no layer; there are: 0, 4, 6"),
+        ({"fc*": "butterfly"}, "'fc\\*' matches no layer that can be replaced; there are: 0, 4, 6"),
         ({"4": "butterfly", "6": "low_rank(rank=11)"}, "6: .*rank must be 1..10"),
     ]:
         with pytest.raises(ValueError, match=said):
@@ -197,13 +197,31 @@ def test_a_layer_in_two_places_stays_one(layer: torch.nn.Module, pattern: str) -
     assert model[0] is model[1] is not layer
 
 
-def test_layers_that_make_their_weight_in_a_hook_are_left_alone() -> None:
-    from torch.nn.utils import prune
+@pytest.mark.parametrize(
+    "way",
+    ["weight_norm", "old weight_norm", "spectral_norm", "orthogonal", "pruned", "pruned bias"],
+)
+@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated")
+def test_weights_that_hooks_make_are_left_alone_and_named(way: str) -> None:
+    from torch.nn import utils
+    from torch.nn.utils import parametrizations, prune
 
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
-    prune.l1_unstructured(model[0], "weight", 0.5)
-    assert [row.name for row in tt.structure(model, {"*": "low_rank(rank=4)"})] == ["1"]
-    model(torch.randn(3, 64))
+    ways = {
+        "weight_norm": parametrizations.weight_norm,
+        "old weight_norm": utils.weight_norm,
+        "spectral_norm": utils.spectral_norm,
+        "orthogonal": parametrizations.orthogonal,
+        "pruned": lambda layer: prune.l1_unstructured(layer, "weight", 0.5),
+        "pruned bias": lambda layer: prune.l1_unstructured(layer, "bias", 0.5),
+    }
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64))
+    ways[way](model[0])
+    hooked = model[0]
+    with pytest.warns(UserWarning, match="made in hooks: 0$"):
+        tt.structure(model, {"*": "butterfly"})
+    assert model[0] is hooked and type(model[2]) is not torch.nn.Linear
+    model[2] = torch.nn.Linear(64, 64)
+    assert tt.factorize(model, "50%", least=1).left == ("0",)
 
 
 # ---- budgets
@@ -395,3 +413,18 @@ def test_what_is_one_layer_says_so() -> None:
         tt.factorize(torch.nn.Linear(128, 128))
     with pytest.raises(ValueError, match="a part such as '25%', got 0.25"):
         tt.factorize(torch.nn.Sequential(torch.nn.Linear(128, 128)), 0.25)
+
+
+@pytest.mark.parametrize("frozen", ["weight", "bias"])
+@pytest.mark.parametrize("how", ["structure", "keep", "factorize"])
+def test_what_is_frozen_stays_so(how: str, frozen: str) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(128, 128), torch.nn.Linear(128, 128))
+    getattr(model[0], frozen).requires_grad_(False)
+    if how == "factorize":
+        tt.factorize(model, "25%")
+    else:
+        tt.structure(model, {"*": "low_rank(rank=8)"}, keep=how == "keep")
+    flags = {name: p.requires_grad for name, p in model[0].named_parameters()}
+    assert flags.pop("bias") is (frozen != "bias")
+    assert set(flags.values()) == {frozen != "weight"}
+    assert all(p.requires_grad for p in model[1].parameters())

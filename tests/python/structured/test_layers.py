@@ -323,3 +323,8 @@ def test_fastfood_without_normalization_keeps_it_too() -> None:
 def test_names_of_the_package() -> None:
     assert set(tnn.families()) >= {"butterfly", "pixelfly", "dense"}
     assert tt.nn is tnn
+
+
+def test_a_text_ends_where_it_ends() -> None:
+    with pytest.raises(ValueError, match="no NUL"):
+        tt.nn.Structured("butterfly\0(tied=true)", 8, 8)

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from bench.experiments.shl import data, networks  # noqa: E402
 from bench.experiments.shl.data import Data  # noqa: E402
-from bench.experiments.shl.train import accuracy, train  # noqa: E402
+from bench.experiments.shl.train import accuracy, together, train, training  # noqa: E402
 from tuckfold._study import _params  # noqa: E402
 from tuckfold._study.__main__ import STUDIES  # noqa: E402
 
@@ -119,6 +119,26 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     for name, value in weights[0].items():
         assert torch.equal(value, weights[1][name]), name
     assert not list(tmp_path.glob("*.new"))
+
+
+def test_networks_side_by_side_come_to_the_weights_that_they_come_to_alone(tmp_path: Path) -> None:
+    def model(seed: int) -> networks.SHL:
+        torch.manual_seed(seed)
+        return networks.network("butterfly", 256)
+
+    alone, beside = [model(0), model(1)], [model(0), model(1)]
+    curves = [
+        train(m, samples(256), 1 + n, 50, tmp_path / f"alone{n}.pt", n) for n, m in enumerate(alone)
+    ]
+    runs = [
+        training(m, samples(256), 1 + n, 50, tmp_path / f"beside{n}.pt", n)
+        for n, m in enumerate(beside)
+    ]
+    same = together(runs)
+    assert [c.test for c in same] == [c.test for c in curves] and len(same[1].test) == 2
+    for one, other in zip(alone, beside, strict=True):
+        for name, value in one.state_dict().items():
+            assert torch.equal(value, other.state_dict()[name]), name
 
 
 def test_grey_images_travel_as_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,12 @@ from tuckfold.torch._structured._factorize import (
     check_families,
     parse_budget,
 )
-from tuckfold.torch._structured._replace import layer_like, put
+from tuckfold.torch._structured._replace import (
+    layer_like,
+    put,
+    shared_weights,
+    undone_on_error,
+)
 from tuckfold.torch.nn import Structured
 
 _KEY = "tuckfold.structures"  # of the file's metadata: {"fc1": "low_rank(rank=8)"}
@@ -103,7 +108,8 @@ def factorize_file(
 def load_factorized(model: nn.Module, path: str | Path) -> list[str]:
     """Gives a model the structures and the weights of a file that ``tuckfold factorize`` wrote.
 
-    Layers that are no ``nn.Linear``, such as embeddings, stay what they are, with the product as their weight.
+    Layers that are no ``nn.Linear``, such as embeddings, and layers that share their weight with another one stay
+    what they are, with the product as their weight.
 
     Args:
         model: as the original checkpoint would be loaded into.
@@ -113,32 +119,34 @@ def load_factorized(model: nn.Module, path: str | Path) -> list[str]:
         The names of the layers that were replaced.
 
     Raises:
-        ValueError: the model has no such layers, or its weights do not fit.
+        ValueError: the model has no such layers, or its weights do not fit; its layers stay what they were.
     """
     tensors, metadata = _file.read(Path(path))
     structures = json.loads(metadata.get(_KEY, "{}"))
-    replaced = []
-    for name, text in structures.items():
+    shared = shared_weights(model)
+    replaced: dict[str, nn.Module] = {}
+    with undone_on_error(model, replaced):
+        for name, text in structures.items():
+            try:
+                old = model.get_submodule(name)
+            except AttributeError:
+                old = None
+            weight = getattr(old, "weight", None)
+            if type(old) is nn.Linear and id(weight) not in shared:
+                replaced[name] = old
+                put(model, [name], old, layer_like(old, text, None))
+            elif isinstance(weight, torch.Tensor) and weight.dim() == 2:
+                layer = Structured(text, weight.shape[1], weight.shape[0], bias=False)
+                parts = {k: tensors.pop(f"{name}.{k}") for k in layer.state_dict()}
+                layer.to(next(iter(parts.values())).dtype).load_state_dict(parts)
+                tensors[f"{name}.weight"] = layer.to_dense()
+            else:
+                raise ValueError(
+                    f"[load_factorized] the file has {text} for {name}, which has no matrix here"
+                )
         try:
-            old = model.get_submodule(name)
-        except AttributeError:
-            old = None
-        weight = getattr(old, "weight", None)
-        if type(old) is nn.Linear:
-            put(model, [name], old, layer_like(old, text, None))
-            replaced.append(name)
-        elif isinstance(weight, torch.Tensor) and weight.dim() == 2:
-            layer = Structured(text, weight.shape[1], weight.shape[0], bias=False)
-            parts = {k: tensors.pop(f"{name}.{k}") for k in layer.state_dict()}
-            layer.to(next(iter(parts.values())).dtype).load_state_dict(parts)
-            tensors[f"{name}.weight"] = layer.to_dense()
-        else:
-            raise ValueError(
-                f"[load_factorized] the file has {text} for {name}, which has no matrix here"
-            )
-    try:
-        with torch.no_grad():
-            model.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise ValueError(f"[load_factorized] {error}") from None
-    return replaced
+            with torch.no_grad():
+                model.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise ValueError(f"[load_factorized] {error}") from None
+    return list(replaced)

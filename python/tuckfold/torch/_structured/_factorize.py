@@ -16,6 +16,7 @@ from tuckfold.torch._structured._choose import Choice, choose, curve
 from tuckfold.torch._structured._project import Projection
 from tuckfold.torch._structured._replace import (
     layer_like,
+    made_in_hooks,
     matrix_of,
     put,
     replaceable,
@@ -248,7 +249,8 @@ def factorize(
             _replace(model, name, module, choice, data)
             for (name, module), choice in zip(found.items(), chosen, strict=True)
         ]
-    return Factorized(tuple(rows), limit, tuple(name for name in all_layers if name not in found))
+    left = [name for name in (*all_layers, *made_in_hooks(model)) if name not in found]
+    return Factorized(tuple(rows), limit, tuple(left))
 
 
 def _replace(

@@ -42,8 +42,18 @@ def replaceable(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     layers that make their weight anew in a hook, such as pruned ones."""
     for name, module in model.named_modules(remove_duplicate=False):
         fits = type(module) is nn.Linear or _is_pointwise(module)
-        if fits and "weight" in module._parameters:
+        if fits and {"weight", "bias"} <= module._parameters.keys():
             yield name, module
+
+
+def made_in_hooks(model: nn.Module) -> list[str]:
+    """Names of linear layers and 1 x 1 convolutions whose weight or bias is made anew for each call."""
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) or _is_pointwise(module)
+        if not {"weight", "bias"} <= module._parameters.keys()
+    ]
 
 
 def shared_weights(model: nn.Module) -> set[int]:
@@ -139,6 +149,8 @@ def layer_like(old: nn.Module, text: str, weights: tuple[Tensor, ...] | None) ->
         layer.bias.copy_(old.bias)
     for parameter in layer.parameters():
         parameter.requires_grad_(old.weight.requires_grad)
+    if old.bias is not None:
+        layer.bias.requires_grad_(old.bias.requires_grad)
     return layer
 
 
@@ -167,7 +179,8 @@ def structure(
     """Replaces linear layers and 1 x 1 convolutions of a model by structured ones, in place.
 
     Forward and backward hooks of a layer go to the one that takes its place. Layers that share a parameter with
-    another one, as tied weights do, are left alone, with a warning.
+    another one, as tied weights do, or whose weight is made in a hook, as by weight_norm or pruning, are left alone,
+    with a warning.
 
     Args:
         model: whose modules are looked at; Linear layers and 1 x 1 convolutions can be replaced.
@@ -191,7 +204,10 @@ def structure(
     for pattern in rules:
         if not any(fnmatch.fnmatchcase(name, pattern) for name, _ in layers):
             names = ", ".join(name or "(the model)" for name, _ in layers) or "none"
-            raise ValueError(f"[structure] {pattern!r} matches no layer; there are: {names}")
+            raise ValueError(
+                f"[structure] {pattern!r} matches no layer that can be replaced; there are: {names}. "
+                "Subclasses of Linear and layers whose weight is made in a hook cannot"
+            )
     if any(name == "" for name, _ in layers):
         raise ValueError("[structure] the model is one layer; put it into a Sequential first")
     names_of: dict[nn.Module, list[str]] = {}
@@ -218,6 +234,15 @@ def structure(
     if left:
         warnings.warn(
             f"[structure] left alone, since they share weights with other layers: {', '.join(left)}",
+            stacklevel=2,
+        )
+    if hooked := [
+        name
+        for name in made_in_hooks(model)
+        if next((t for p, t in rules.items() if fnmatch.fnmatchcase(name, p)), None)
+    ]:
+        warnings.warn(
+            f"[structure] left alone, since their weights are made in hooks: {', '.join(hooked)}",
             stacklevel=2,
         )
     for _, names, old, layer in planned:
