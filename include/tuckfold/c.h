@@ -212,6 +212,19 @@ TUCKFOLD_C_API tuckfold_status tuckfold_normalize_rows(const tuckfold_tensor* x,
                                                        const tuckfold_row_normalization* how,
                                                        const tuckfold_options* options);
 
+/* Like tuckfold_unpack, and then the same of what was unpacked. out is contiguous. On a CUDA device only for
+   block_quant of 2, 4 and 8 bits and rows of a multiple of 8 values, where out has the plan's dtype or the plan's is
+   f32; TUCKFOLD_UNSUPPORTED for others, which are unpacked before. */
+TUCKFOLD_C_API tuckfold_status tuckfold_unpack_rows(const tuckfold_plan* plan, const void* packed,
+                                                    size_t packed_bytes, const tuckfold_tensor* out,
+                                                    const tuckfold_row_normalization* how,
+                                                    const tuckfold_options* options);
+
+/* Like tuckfold_unpack, and then GELU without approximation. */
+TUCKFOLD_C_API tuckfold_status tuckfold_unpack_gelu(const tuckfold_plan* plan, const void* packed,
+                                                    size_t packed_bytes, const tuckfold_tensor* out,
+                                                    const tuckfold_options* options);
+
 /* What a network takes of an image: this part, of the height and width of the output. It may reach
    past the edges, where pixels are 0. */
 typedef struct tuckfold_window {

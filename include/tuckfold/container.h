@@ -115,6 +115,9 @@ struct TUCKFOLD_API Sums {
   // What 64-bit whole numbers have beyond the doubles nearest to them: the least is low + low_rest.
   double low_rest = 0, high_rest = 0;
   double squares = 0, max_error = 0;
+  // Squares of errors beyond 2^500 and below 2^-500, times 2^-1200 and 2^1200, so that doubles hold
+  // them.
+  double large_squares = 0, small_squares = 0;
   std::int64_t finite = 0;   // values of the original that are
   std::int64_t lost = 0;     // of these, NaN or infinite in the result
   std::int64_t changed = 0;  // values of the original that are NaN, infinite or fill values, and
@@ -124,6 +127,7 @@ struct TUCKFOLD_API Sums {
   void add(const Sums& other);
   double range() const;
   double mean_square() const;
+  double error_db() const;            // 10 log10 of it, where a double does not hold it, too
   double psnr_db(double peak) const;  // NaN where a value is lost, infinite where nothing differs
 };
 

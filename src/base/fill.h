@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,15 @@
 namespace tuckfold {
 
 inline constexpr std::size_t kMostFillValues = 255;  // a mark is a byte
+
+// Whether a whole number is one of those that doubles have.
+template <class T>
+bool is_double(T whole) {
+  const auto nearest = static_cast<double>(whole);
+  // The first number past the type's last.
+  constexpr double kPast = 2 * static_cast<double>(std::numeric_limits<T>::max() / 2 + 1);
+  return nearest != kPast && static_cast<T>(nearest) == whole;
+}
 
 // The value as the dtype has it, rounded once. Nothing where the dtype has no such number.
 std::optional<FillValue> fill_value_in(DType dtype, double value);

@@ -42,6 +42,12 @@ TEST(Fill, ValuesAreThoseOfTheDtype) {
   EXPECT_FALSE(fill_value_in(DType::U8, 256));
   EXPECT_FALSE(fill_value_in(DType::U8, 0.5));
   EXPECT_FALSE(fill_value_in(DType::U16, kNan));
+  EXPECT_EQ(fill_value_in(DType::I16, -32767)->value, -32767);
+  EXPECT_TRUE(is_double(std::int64_t{1} << 60));
+  EXPECT_FALSE(is_double((std::int64_t{1} << 53) + 1));
+  EXPECT_TRUE(is_double(std::numeric_limits<std::int64_t>::min()));
+  EXPECT_FALSE(is_double(std::numeric_limits<std::int64_t>::max()));
+  EXPECT_FALSE(is_double(std::numeric_limits<std::uint64_t>::max()));
 }
 
 TEST(Fill, TextReadsBack) {

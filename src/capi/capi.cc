@@ -15,7 +15,9 @@
 #include "base/parallel.h"
 #include "capi/handles.h"
 #include "capi/json.h"
+#include "codec/then/gelu.h"
 #include "codec/then/normalize.h"
+#include "codec/then/unpack_rows.h"
 #include "tuckfold/c.h"
 #include "tuckfold/codec.h"
 #include "tuckfold/portable.h"
@@ -149,6 +151,12 @@ std::vector<Plan> plans_of(const char* what, const tuckfold_plan* const* plans, 
   all.reserve(count);
   for (std::size_t i = 0; i < count; ++i) all.push_back(given(what, "a plan", plans[i]).plan);
   return all;
+}
+
+RowNormalization rows_of(const char* what, const tuckfold_row_normalization* how) {
+  const tuckfold_row_normalization& n = given(what, "the numbers of rows", how);
+  return {
+      .mean = n.mean, .invstd = n.invstd, .weight = n.weight, .bias = n.bias, .length = n.length};
 }
 
 void copy_matrix(const Matrix& from, float* to) {
@@ -294,14 +302,39 @@ tuckfold_status tuckfold_normalize_rows(const tuckfold_tensor* x, const tuckfold
   return guarded([&] {
     const tuckfold_options run = options_of("normalize", options);
     const UseExecutor on({run.executor, run.executor_data});
-    const tuckfold_row_normalization& n = given("normalize", "the numbers of rows", how);
     normalize_rows(ConstTensorView(view_of("normalize", x)), view_of("normalize", out),
-                   {.mean = n.mean,
-                    .invstd = n.invstd,
-                    .weight = n.weight,
-                    .bias = n.bias,
-                    .length = n.length},
-                   run_options(run));
+                   rows_of("normalize", how), run_options(run));
+  });
+}
+
+tuckfold_status tuckfold_unpack_rows(const tuckfold_plan* plan, const void* packed,
+                                     size_t packed_bytes, const tuckfold_tensor* out,
+                                     const tuckfold_row_normalization* how,
+                                     const tuckfold_options* options) {
+  return guarded([&] {
+    const tuckfold_options run = options_of("unpack_rows", options);
+    const UseExecutor on({run.executor, run.executor_data});
+    if (packed_bytes > 0) {
+      given("unpack_rows", "the packed bytes", static_cast<const char*>(packed));
+    }
+    unpack_rows(given("unpack_rows", "the plan", plan).plan,
+                {static_cast<const std::byte*>(packed), packed_bytes}, view_of("unpack_rows", out),
+                rows_of("unpack_rows", how), run_options(run));
+  });
+}
+
+tuckfold_status tuckfold_unpack_gelu(const tuckfold_plan* plan, const void* packed,
+                                     size_t packed_bytes, const tuckfold_tensor* out,
+                                     const tuckfold_options* options) {
+  return guarded([&] {
+    const tuckfold_options run = options_of("unpack_gelu", options);
+    const UseExecutor on({run.executor, run.executor_data});
+    if (packed_bytes > 0) {
+      given("unpack_gelu", "the packed bytes", static_cast<const char*>(packed));
+    }
+    unpack_gelu(given("unpack_gelu", "the plan", plan).plan,
+                {static_cast<const std::byte*>(packed), packed_bytes}, view_of("unpack_gelu", out),
+                run_options(run));
   });
 }
 

@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::int64_t kBlock = 1024;  // values taken at a time, to stay in the first cache
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// See Sums::large_squares.
+constexpr double kLarge = 0x1p500, kSmall = 0x1p-500, kUp = 0x1p600, kDown = 0x1p-600;
 
 template <class T>
 void whole_distances(const void* a, const void* b, std::int64_t at, std::int64_t count,
@@ -73,6 +75,8 @@ void Sums::add(const Sums& other) {
   take_least(*this, other.low, other.low_rest);
   take_most(*this, other.high, other.high_rest);
   squares += other.squares;
+  large_squares += other.large_squares;
+  small_squares += other.small_squares;
   max_error = std::max(max_error, other.max_error);
   finite += other.finite;
   lost += other.lost;
@@ -82,12 +86,29 @@ void Sums::add(const Sums& other) {
 
 double Sums::range() const { return finite == 0 ? 0 : (high - low) + (high_rest - low_rest); }
 
-double Sums::mean_square() const { return finite == 0 ? 0 : squares / static_cast<double>(finite); }
+double Sums::mean_square() const {
+  if (finite == 0) return 0;
+  const double all = squares + large_squares * kUp * kUp + small_squares * kDown * kDown;
+  return all / static_cast<double>(finite);
+}
+
+double Sums::error_db() const {
+  const double up = 20 * std::log10(kUp);
+  const auto count = static_cast<double>(finite);
+  if (large_squares > 0) {
+    return 10 * std::log10((large_squares + squares * kDown * kDown) / count) + up;
+  }
+  if (squares > 0) return 10 * std::log10((squares + small_squares * kDown * kDown) / count);
+  return 10 * std::log10(small_squares / count) - up;
+}
 
 double Sums::psnr_db(double peak) const {
   if (lost > 0) return std::numeric_limits<double>::quiet_NaN();
   if (max_error == 0) return kInfinity;
-  return 20 * std::log10(peak) - 10 * std::log10(mean_square());
+  // The range of values near the largest is none that a double holds.
+  const double level =
+      std::isinf(peak) ? std::log10(high / 2 - low / 2) + std::log10(2.0) : std::log10(peak);
+  return 20 * level - error_db();
 }
 
 void WrittenArray::add(const WrittenArray& other) {
@@ -146,7 +167,13 @@ Sums compare_values(DType original_type, const void* original, DType result_type
         continue;
       }
       sums.max_error = std::max(sums.max_error, apart[i]);
-      sums.squares += apart[i] * apart[i];
+      if (apart[i] > kLarge) {
+        sums.large_squares += (apart[i] * kDown) * (apart[i] * kDown);
+      } else if (apart[i] < kSmall) {
+        sums.small_squares += (apart[i] * kUp) * (apart[i] * kUp);
+      } else {
+        sums.squares += apart[i] * apart[i];
+      }
     }
   }
   return sums;

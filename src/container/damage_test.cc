@@ -3,11 +3,14 @@
 // writing them again gives the same bytes. TUCKFOLD_REGENERATE=1 in the environment writes them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/crc32c.h"
 #include "container/dataset_fixture.h"
 #include "container/format.h"
+#include "container/frame.h"
 #include "tuckfold/container.h"
 
 namespace tuckfold {
@@ -254,6 +257,38 @@ TEST(DamageReport, VerifyNamesTheChunkAndRepairDropsItsSamplesFromAllArrays) {
   EXPECT_FALSE(again.by_index);
   EXPECT_EQ(again.dropped, (std::vector{SampleRange{4, 2}}));
   EXPECT_TRUE(holds(FileReader(folder / "b.tuck"), more));
+}
+
+TEST(DamageReport, TextsOfSpecsMayDiffer) {
+  const CodecSpec codec = CodecSpec::parse("block_quant(bits=4, group=64)");
+  Schema schema;
+  schema.arrays.push_back({.name = "x", .dtype = DType::F32, .shape = {64}, .codec = codec});
+  const std::vector<float> values(64, 0.5f);
+  const FramePlan plan(codec, DType::F32, {1, 64});
+  std::vector<std::byte> payload(kChunkHeadBytes + plan.bytes());
+  std::vector<std::byte> workspace(plan.workspace_bytes());
+  put_chunk_head(payload.data(), {.array = 0, .samples = 1, .number = 0});
+  const std::span frame = std::span(payload).subspan(kChunkHeadBytes);
+  plan.write(ConstTensorView(values.data(), DType::F32, {1, 64}), frame, {.workspace = workspace});
+  const std::string written = codec.print();
+  const auto with_text = [&](const std::string& text) {
+    EXPECT_EQ(text.size(), written.size());
+    std::vector<std::byte> copy = payload;
+    const auto head = std::span(copy).subspan(kChunkHeadBytes);
+    const auto at = std::search(head.begin(), head.end(), written.begin(), written.end(),
+                                [](std::byte a, char b) { return a == static_cast<std::byte>(b); });
+    std::ranges::transform(text, at, [](char c) { return static_cast<std::byte>(c); });
+    const std::span header = head.first(frame_header_bytes(codec, {1, 64}));
+    constexpr std::size_t kCrcAt = 12;  // of the header, with zeros in its place
+    store(header.data() + kCrcAt, std::uint32_t{0});
+    store(header.data() + kCrcAt, crc32c(header));
+    const std::vector<std::byte> record = make_record(RecordKind::Chunk, copy, 0);
+    return check_chunk(*record_at(record, 0), schema).raw;
+  };
+  EXPECT_FALSE(with_text("block_quant(bits=4, group=64)"));
+  EXPECT_FALSE(with_text("block_quant(group=64, bits=4)"));
+  EXPECT_FALSE(with_text("block_quant(bits=4,group=64) "));
+  EXPECT_EQ(code_thrown([&] { with_text("block_quant(bits=8, group=64)"); }), Errc::CorruptData);
 }
 
 TEST(DamageReport, UnknownRecordsAreSkipped) {

@@ -167,8 +167,9 @@ CheckedChunk check_chunk(const Record& record, const Schema& schema) {
                         frame.header_bytes + frame.packed.size(), chunk.frame.size()));
   }
   chunk.packed = frame.packed;
-  chunk.raw = frame.spec != array.codec.print();
-  const CodecSpec spec = chunk.raw ? spec_in_file(frame.spec) : array.codec;
+  // Most texts are those that our writers print; others may have the same meaning.
+  const CodecSpec spec = frame.spec == array.codec.print() ? array.codec : spec_in_file(frame.spec);
+  chunk.raw = spec != array.codec;
   if (chunk.raw && spec != CodecSpec::parse("raw")) {
     corrupt(fmt::format("it is packed by {}, its array by {}", spec.print(), array.codec.print()));
   }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kFoundAlone = 4096;        // samples that one thread finds
 constexpr std::int64_t kFoundTogether = 8;       // samples that a thread finds at a time
-constexpr std::size_t kCopiedBytes = 128 << 10;  // by a thread at a time
+constexpr std::size_t kCopiedBytes = 256 << 10;  // by a thread at a time: it has to wake first
 
 class PackedGather {
  public:

@@ -44,6 +44,21 @@ std::vector<double> attribute(hid_t data, const char* name) {
   const hssize_t count = space ? ::H5Sget_simple_extent_npoints(space.get()) : 0;
   if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || count < 1 || count > kMost) return {};
   std::vector<double> values(static_cast<std::size_t>(count));
+  if (kind == H5T_INTEGER && ::H5Tget_size(type.get()) == 8) {
+    // Doubles skip some of these.
+    std::vector<std::int64_t> whole(values.size());
+    const bool is_signed = ::H5Tget_sign(type.get()) != H5T_SGN_NONE;
+    const hid_t native = is_signed ? H5T_NATIVE_INT64 : H5T_NATIVE_UINT64;
+    if (::H5Aread(attribute.get(), native, whole.data()) < 0) return {};
+    values.clear();
+    for (const std::int64_t one : whole) {
+      if (is_signed ? is_double(one) : is_double(static_cast<std::uint64_t>(one))) {
+        values.push_back(is_signed ? static_cast<double>(one)
+                                   : static_cast<double>(static_cast<std::uint64_t>(one)));
+      }
+    }
+    return values;
+  }
   if (::H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, values.data()) < 0) return {};
   return values;
 }
@@ -52,7 +67,6 @@ std::vector<double> attribute(hid_t data, const char* name) {
 // beside them where the dtype has it.
 std::vector<FillValue> fill_of(hid_t data, DType dtype) {
   std::vector<FillValue> fill;
-  if (must_be_exact(dtype)) return fill;
   const auto add = [&](double number) {
     const std::optional<FillValue> value = fill_value_in(dtype, number);
     if (value && std::ranges::find(fill, *value) == fill.end()) fill.push_back(*value);

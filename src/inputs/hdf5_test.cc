@@ -475,8 +475,12 @@ TEST(SourceHdf5, FillValuesAreThoseOfTheDtype) {
     // 1e20 is no number of the dtype; a whole number of another width is.
     add_attribute<double>(writer.file(), "u", "missing_value", H5T_NATIVE_DOUBLE, {1e20});
     add_attribute<int>(writer.file(), "u", "_FillValue", H5T_NATIVE_INT, {65535});
-    // Whole numbers that lossy codecs refuse come back anyway.
     add_attribute<int>(writer.file(), "i", "_FillValue", H5T_NATIVE_INT, {-32767});
+    // No double is 2^63 - 1, and the nearest is another number.
+    writer.add<std::int64_t>("l", H5T_STD_I64LE, H5T_NATIVE_INT64, {2}, {1, 2});
+    add_attribute<std::int64_t>(
+        writer.file(), "l", "missing_value", H5T_NATIVE_INT64,
+        {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()});
     add_attribute<char>(writer.file(), "none", "units", H5T_NATIVE_CHAR, {'K'});
   }
   const auto source = open_paths({path});
@@ -486,7 +490,8 @@ TEST(SourceHdf5, FillValuesAreThoseOfTheDtype) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(fill("f"), (std::vector<FillValue>{{double{1e20f}}, {-999}, {nan}}));
   EXPECT_EQ(fill("u"), (std::vector<FillValue>{{65535}}));
-  EXPECT_TRUE(fill("i").empty());
+  EXPECT_EQ(fill("i"), (std::vector<FillValue>{{-32767}}));
+  EXPECT_EQ(fill("l"), (std::vector<FillValue>{{-0x1p63}}));
   EXPECT_TRUE(fill("none").empty());
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <optional>
 
 #include "base/dtype.h"
@@ -15,7 +16,16 @@ namespace {
 struct Given {
   std::optional<std::string_view> name;
   double value = 0;
+  bool rounded = false;  // a whole number of 64 bits that is no double
 };
+
+template <class Whole>
+bool is_rounded(std::string_view number) {
+  Whole whole = 0;
+  const char* end = number.data() + number.size();
+  const auto [stop, error] = std::from_chars(number.data(), end, whole);
+  return error == std::errc{} && stop == end && !is_double(whole);
+}
 
 Given parse(const char* verb, std::string_view text) {
   const std::size_t at = text.rfind('=');
@@ -26,6 +36,7 @@ Given parse(const char* verb, std::string_view text) {
   if (error != std::errc{} || stop != number.data() + number.size() || at == 0) {
     invalid("[{}] --fill takes a number, nan or inf, or NAME=NUMBER, got {}", verb, text);
   }
+  given.rounded = is_rounded<std::int64_t>(number) || is_rounded<std::uint64_t>(number);
   if (at != text.npos) given.name = text.substr(0, at);
   return given;
 }
@@ -54,9 +65,12 @@ void FillOption::apply(const char* verb, std::span<const SourceArray> arrays,
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       if (given.name && *given.name != names[i]) continue;
       const std::optional<FillValue> value = fill_value_in(arrays[i].dtype, given.value);
+      const bool is_wide = arrays[i].dtype == DType::I64 || arrays[i].dtype == DType::U64;
+      if (value && is_wide && given.rounded) {
+        invalid("[{}] --fill {}: fill values are doubles, and this number is none", verb, text);
+      }
       taken = taken || value;
-      // Other whole numbers are never packed with a loss.
-      if (value && !must_be_exact(arrays[i].dtype)) add(i, *value);
+      if (value) add(i, *value);
     }
     if (!taken) {
       invalid("[{}] --fill {}: no array has a dtype with this value; give one that it has", verb,

@@ -43,7 +43,7 @@ void warn_of_foreign_fill(const char* verb, const Outcome& one, const Source& so
       if (!value || (is_text && !std::isfinite(*value))) continue;
       if (!is_text && fill_value_in(array.dtype, *value)) continue;
       warn(
-          "[{}] '{}': {} {:.17g} is {}, so no value is taken as missing by it; if some are, name "
+          "[{}] '{}': {} {} is {}, so no value is taken as missing by it; if some are, name "
           "them with --fill {}=VALUE",
           verb, array.name, name, *value,
           is_text ? std::string("a text") : "no value of " + std::string(to_string(array.dtype)),

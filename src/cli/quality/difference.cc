@@ -106,7 +106,7 @@ SsimScale scale_of(const ArrayRef& original, const FillMarks& fill, const Sample
   return {.low = all.low, .range = all.high - all.low};
 }
 
-double badness(const Sums& sums) { return sums.lost > 0 ? kInfinity : sums.mean_square(); }
+double badness(const Sums& sums) { return sums.lost > 0 ? kInfinity : sums.error_db(); }
 
 void take(Difference& all, const Sums& sums, std::int64_t sample) {
   all.sums.add(sums);

@@ -28,6 +28,25 @@ TEST(Difference, SumsAreThoseOfTheDefinition) {
   EXPECT_EQ(sums_of({1, 2}, {1, 2}).psnr_db(1), kInfinity);
 }
 
+TEST(Difference, TheLevelOfErrorsDoesNotDependOnTheScale) {
+  const std::vector<double> original = {0, 10, 4, 7}, result = {1, 10, 1, 7 + 0x1p-30};
+  const Sums as_is = sums_of(original, result);
+  const double want = as_is.psnr_db(as_is.range());
+  for (const double scale : {0x1p-1040, 0x1p-570, 0x1p-540, 0x1p-501, 0x1p-499, 0x1p499, 0x1p501,
+                             0x1p530, 0x1p1000, 0x1p1020}) {
+    std::vector<double> a, b;
+    for (const double x : original) a.push_back(x * scale);
+    for (const double x : result) b.push_back(x * scale);
+    Sums sums = sums_of(a, b);
+    EXPECT_NEAR(sums.psnr_db(sums.range()), want, 1e-9) << scale;
+    sums.add(sums_of(a, a));
+    EXPECT_NEAR(sums.psnr_db(sums.range()), want + 10 * std::log10(2.0), 1e-9) << scale;
+  }
+  const double most = std::numeric_limits<double>::max();
+  const Sums wide = sums_of({-most, most, 0}, {-most, most / 2, 0});
+  EXPECT_NEAR(wide.psnr_db(wide.range()), 20 * std::log10(4.0) + 10 * std::log10(3.0), 1e-9);
+}
+
 TEST(Difference, ValuesThatBecomeNanOrInfiniteAreLost) {
   const Sums sums = sums_of({1, 2, 3}, {kNan, 2, -kInfinity});
   EXPECT_EQ(sums.lost, 2);

@@ -135,10 +135,10 @@ void run(const Options& options) {
   }
   const Target target = target_of(options);
   static_cast<void>(cpu_target());  // a bad TUCKFOLD_CPU fails here, not on a thread of the pool
-  const Array array =
-      std::move(load_arrays("choose", options.inputs, parse_read_as(options.read_as), Take::One,
-                            thread_count(options.threads))
-                    .front());
+  const ReadAs read_as = options.read_as == "f32" ? ReadAs::F32 : ReadAs::Stored;
+  const Array array = std::move(
+      load_arrays("choose", options.inputs, read_as, Take::One, thread_count(options.threads))
+          .front());
   if (options.max_error) {
     const std::string note = note_on_scale(array.name, array.scale_factor, *options.max_error);
     if (!note.empty()) warn("[choose] {}", note);
@@ -171,8 +171,7 @@ void add_choose(Command& app) {
       .type_name("N")
       .range(std::int64_t{1}, std::int64_t{1} << 62);
   verb.add_threads(options->threads);
-  verb.add_option("--as", options->read_as,
-                  "What to pack; default: as stored, but f32 for integers of 8 and 16 bits")
+  verb.add_option("--as", options->read_as, "What to pack; default: as stored, as pack does")
       .type_name("f32|stored")
       .one_of({"f32", "stored"});
   verb.add_flag("--json", options->json, "Print a JSON object");

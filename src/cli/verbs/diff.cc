@@ -27,7 +27,8 @@ shorter than 11 the window has the largest odd length that fits. Samples with fe
 does an original whose values are all equal. All figures ignore values that are not finite in the original,
 and fill values, which either side or --fill names; those that differ in the file are counted.
 
-Exit status 1 if an array has a PSNR below --fail-below.
+With --fail-below, exit status 1 if an array has a lower PSNR, or if a NaN, an infinity or a fill value
+came back as something else.
 
 Examples:
   tuckfold diff images.tuck images.npy
@@ -199,6 +200,13 @@ void judge(const std::vector<Compared>& all, double least) {
   bool passed = true;
   for (const Compared& one : all) {
     const double psnr = one.difference.quality.psnr_db;
+    if (const std::int64_t changed = one.difference.sums.changed; changed > 0) {
+      passed = false;
+      say("[diff] '{}': {} of the original's NaN, infinities and fill values came back as "
+          "something "
+          "else",
+          one.name, changed);
+    }
     if (psnr >= least) continue;
     passed = false;
     say("[diff] '{}' has a PSNR of {} dB, below {}", one.name,

@@ -3,7 +3,7 @@
 for target in '--target-psnr 40' '--target-ratio 5' '--max-error 3' '--target-psnr 40 --fastest'; do
   "$TUCKFOLD" choose images.npy $target --threads 1 --json > choice
   spec=$(python3 -c 'import json; print(json.load(open("choice"))["best"]["codec"])')
-  "$TUCKFOLD" bench images.npy --codec "$spec" --threads 1 --min-time 0 --repeat 1 --json > bench
+  "$TUCKFOLD" bench images.npy --codec "$spec" --as stored --threads 1 --min-time 0 --repeat 1 --json > bench
   python3 - "$target" <<'END'
 import json, sys
 choice, (bench,) = json.load(open("choice")), json.load(open("bench"))
