@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuckfold import _library as lib
 from tuckfold._errors import CorruptDataError
-from tuckfold._spec import CodecSpec, encoded, spec_of, text_of
+from tuckfold._spec import CodecSpec, spec_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Plan:
         handle = ctypes.c_void_p()
         lib.call(
             "plan_get",
-            encoded(spec),
+            lib.encoded(spec),
             lib.DTYPES.index(dtype),
             len(shape),
             self.shape,

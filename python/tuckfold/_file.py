@@ -242,6 +242,13 @@ class FileArray:
             shape = self._shapes[count] = ctypes.cast(sides, ctypes.POINTER(ctypes.c_int64))
         return shape
 
+    def _handle_for(self, numbers: np.ndarray) -> _Handle:
+        """The reader, which is held during a call that reads samples of these numbers."""
+        handle = self._file._open_handle()
+        if self._file._remote is not None:
+            self._file._remote.fetch(handle.value, self._number, self.name, numbers)
+        return handle
+
     def _call(self, samples: Any, out: lib.Tensor) -> None:
         handle = self._file._open_handle()  # held during the call
         threads = lib.get_num_threads()
@@ -262,9 +269,7 @@ class FileArray:
     def _read_images(
         self, numbers: np.ndarray, windows: np.ndarray, options: lib.ImageOptions, out: lib.Tensor
     ) -> None:
-        handle = self._file._open_handle()
-        if self._file._remote is not None:
-            self._file._remote.fetch(handle.value, self._number, self.name, numbers)
+        handle = self._handle_for(numbers)
         places = [lib.address_of(array) for array in (numbers, windows)]
         status = lib.reader_gather_images(
             handle.value, self._number, places[0], len(numbers), places[1], options, out, lib.get_num_threads()
@@ -289,9 +294,7 @@ class FileArray:
         """Packed samples to memory at `room`, and numbers of int32 to that at `places`: the parts, how many
         there are and the bytes that they take. Nothing is written if either is more than there is room
         for."""
-        handle = self._file._open_handle()
-        if self._file._remote is not None:
-            self._file._remote.fetch(handle.value, self._number, self.name, numbers)
+        handle = self._handle_for(numbers)
         parts = (lib.PackedPart * most)()
         found, needed = ctypes.c_size_t(), ctypes.c_size_t()
         status = lib.reader_gather_packed(

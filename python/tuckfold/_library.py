@@ -281,7 +281,9 @@ def call(name: str, *arguments: object) -> None:
 def structure_json(text: str, in_features: int, out_features: int) -> dict[str, Any]:
     """What the library says about a structured layer; raises where text or sizes are wrong."""
     made = c_void_p()
-    call("structured_make", text.encode(), in_features, out_features, ctypes.byref(made))
+    call(
+        "structured_make", encoded(text, "structure"), in_features, out_features, ctypes.byref(made)
+    )
     try:
         about = json.loads(_c["structured_json"](made))
         about["cuda"] = [
@@ -304,7 +306,9 @@ def step_memory(
 ) -> list[int]:
     """The fields of tuckfold_step_memory, in their order."""
     made, memory = c_void_p(), (c_int64 * 6)()
-    call("structured_make", text.encode(), in_features, out_features, ctypes.byref(made))
+    call(
+        "structured_make", encoded(text, "structure"), in_features, out_features, ctypes.byref(made)
+    )
     try:
         call(
             "structured_step_memory",
@@ -370,12 +374,19 @@ def address_of(array: Any) -> int:
         return array.__array_interface__["data"][0]
 
 
+def encoded(text: str, what: str = "spec") -> bytes:
+    """A text for C, which would end it at its first NUL."""
+    if "\0" in text:
+        raise ValueError(f"[{what}] a {what} has no NUL characters, got {text!r}")
+    return text.encode("utf-8", "surrogatepass")
+
+
 def path_of(path: Any) -> bytes:
     """A path for C, which would end it at its first NUL."""
-    encoded = os.fsencode(path)
-    if b"\0" in encoded:
-        raise ValueError(f"embedded null byte in the path {os.fsdecode(encoded)!r}")
-    return encoded
+    name = os.fsencode(path)
+    if b"\0" in name:
+        raise ValueError(f"embedded null byte in the path {os.fsdecode(name)!r}")
+    return name
 
 
 def seed_of(seed: int) -> int:

@@ -120,7 +120,7 @@ class CodecSpec:
 
     def __init__(self, text: str | CodecSpec) -> None:
         handle = ctypes.c_void_p()
-        lib.call("spec_parse", encoded(text_of(text)), ctypes.byref(handle))
+        lib.call("spec_parse", lib.encoded(text_of(text)), ctypes.byref(handle))
         self._handle: int | None = handle.value
         self._text: str = lib.spec_text(handle).decode()
 
@@ -180,13 +180,6 @@ class CodecSpec:
         if getattr(self, "_handle", None):
             free(self._handle)
             self._handle = None
-
-
-def encoded(text: str, what: str = "spec") -> bytes:
-    """A text for C, which would end it at its first NUL."""
-    if "\0" in text:
-        raise ValueError(f"[{what}] a {what} has no NUL characters, got {text!r}")
-    return text.encode("utf-8", "surrogatepass")
 
 
 @functools.lru_cache(maxsize=256)

@@ -17,7 +17,7 @@ from tuckfold import _library as lib
 from tuckfold._errors import DataWarning
 from tuckfold._file import File
 from tuckfold._progress import pieces
-from tuckfold._spec import CodecSpec, encoded, spec_of
+from tuckfold._spec import CodecSpec, spec_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,8 +69,8 @@ class Column:
     def for_c(self) -> lib.FileArray:
         check = _BOUND if self.max_error is not None else _MEASURE if self.measure else 0
         return lib.FileArray(
-            name=encoded(self.name, "name"),
-            codec=encoded(self.codec),
+            name=lib.encoded(self.name, "name"),
+            codec=lib.encoded(self.codec),
             dtype=lib.DTYPES.index(self.dtype),
             rank=len(self.shape),
             shape=ctypes.cast(lib.axes(self.shape), ctypes.POINTER(ctypes.c_int64)),

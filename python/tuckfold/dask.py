@@ -105,8 +105,8 @@ def pack(
         counts = [shard.samples for shard in written]
         if counts != sizes:
             raise RuntimeError(f"[pack] shards have {counts} samples, and blocks {sizes}")
-        names = (ctypes.c_char_p * len(shards))(*[os.fsencode(shard) for shard in shards])
-        lib.call("write_manifest", os.fsencode(where), names, len(shards))
+        names = (ctypes.c_char_p * len(shards))(*[lib.path_of(shard) for shard in shards])
+        lib.call("write_manifest", lib.path_of(where), names, len(shards))
     except BaseException:
         for shard in shards:
             shard.unlink(missing_ok=True)

@@ -117,6 +117,32 @@ inline void check_all_on(const char* what, const Place& place, std::span<const T
   }
 }
 
+// Kernels read packed bytes 16 at a time; torch's own memory is aligned to that, a slice of it may
+// not be.
+inline bool aligned(const Tensor& packed) {
+  return reinterpret_cast<std::uintptr_t>(packed.const_data_ptr()) % 16 == 0;
+}
+
+inline void check_places(const char* what, const Place& place, const Tensor& packed,
+                         const Tensor& out) {
+  if (!place.holds(packed) || !place.holds(out)) {
+    refuse(what, "packed bytes and tensor must be on one device; move one of them");
+  }
+  if (!packed.is_contiguous()) {
+    refuse(what, "packed bytes must be contiguous; call contiguous() first");
+  }
+  if (place.cuda() && !aligned(packed)) {
+    refuse(what,
+           "packed bytes on a GPU must start at a multiple of 16 bytes; clone() the slice first");
+  }
+}
+
+inline void check_bytes(const Tensor& packed) {
+  if (packed.scalar_type() != ScalarType::Byte) {
+    refuse("unpack", "packed bytes must be of uint8; view them as such");
+  }
+}
+
 // What kernels read as plain arrays of floats.
 inline void check_numbers(const char* what, const char* names, std::span<const Tensor> tensors,
                           std::int64_t channels) {

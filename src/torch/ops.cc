@@ -24,6 +24,7 @@
 #include "torch/boxed.h"
 #include "torch/call.h"
 #include "torch/place.h"
+#include "torch/plan.h"
 #include "tuckfold/c.h"
 
 namespace {
@@ -31,30 +32,6 @@ namespace {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 using namespace tuckfold::torch_ops;
-
-// ---- plans ----------------------------------------------------------------------
-
-// The library's plan for a spec, a dtype and a shape, which it keeps for the next call.
-class Plan {
- public:
-  Plan(std::string_view spec, std::int32_t dtype, std::span<const std::int64_t> shape) {
-    if (spec.find('\0') != std::string_view::npos) refuse("codec", "a spec has no NUL characters");
-    check(tuckfold_plan_get(spec.data(), dtype, static_cast<std::int32_t>(shape.size()),
-                            shape.data(), &plan_));
-  }
-  Plan(std::string_view spec, const tuckfold_tensor& tensor)
-      : Plan(spec, tensor.dtype, {tensor.shape, static_cast<std::size_t>(tensor.rank)}) {}
-  Plan(Plan&& other) noexcept : plan_(std::exchange(other.plan_, nullptr)) {}
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
-  ~Plan() { tuckfold_plan_release(plan_); }
-
-  const tuckfold_plan* get() const { return plan_; }
-  const tuckfold_layout& layout() const { return *tuckfold_plan_layout(plan_); }
-
- private:
-  tuckfold_plan* plan_ = nullptr;
-};
 
 // ---- tensors ------------------------------------------------------------------------------------
 
@@ -70,25 +47,6 @@ std::size_t pack_into(const Place& place, const Plan& plan, const tuckfold_tenso
   return written;
 }
 
-// Kernels read packed bytes 16 at a time; torch's own memory is aligned to that, a slice of it may
-// not be.
-bool aligned(const Tensor& packed) {
-  return reinterpret_cast<std::uintptr_t>(packed.const_data_ptr()) % 16 == 0;
-}
-
-void check_places(const char* what, const Place& place, const Tensor& packed, const Tensor& out) {
-  if (!place.holds(packed) || !place.holds(out)) {
-    refuse(what, "packed bytes and tensor must be on one device; move one of them");
-  }
-  if (!packed.is_contiguous()) {
-    refuse(what, "packed bytes must be contiguous; call contiguous() first");
-  }
-  if (place.cuda() && !aligned(packed)) {
-    refuse(what,
-           "packed bytes on a GPU must start at a multiple of 16 bytes; clone() the slice first");
-  }
-}
-
 void unpack_from(const char* what, const Place& place, const Tensor& packed, const Plan& plan,
                  const Tensor& out) {
   check_places(what, place, packed, out);
@@ -96,12 +54,6 @@ void unpack_from(const char* what, const Place& place, const Tensor& packed, con
   const Run run = run_of(place, plan.layout().workspace_bytes, 0);
   const auto bytes = static_cast<std::size_t>(packed.numel()) * packed.element_size();
   check(tuckfold_unpack(plan.get(), packed.const_data_ptr(), bytes, &view, &run.options));
-}
-
-void check_bytes(const Tensor& packed) {
-  if (packed.scalar_type() != ScalarType::Byte) {
-    refuse("unpack", "packed bytes must be of uint8; view them as such");
-  }
 }
 
 // ---- the operators ------------------------------------------------------------------------------
@@ -236,6 +188,27 @@ void unpack_into(const Tensor& packed, std::string_view spec, const Tensor& out)
   unpack_from("unpack", place, packed, plan, out);
 }
 
+// What unpacks into a new tensor of the dtype `to`, and does more.
+struct Unpacks {
+  Plan plan;
+  Place place;
+  Tensor out;
+  tuckfold_tensor view;
+  Run run;
+
+  Unpacks(const char* what, const Tensor& packed, std::string_view spec, const Axes& shape,
+          ScalarType dtype, ScalarType to)
+      : plan(spec, dtype_of(what, dtype), shape.all()),
+        place(packed),
+        out(place.empty(shape.all(), to)),
+        view(view_of(what, place, out, out.mutable_data_ptr())),
+        run(run_of(place, plan.layout().workspace_bytes, 0)) {
+    check_bytes(packed);
+    check_size(plan, packed, shape, dtype_of(what, dtype));
+    check_places(what, place, packed, out);
+  }
+};
+
 // Unpacks, then scale[c] * x + shift[c], plus `add`, and ReLU if `act` says so; c changes every `inner` values.
 // packed_add: instead of add, as it was packed, with numbers of its own or none; gate: bits of the values that stay above 0.
 Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shape, ScalarType dtype,
@@ -243,7 +216,6 @@ Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shap
                    std::string_view act, const std::optional<Tensor>& add,
                    const std::optional<Tensor>& packed_add, const std::optional<Tensor>& add_scale,
                    const std::optional<Tensor>& add_shift, const std::optional<Tensor>& gate) {
-  check_bytes(packed);
   if (act != "none" && act != "relu") {
     refuse("unpack_then", "act must be none or relu, got " + std::string(act));
   }
@@ -254,16 +226,13 @@ Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shap
     if (each->has_value()) add_factors.push_back(**each);
   }
   check_numbers("unpack_then", "add_scale and add_shift", add_factors, scale.numel());
-  const std::int32_t ours = dtype_of("unpack_then", dtype);
-  const Plan plan(spec, ours, shape.all());
-  check_size(plan, packed, shape, ours);
-  const Place place(packed);
+  const Unpacks as("unpack_then", packed, spec, shape, dtype, dtype);
+  const auto& [plan, place, out, view, run] = as;
   check_all_on("unpack_then", place, factors);
   check_all_on("unpack_then", place, add_factors);
   const auto numbers = [](const std::optional<Tensor>& of) {
     return of.has_value() ? static_cast<const float*>(of->const_data_ptr()) : nullptr;
   };
-  const Tensor out = place.empty(shape.all(), dtype);
   if (add.has_value()) {
     check_all_on("unpack_then", place, std::span(&*add, 1));
     if (add->scalar_type() != dtype || !std::ranges::equal(add->sizes(), out.sizes()) ||
@@ -281,9 +250,6 @@ Tensor unpack_then(const Tensor& packed, std::string_view spec, const Axes& shap
       refuse("unpack_then", "packed_add must have the bytes of packed, and gate a bit a value");
     }
   }
-  check_places("unpack_then", place, packed, out);
-  const tuckfold_tensor view = view_of("unpack_then", place, out, out.mutable_data_ptr());
-  const Run run = run_of(place, plan.layout().workspace_bytes, 0);
   const tuckfold_then then{.scale = static_cast<const float*>(scale.const_data_ptr()),
                            .shift = static_cast<const float*>(shift.const_data_ptr()),
                            .channels = scale.numel(),
@@ -335,8 +301,9 @@ void normalize_into(const Tensor& x, const std::vector<Tensor>& add,
   check(tuckfold_normalize(&from, add.empty() ? nullptr : &other, &to, &how, &run.options));
 }
 
-// Rows of a layer normalization, whose factors are mean, invstd, weight and bias.
-void normalize_rows_into(const Tensor& x, const std::vector<Tensor>& factors, const Tensor& out) {
+// The numbers of a layer normalization's rows: factors are mean, invstd, weight and bias.
+tuckfold_row_normalization rows_of(const Place& place, const std::vector<Tensor>& factors,
+                                   std::int64_t values) {
   if (factors.size() != 4) refuse("normalize", "factors must be mean, invstd, weight and bias");
   for (const Tensor& each : factors) {
     if (each.scalar_type() != ScalarType::Float || each.dim() != 1 || !each.is_contiguous()) {
@@ -345,63 +312,58 @@ void normalize_rows_into(const Tensor& x, const std::vector<Tensor>& factors, co
   }
   const std::int64_t length = factors[2].numel();
   if (factors[3].numel() != length || factors[0].numel() != factors[1].numel() ||
-      factors[0].numel() * length != x.numel()) {
+      factors[0].numel() * length != values) {
     refuse("normalize",
            "there must be a mean and an invstd for each row, and a weight and a bias "
            "for each of its values");
   }
-  const Place place(out);
   check_all_on("normalize", place, factors);
-  check_all_on("normalize", place, std::span(&x, 1));
   const auto numbers = [&](std::size_t i) {
     return static_cast<const float*>(factors[i].const_data_ptr());
   };
+  return {.mean = numbers(0),
+          .invstd = numbers(1),
+          .weight = numbers(2),
+          .bias = numbers(3),
+          .length = std::max<std::int64_t>(length, 1)};
+}
+
+void normalize_rows_into(const Tensor& x, const std::vector<Tensor>& factors, const Tensor& out) {
+  const Place place(out);
+  const tuckfold_row_normalization how = rows_of(place, factors, x.numel());
+  check_all_on("normalize", place, std::span(&x, 1));
   const tuckfold_tensor from =
       view_of("normalize", place, x, const_cast<void*>(x.const_data_ptr()));
   const tuckfold_tensor to = view_of("normalize", place, out, out.mutable_data_ptr());
-  const tuckfold_row_normalization how{.mean = numbers(0),
-                                       .invstd = numbers(1),
-                                       .weight = numbers(2),
-                                       .bias = numbers(3),
-                                       .length = std::max<std::int64_t>(length, 1)};
   const Run run = run_of(place, 0, 0);
   check(tuckfold_normalize_rows(&from, &to, &how, &run.options));
 }
 
-// Fills images of `out` from packed samples: windows of them, scaled, in one pass over the pixels.
-// windows has top, left and mirrored for each sample, places the image that each becomes; either may
-// be empty.
-void unpack_images(const Tensor& packed, std::string_view spec, const Axes& shape, ScalarType dtype,
-                   const Tensor& windows, const Tensor& places, const Tensor& scale,
-                   const Tensor& add, bool channels_last, const Tensor& out) {
-  constexpr const char* kWhat = "unpack_images";
-  check_bytes(packed);
-  const Plan plan(spec, dtype_of(kWhat, dtype), shape.all());
-  const Place place(out);
-  check_places(kWhat, place, packed, out);
-  check_all_on(kWhat, place, std::vector<Tensor>{windows, places, scale, add});
-  const std::int64_t samples = shape.rank > 0 ? shape.lengths[0] : 0;
-  const auto numbers = [&](const Tensor& some, std::int64_t each) -> const void* {
-    if (some.numel() == 0) return nullptr;
-    if (some.scalar_type() != ScalarType::Int || !some.is_contiguous() ||
-        some.numel() != each * samples) {
-      refuse(kWhat, "windows and places must be contiguous, of int32, three and one a sample");
-    }
-    return some.const_data_ptr();
-  };
-  const std::int64_t channels = out.dim() == 4 ? out.size(1) : 0;
-  check_numbers(kWhat, "scale and add", std::vector<Tensor>{scale, add}, channels);
-  const tuckfold_tensor view = view_of(kWhat, place, out, out.mutable_data_ptr());
-  const Run run = run_of(place, tuckfold_unpack_images_bytes(plan.get(), place.device()), 0);
-  const tuckfold_image_options how{.struct_bytes = sizeof how,
-                                   .channels_last = channels_last ? 1 : 0,
-                                   .channels = static_cast<std::size_t>(channels),
-                                   .scale = static_cast<const float*>(scale.const_data_ptr()),
-                                   .add = static_cast<const float*>(add.const_data_ptr())};
-  check(tuckfold_unpack_images(
-      plan.get(), packed.const_data_ptr(), static_cast<std::size_t>(packed.numel()),
-      static_cast<const tuckfold_window*>(numbers(windows, 3)),
-      static_cast<const std::int32_t*>(numbers(places, 1)), &how, &view, &run.options));
+// Unpacks, and normalizes rows as normalize_rows_into does.
+Tensor unpack_rows(const Tensor& packed, std::string_view spec, const Axes& shape, ScalarType dtype,
+                   const std::vector<Tensor>& factors, ScalarType to) {
+  const Unpacks as("unpack_rows", packed, spec, shape, dtype, to);
+  const tuckfold_row_normalization how = rows_of(as.place, factors, as.out.numel());
+  const tuckfold_status status = tuckfold_unpack_rows(as.plan.get(), packed.const_data_ptr(),
+                                                      static_cast<std::size_t>(packed.numel()),
+                                                      &as.view, &how, &as.run.options);
+  if (status != TUCKFOLD_UNSUPPORTED) {
+    check(status);
+    return as.out;
+  }
+  tuckfold_clear_error();
+  const Tensor x = as.place.empty(shape.all(), dtype);
+  unpack_from("unpack_rows", as.place, packed, as.plan, x);
+  normalize_rows_into(x, factors, as.out);
+  return as.out;
+}
+
+Tensor unpack_gelu(const Tensor& packed, std::string_view spec, const Axes& shape,
+                   ScalarType dtype) {
+  const Unpacks as("unpack_gelu", packed, spec, shape, dtype, dtype);
+  check(tuckfold_unpack_gelu(as.plan.get(), packed.const_data_ptr(),
+                             static_cast<std::size_t>(packed.numel()), &as.view, &as.run.options));
+  return as.out;
 }
 
 // ---- many at once
@@ -511,14 +473,15 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
       "unpack_then(Tensor packed, str spec, SymInt[] shape, ScalarType dtype, Tensor scale, "
       "Tensor shift, SymInt inner, str act, Tensor? add=None, Tensor? packed_add=None, "
       "Tensor? add_scale=None, Tensor? add_shift=None, Tensor? gate=None) -> Tensor");
-  library.def(
-      "unpack_images(Tensor packed, str spec, SymInt[] shape, ScalarType dtype, Tensor windows, "
-      "Tensor places, Tensor scale, Tensor add, bool channels_last, Tensor(a!) out) -> ()");
   library.def("unpack_into(Tensor packed, str spec, Tensor(a!) out) -> ()");
   library.def(
       "normalize_into(Tensor x, Tensor[] add, Tensor[] factors, SymInt inner, str act, "
       "Tensor(a!) out) -> ()");
   library.def("normalize_rows_into(Tensor x, Tensor[] factors, Tensor(a!) out) -> ()");
+  library.def(
+      "unpack_rows(Tensor packed, str spec, SymInt[] shape, ScalarType dtype, Tensor[] factors, "
+      "ScalarType to) -> Tensor");
+  library.def("unpack_gelu(Tensor packed, str spec, SymInt[] shape, ScalarType dtype) -> Tensor");
   library.def("pack_many(Tensor[] xs, str spec, SymInt seed=0) -> Tensor[]");
   library.def("unpack_many_into(Tensor[] packed, str spec, Tensor(a!)[] outs) -> ()");
   library.def("compress(Tensor x, str spec) -> Tensor");
@@ -534,10 +497,11 @@ STABLE_TORCH_LIBRARY(tuckfold, library) {
     library.impl("unpack", boxed<unpack>);                           \
     library.impl("unpack_checked", boxed<unpack_checked>);           \
     library.impl("unpack_then", boxed<unpack_then>);                 \
-    library.impl("unpack_images", boxed<unpack_images>);             \
     library.impl("unpack_into", boxed<unpack_into>);                 \
     library.impl("normalize_into", boxed<normalize_into>);           \
     library.impl("normalize_rows_into", boxed<normalize_rows_into>); \
+    library.impl("unpack_rows", boxed<unpack_rows>);                 \
+    library.impl("unpack_gelu", boxed<unpack_gelu>);                 \
     library.impl("pack_many", boxed<pack_many>);                     \
     library.impl("unpack_many_into", boxed<unpack_many_into>);       \
     library.impl("compress", boxed<compress>);                       \

@@ -9,7 +9,7 @@
 >>> bool((back - x).abs().max() < 0.01)
 True
 
-The operators are ``torch.ops.tuckfold.pack``, ``pack_checked``, ``unpack``, ``unpack_checked``, ``unpack_into``, ``unpack_then``, ``unpack_images``,
+The operators are ``torch.ops.tuckfold.pack``, ``pack_checked``, ``unpack``, ``unpack_checked``, ``unpack_into``, ``unpack_then``, ``unpack_rows``, ``unpack_gelu``, ``unpack_images``,
 ``pack_many``, ``unpack_many_into``, ``compress`` and ``decompress``: C++ on torch's stable ABI, with fake kernels for ``torch.compile``. They walk strides
 in place, release the GIL, and run on torch's threads (``torch.set_num_threads``), or on a GPU in its
 current stream, where ``CodecInfo.cuda`` says so.
@@ -56,6 +56,7 @@ from tuckfold.torch._links import (
     packed_fsdp,
     packed_gradients,
 )
+from tuckfold.torch._loss import cross_entropy
 from tuckfold.torch._module import Codec
 from tuckfold.torch._packed import Packed
 from tuckfold.torch._stages import packed_stage
@@ -94,6 +95,7 @@ __all__ = [
     "Then",
     "activations",
     "check",
+    "cross_entropy",
     "factorize",
     "layout",
     "load_factorized",

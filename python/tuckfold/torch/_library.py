@@ -256,6 +256,23 @@ def _(x: Tensor, factors: list[Tensor], out: Tensor) -> None:
     pass
 
 
+@torch.library.register_fake("tuckfold::unpack_rows")
+def _(
+    packed: Tensor,
+    spec: str,
+    shape: list[int],
+    dtype: torch.dtype,
+    factors: list[Tensor],
+    to: torch.dtype,
+) -> Tensor:
+    return torch.ops.tuckfold.unpack(packed, spec, shape, dtype).to(to)
+
+
+@torch.library.register_fake("tuckfold::unpack_gelu")
+def _(packed: Tensor, spec: str, shape: list[int], dtype: torch.dtype) -> Tensor:
+    return torch.ops.tuckfold.unpack(packed, spec, shape, dtype)
+
+
 @torch.library.register_fake("tuckfold::pack_many")
 def _(xs: list[Tensor], spec: str, seed: int = 0) -> list[Tensor]:
     return [torch.ops.tuckfold.pack(x, spec, seed + i) for i, x in enumerate(xs)]

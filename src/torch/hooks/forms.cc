@@ -371,6 +371,27 @@ at::Tensor unpack_then(const PackedRow& row, const After& after) {
   return row.like->view_of(std::move(stack.at(0)).toTensor());
 }
 
+at::Tensor unpack_gelu(const PackedRow& row) {
+  static const c10::OperatorHandle operation =
+      c10::Dispatcher::singleton().findSchemaOrThrow("tuckfold::unpack_gelu", "");
+  const std::vector<std::int64_t> shape = {c10::multiply_integers(row.like->sizes)};
+  torch::jit::Stack stack{row.bytes, *row.codec, shape, static_cast<std::int64_t>(row.like->dtype)};
+  operation.callBoxed(stack);
+  return row.like->view_of(std::move(stack.at(0)).toTensor());
+}
+
+at::Tensor unpack_rows(const PackedRow& row, const std::vector<at::Tensor>& factors,
+                       at::ScalarType dtype) {
+  static const c10::OperatorHandle operation =
+      c10::Dispatcher::singleton().findSchemaOrThrow("tuckfold::unpack_rows", "");
+  const std::vector<std::int64_t> shape = {c10::multiply_integers(row.like->sizes)};
+  torch::jit::Stack stack{row.bytes, *row.codec,
+                          shape,     static_cast<std::int64_t>(row.like->dtype),
+                          factors,   static_cast<std::int64_t>(dtype)};
+  operation.callBoxed(stack);
+  return row.like->view_of(std::move(stack.at(0)).toTensor());
+}
+
 std::shared_ptr<const Form> form_of(const FormSpec& spec, const Handle& handle) {
   const at::Tensor& x = handle.tensor;
   switch (spec.kind) {

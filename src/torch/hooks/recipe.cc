@@ -256,22 +256,31 @@ Cast cast_of(const Recipe& recipe, std::size_t number) {
   return first.code == Code::kNormalizeRows ? Cast{&first, op.out_dtype} : Cast{};
 }
 
+// Of weight, bias, mean and invstd, as our operators take them.
+Values row_factors(const at::Tensor* v) {
+  return {v[2].reshape(-1), v[3].reshape(-1), v[0].reshape(-1), v[1].reshape(-1)};
+}
+
 // `fused_rows` of _recipe.py.
 at::Tensor fused_rows(const Values& v, at::ScalarType dtype) {
   TORCH_CHECK(v[0].is_contiguous(), "[hooks] rows that are not contiguous");
   const at::Tensor out = at::empty_like(v[0], v[0].options().dtype(dtype));
-  normalize_rows_into(
-      v[0], {v[3].reshape(-1), v[4].reshape(-1), v[1].reshape(-1), v[2].reshape(-1)}, out);
+  normalize_rows_into(v[0], row_factors(&v[1]), out);
   return out;
 }
 
 Result evaluate(const Instance& instance, std::size_t number, std::size_t& leaf, Gate* gate) {
   if (const Cast cast = cast_of(*instance.recipe, number); cast.normalize != nullptr) {
+    const std::vector<Argument>& arguments = cast.normalize->arguments;
+    const std::optional<PackedRow> row = packed_leaf(instance, arguments[0], leaf);
+    if (row.has_value()) ++leaf;  // it is not read
     Values values;
-    for (const Argument& each : cast.normalize->arguments) {
-      values.push_back(argument(instance, each, leaf).value);
+    for (std::size_t i = row.has_value() ? 1 : 0; i < arguments.size(); ++i) {
+      values.push_back(argument(instance, arguments[i], leaf).value);
     }
-    return {fused_rows(values, cast.dtype), true};
+    return {row.has_value() ? unpack_rows(*row, row_factors(values.data()), cast.dtype)
+                            : fused_rows(values, cast.dtype),
+            true};
   }
   if (const Chain chain = chain_of(*instance.recipe, number); chain.normalize != nullptr) {
     const std::vector<Argument>& arguments = chain.normalize->arguments;
@@ -306,6 +315,12 @@ Result evaluate(const Instance& instance, std::size_t number, std::size_t& leaf,
     return {fused(values, others, chain.relu), true};
   }
   const Operator& op = instance.recipe->operators[number];
+  if (op.code == Code::kGelu && op.constants[0] == 0) {
+    if (const auto row = packed_leaf(instance, op.arguments[0], leaf)) {
+      ++leaf;
+      return {unpack_gelu(*row), true};
+    }
+  }
   Values values;
   std::vector<char> fresh;
   for (const Argument& each : op.arguments) {

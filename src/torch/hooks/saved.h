@@ -144,6 +144,9 @@ struct After {
   std::optional<at::Tensor> add, packed_add, add_scale, add_shift, gate;
 };
 at::Tensor unpack_then(const PackedRow& row, const After& after);
+at::Tensor unpack_gelu(const PackedRow& row);
+at::Tensor unpack_rows(const PackedRow& row, const std::vector<at::Tensor>& factors,
+                       at::ScalarType dtype);
 // Whether unpack_then adds the other while both are unpacked.
 bool adds_packed(const PackedRow& row, const PackedRow& other);
 // The instance of a form that is recomputed, else null.

@@ -56,7 +56,7 @@ def test_real_images_are_packed_in_compiled_graphs() -> None:
 
 
 def test_batches_of_real_images_are_made_on_a_device(tmp_path: Path) -> None:
-    batches, packed = run_example("cuda", "--samples", 500, "--folder", tmp_path)
+    batches, packed = run_example("on_gpu", "--samples", 500, "--folder", tmp_path)
     assert batches.endswith(": True") and packed.endswith(": True") and "500 images" in batches
 
 

@@ -214,3 +214,43 @@ def test_out_is_filled_by_both_and_must_have_the_shape():
                 tft.Packed.pack(x, "raw", order=order).unpack(
                     out=torch.empty(3, 2, 4, 8), then=following
                 )
+
+
+@pytest.mark.parametrize(
+    "spec", ["block_quant(bits=4, group=256)", "block_quant(bits=3, group=64)", "raw"]
+)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_unpack_gelu_is_near_the_definition(dtype, spec):
+    x = (torch.randn(5, 999) * 3).to(dtype).flatten()
+    packed = tft.pack(x, spec)
+    y = torch.ops.tuckfold.unpack_gelu(packed, spec, x.shape, dtype)
+    back = tft.unpack(packed, spec, x.shape, dtype=dtype).double()
+    wanted = torch.nn.functional.gelu(back)
+    digits = max(torch.finfo(dtype).eps, 3e-7)
+    assert bool(((y.double() - wanted).abs() <= digits * back.abs().clamp(1)).all())
+
+
+@pytest.mark.parametrize("to", DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_unpack_rows_has_the_bits_of_both_steps(dtype, to):
+    spec = "block_quant(bits=4, group=64)"
+    x = torch.randn(6 * 40).to(dtype)
+    packed = tft.pack(x, spec)
+    factors = [torch.randn(6), torch.rand(6), torch.randn(40), torch.randn(40)]
+    wanted = torch.empty(240, dtype=to)
+    back = tft.unpack(packed, spec, x.shape, dtype=dtype)
+    torch.ops.tuckfold.normalize_rows_into(back, factors, wanted)
+    assert torch.equal(torch.ops.tuckfold.unpack_rows(packed, spec, [240], dtype, factors, to), wanted)  # fmt: skip
+    with pytest.raises(Exception, match="for each row"):
+        torch.ops.tuckfold.unpack_rows(
+            packed, spec, [240], dtype, [*factors[:3], torch.randn(39)], to
+        )
+
+
+def test_both_have_shapes_without_values():
+    with torch._subclasses.FakeTensorMode():
+        packed = torch.empty(240 * 4, dtype=torch.uint8)
+        numbers_of = [torch.empty(6), torch.empty(6), torch.empty(40), torch.empty(40)]
+        rows = torch.ops.tuckfold.unpack_rows(packed, "raw", [240], torch.float32, numbers_of, torch.bfloat16)  # fmt: skip
+        gelu = torch.ops.tuckfold.unpack_gelu(packed, "raw", [240], torch.float32)
+    assert rows.dtype == torch.bfloat16 and rows.shape == gelu.shape == (240,)

@@ -1,0 +1,91 @@
+"""The loss of a language model, in little memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_PART = 1 << 24  # values that are computed with at once
+_ONCE = b"[cross_entropy] has no second derivative; use torch.nn.functional.cross_entropy for it"
+
+
+def cross_entropy(logits: Tensor, target: Tensor, ignore_index: int = -100) -> Tensor:
+    """The mean cross entropy of rows of logits, as ``torch.nn.functional.cross_entropy`` has it.
+
+    torch keeps the logarithms of all probabilities for backward, and makes their gradients and those of the
+    logits in float32, so that a large vocabulary takes several times the memory of its logits. Here rows are computed
+    some at a time, in float32, and once more in backward; only the logits are kept.
+
+    Args:
+        logits: of any float type; the last axis has the classes.
+        target: the class of each row, or `ignore_index` for rows that do not count.
+
+    Raises:
+        ValueError: the shapes do not fit.
+        RuntimeError: its gradient is differentiated.
+
+    >>> logits = torch.randn(4, 16, 100, requires_grad=True)
+    >>> target = torch.randint(100, (4, 16))
+    >>> loss = tuckfold.torch.cross_entropy(logits, target)
+    >>> torch.allclose(loss, torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten()))
+    True
+    """
+    if logits.dim() < 1 or logits.shape[:-1] != target.shape or not logits.is_floating_point():
+        raise ValueError(
+            f"[cross_entropy] target must have the shape of logits without the last axis, got {tuple(target.shape)} "
+            f"for {tuple(logits.shape)} of {logits.dtype}"
+        )
+    return _CrossEntropy.apply(logits, target, ignore_index)
+
+
+def _parts(logits: Tensor, target: Tensor) -> list[tuple[Tensor, Tensor]]:
+    rows = max(1, _PART // max(1, logits.shape[-1]))
+    return list(zip(logits.split(rows), target.split(rows), strict=True))
+
+
+def _wide(of: Tensor) -> torch.dtype:
+    return torch.promote_types(of.dtype, torch.float32)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, ignore_index: int) -> Tensor:
+        flat, classes = logits.reshape(-1, logits.shape[-1]), target.reshape(-1)
+        counts = classes != ignore_index
+        picks = classes.where(counts, 0).unsqueeze(1)
+        logarithms = [
+            part.log_softmax(1, dtype=_wide(part)).gather(1, pick).squeeze(1)
+            for part, pick in _parts(flat, picks)
+        ]
+        count = counts.sum()
+        share = counts.to(_wide(flat)) / count.clamp(min=1)  # of the mean
+        ctx.save_for_backward(logits, picks, share)
+        losses = torch.cat(logarithms).masked_fill(~counts, 0)
+        # As torch's: NaN where no row counts, though its gradient is zero.
+        return -(losses.double().sum() / count).to(_wide(flat))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        with torch.no_grad():
+            out = _CrossEntropy._gradient(ctx, grad)
+        if torch.is_grad_enabled():  # somebody may differentiate it once more
+            refuse = torch._C._functions.DelayedError(_ONCE, 1)
+            out = refuse(out.requires_grad_())
+        return out, None, None
+
+    @staticmethod
+    def _gradient(ctx: Any, grad: Tensor) -> Tensor:
+        logits, picks, share = ctx.saved_tensors
+        flat = logits.reshape(-1, logits.shape[-1])
+        out = torch.empty_like(flat, memory_format=torch.contiguous_format)
+        factors = (share * grad).unsqueeze(1)
+        minus = torch.full((), -1.0, dtype=_wide(flat), device=flat.device)
+        at = 0
+        for part, pick in _parts(flat, picks):
+            rows = slice(at, at := at + len(part))
+            wide = part.softmax(1, dtype=_wide(part)).scatter_add_(1, pick, minus.expand_as(pick))
+            torch.mul(wide, factors[rows], out=out[rows])
+            del wide
+        return out.view(logits.shape)
