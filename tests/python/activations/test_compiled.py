@@ -448,3 +448,33 @@ def test_deviations_of_batches_are_those_of_forwards_own_loops(monkeypatch) -> N
     (one,) = (n for n in backward.nodes if n.name.startswith("slice"))
     assert one.args == (one.args[0], 0, 0, 1) and one.args[0].name.startswith("clone")
     assert "rsqrt" in {n.name for n in backward.find_nodes(op="placeholder")}  # for gradients
+
+
+class Attends(nn.Module):
+    """Whose views have sizes that are numbers of the graph where batches may differ."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.wide, self.out = nn.LayerNorm(16), nn.Linear(16, 48), nn.Linear(16, 16)
+        self.after, self.up, self.down = nn.RMSNorm(16), nn.Linear(16, 64), nn.Linear(64, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, tokens, width = x.shape
+        q, k, v = (
+            self.wide(self.norm(x)).view(batch, tokens, 3, 2, width // 2).permute(2, 0, 3, 1, 4)
+        )
+        y = nn.functional.scaled_dot_product_attention(q, k, v)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, tokens, width))
+        return x + self.down(F.gelu(self.up(self.after(x))))
+
+
+def test_sizes_of_the_graph_are_no_tensors() -> None:
+    model = Attends()
+    act = tt.wrap(model, least=0)
+    with pytest.raises(ValueError, match="no graph of it was compiled"):
+        act.plan()
+    compiled = torch.compile(model, backend="aot_eager", dynamic=True)
+    for batch in (4, 6):
+        compiled(torch.randn(batch, 8, 16)).square().mean().backward()
+    assert act.problems == []
+    assert act.plan().rows

@@ -116,6 +116,23 @@ def test_kernels_that_do_several_operators(
             assert torch.nn.functional.cosine_similarity(a.flatten().float(), b.flatten().float(), dim=0) > 0.99  # fmt: skip
 
 
+def test_statistics_are_not_copied(native, monkeypatch) -> None:
+    """Parameters are, all at once, since `.data` may change them; nobody else has what a normalization saved."""
+    monkeypatch.setattr(_store, "ways", lambda device: [Way.FUSED])
+    monkeypatch.setattr(_store, "is_proven", lambda *_: True)
+    copies = {}
+    for way in ("plain", "python", "cpp"):
+        model, x = made(resnet_like), images(2, 32)
+        if way != "plain":
+            wrapped(model, way, monkeypatch, least=1024)
+        for _ in range(WARM + 1):
+            gradients(model, x)
+        with torch.profiler.profile() as profile:
+            gradients(model, x)
+        copies[way] = sum(event.name == "aten::clone" for event in profile.events())
+    assert native and copies["plain"] == copies["python"] == copies["cpp"]
+
+
 @pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_a_kernel_that_unpacks_and_normalizes(

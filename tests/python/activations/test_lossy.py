@@ -1,6 +1,7 @@
 """A codec for what is saved: what is packed and what is not, gates, scores, seeds, and bad values."""
 
 import copy
+import gc
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,7 +27,8 @@ from nets import (  # noqa: E402
     stored,
     tokens,
 )
-from tuckfold.torch._activations import _finite  # noqa: E402
+from tuckfold.torch._activations import _finite, _lossy  # noqa: E402
+from tuckfold.torch._activations._native import library  # noqa: E402
 
 FOUR = "block_quant(bits=4, group=64, round=stochastic)"
 EIGHT = "block_quant(bits=8, group=64)"
@@ -458,3 +460,40 @@ def test_rules_name_codecs_that_need_two_sides(tmp_path: Path) -> None:
     rules.write_text('[[rule]]\nop = "convolution"\nstore = "dct_quant(rate=4)"\n')
     act = tt.wrap(model, rules=rules, least=1024)
     assert codecs(act, images()) == {"dct_quant(rate=4)"} and act.problems == []
+
+
+@pytest.mark.parametrize("way", ["python", "cpp"])
+def test_what_a_pass_saves_last_is_kept(way: str, monkeypatch) -> None:
+    if way == "cpp" and library() is None:
+        pytest.skip("there is no library of hooks")
+    monkeypatch.setenv("TUCKFOLD_HOOKS", way)
+    monkeypatch.setitem(_lossy.LATE, "cpu", 0.25)
+    torch.manual_seed(0)
+    model = nn.Sequential(*(Block(32) for _ in range(6)))
+    x = torch.randn(8, 16, 32)
+    act = wrapped(model, FOUR)
+    for _ in range(7):
+        model(x).sum().backward()
+    assert act.problems == [] and is_steady(act)
+    how = {row.module: row.how for row in act.plan(x).rows if row.op == "gelu"}
+    assert "(" in how["0"] and "(" in how["3"] and how["5"] == "keep"
+
+
+def test_passes_leave_nothing_for_the_garbage_collector() -> None:
+    """Packed bytes in a cycle would stay until Python looks for cycles."""
+    model, x = nn.Sequential(*(Block(32) for _ in range(3))), torch.randn(8, 16, 32)
+    wrapped(model, FOUR)
+
+    def packed() -> int:
+        found = (o for o in gc.get_objects() if type(o) is torch.Tensor and o.dtype == torch.uint8)
+        return sum(o.nbytes for o in found)
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = packed()
+        for _ in range(6):
+            model(x).sum().backward()
+        assert packed() == before
+    finally:
+        gc.enable()

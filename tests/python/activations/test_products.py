@@ -220,3 +220,29 @@ def test_nothing_outlives_the_graph(way: str) -> None:
     del loss, held
     gc.collect()
     assert alive() is None
+
+
+FOUR = "block_quant(bits=4, group=64, round=stochastic)"
+
+
+def error(got: list[Tensor], wanted: list[Tensor]) -> float:
+    a, b = (torch.cat([g.flatten().double() for g in each]) for each in (got, wanted))
+    return float((a - b).norm() / b.norm())
+
+
+def test_with_a_codec_scores_follow_from_what_is_stored_as_well(way: str, monkeypatch) -> None:
+    model, x = network()
+    wanted = gradients(model, x)
+    found: dict[float, list[list[Tensor]]] = {}
+    for share in (0.0, 1.0):
+        monkeypatch.setitem(products.SHARE_OF_SCORES, "cpu", share)
+        with tt.activations(model, least=0, codec=FOUR) as act:
+            found[share] = [gradients(model, x) for _ in range(WARM + 2)]
+            with torch.autocast("cpu", torch.bfloat16):
+                rows = {(r.module, r.op, r.role): r.how for r in act.plan(x).rows}
+            assert act.problems == [] and act.repeats
+        scores = rows["1", "scaled_dot_product_flash_attention_for_cpu", "query"]
+        norm = rows["1.norm1", "native_layer_norm", "input"]
+        assert ("bits=8" in norm, "bits=8" in scores) == (share == 1.0, share == 0.0)
+        assert rows["1", "gelu", "self"] == FOUR  # its product is not made again
+    assert all(error(one, wanted) < 1.1 * error(found[0.0][-1], wanted) for one in found[1.0])

@@ -10,6 +10,7 @@ from torch import nn  # noqa: E402
 
 import tuckfold.torch as tt  # noqa: E402
 from nets import NETWORKS, images, made, resnet_like  # noqa: E402
+from tuckfold.torch._activations._native import library  # noqa: E402
 
 TWO = "block_quant(bits=2, group=64, round=stochastic)"
 
@@ -58,6 +59,8 @@ class Training:
 def test_a_run_that_goes_on_has_the_same_losses(
     name: str, options: dict, way: str, monkeypatch
 ) -> None:
+    if way == "cpp" and library() is None:
+        pytest.skip("no hooks in C++ for this torch, or TUCKFOLD_HOOKS=python")
     monkeypatch.setenv("TUCKFOLD_HOOKS", way)
     whole = Training(name, options).steps(0, 20)
     assert whole != Training(name, options | {"codec": TWO.replace("2", "3")}).steps(0, 20)
@@ -141,9 +144,48 @@ def test_states_that_do_not_fit_are_refused() -> None:
     model = nn.Linear(4, 4)
     act = tt.wrap(model)
     state = act.state_dict()
-    for wrong in ({}, state | {"more": 1}, None):
+    for wrong in ({}, state | {"more": 1}, None, state | {"passes": -1}):
         with pytest.raises(ValueError, match="use what state_dict"):
             act.load_state_dict(wrong)
     act.remove()
     with pytest.raises(ValueError, match="give wrap the options"):
         tt.wrap(model, budget="1GiB").load_state_dict(state)
+
+
+@pytest.mark.parametrize("way", ["python", "cpp"])
+def test_after_layers_were_frozen_and_trained_again(way: str, monkeypatch) -> None:
+    """What was learnt while they were frozen does not count, and tensors of theirs are stored again."""
+    monkeypatch.setenv("TUCKFOLD_HOOKS", way)
+    if way == "cpp" and library() is None:
+        pytest.skip("no hooks in C++ for this torch")
+
+    def build() -> nn.Module:
+        layers = [nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64), nn.Sigmoid(), nn.Linear(64, 64)]
+        return nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), *layers)
+
+    def steps(model, count: int) -> list[list[torch.Tensor]]:
+        found = []
+        for _ in range(count):
+            model.zero_grad()
+            model(x).square().sum().backward()
+            found.append([p.grad.clone() for p in model.parameters() if p.requires_grad])
+        return found
+
+    x = torch.randn(64, 64)
+    model = made(build)
+    act = tt.wrap(model, codec=TWO, least=1024)
+    steps(model, 7)
+    model[0].requires_grad_(False)
+    model[1].requires_grad_(False)
+    steps(model, 7)
+    model[0].requires_grad_(True)
+    model[1].requires_grad_(True)
+    steps(model, 2)
+    state = act.state_dict()
+    expected = steps(model, 6)
+    assert act.repeats
+    again = made(build)
+    again.load_state_dict(model.state_dict())
+    tt.wrap(again, codec=TWO, least=1024).load_state_dict(state)
+    for a, b in zip(steps(again, 6), expected, strict=True):
+        assert all(map(torch.equal, a, b))

@@ -11,8 +11,21 @@ import torch.nn.functional as F  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 import tuckfold.torch as tt  # noqa: E402
-from nets import NETWORKS, Sequence, gradients, images, made, resnet_like, same  # noqa: E402
-from tuckfold.torch._activations._native import Native  # noqa: E402
+from bench.experiments.activations.host import NarrowResNet50  # noqa: E402
+from bench.experiments.activations.models import GPT, UNet, lora  # noqa: E402
+from bench.gpu.networks import Bottleneck  # noqa: E402
+from nets import (  # noqa: E402
+    NETWORKS,
+    Sequence,
+    exact,
+    gradients,
+    images,
+    made,
+    resnet_like,
+    same,
+)
+from tuckfold.torch._activations import _products, _program, _run  # noqa: E402
+from tuckfold.torch._activations._native import Native, library  # noqa: E402
 from tuckfold.torch._activations._saved import Handle  # noqa: E402
 from tuckfold.torch._activations._steady import Steady  # noqa: E402
 
@@ -248,6 +261,90 @@ def test_a_model_that_has_learnt_is_freed_at_once_and_its_copies_are_plain() -> 
     finally:
         gc.enable()
     act.remove()
+
+
+def test_what_waits_early_in_a_pass_is_no_reason_to_watch_it(monkeypatch, steady) -> None:
+    """A UNet pools between its modules: indices wait for the end of the next one, while little is stored."""
+    monkeypatch.setattr(_run, "_MUCH", 0)  # as with tensors that are large
+    torch.manual_seed(0)
+    with torch.autocast("cpu", torch.bfloat16), exact(UNet(8), torch.rand(2, 3, 64, 64)):
+        pass
+    assert [run.went for run in steady] == [True, True]
+
+
+def test_few_modules_are_listened_to_where_little_waits_for_it() -> None:
+    """All layers of a ResNet-50: at the ends of its blocks, and of few others."""
+    torch.manual_seed(0)
+    model = NarrowResNet50()
+    act = tt.wrap(model, least=0)
+    for _ in range(4):
+        model(torch.rand(1, 3, 64, 64)).sum().backward()
+    (state,) = act._learning._states.values()
+    blocks = {n for n, m in enumerate(model.modules()) if isinstance(m, Bottleneck)}
+    assert len(blocks) == 16
+    assert len(state.program.modules & blocks) > 12
+    assert len(state.program.sequence) < 40
+
+
+class Ways(nn.Module):
+    """A part of what it makes is found from each of its outputs, and some from none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = (nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = F.relu(self.a(x)), F.gelu(self.b(x))
+        F.relu(self.c(x))
+        return a * 2, b.sin()
+
+
+class Called(nn.Module):
+    """Twice, with modules in a list, and one that another has, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ways, self.last = nn.ModuleList(Ways() for _ in range(2)), nn.Linear(16, 16)
+        self.shared = self.ways[0].a
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(2):
+            for way in self.ways:
+                one, other = way(x)
+                x = self.last(one + other)
+        return F.relu(self.shared(x))
+
+
+def test_modules_of_several_outputs_calls_and_parents(monkeypatch, steady) -> None:
+    monkeypatch.setattr(_program, "_MOST_GATHERED", 1.0)  # wherever it can be
+    with exact(nn.Sequential(Called(), nn.ReLU(), Called()), torch.rand(8, 16)):
+        pass
+    assert [run.went for run in steady] == [True, True]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gathered_as_much_as_can_be(name: str, monkeypatch, steady) -> None:
+    monkeypatch.setattr(_program, "_MOST_GATHERED", 1.0)
+    make, batch = NETWORKS[name]
+    with exact(made(make), batch()):
+        pass
+    assert all(run.went and run.stored == run.hooked for run in steady)
+
+
+def test_what_products_read_is_stored_before_them(monkeypatch, steady) -> None:
+    """Outputs of activations, which they would have kept otherwise."""
+    monkeypatch.setitem(_products.SHARE, "cpu", 0.02)
+    monkeypatch.setattr(_run, "_MUCH", 0)
+    torch.manual_seed(0)
+    model = lora(GPT(256, 128, depth=4))
+    tt.wrap(model, least=4096)
+    for _ in range(PASSES):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(torch.randint(256, (2, 64))).float().square().mean()
+        loss.backward()
+    later = Steady if library() is None else Native
+    assert [type(run) for run in steady] == [Steady, later, later]
+    assert all(run.went and run.stored == run.hooked for run in steady)
 
 
 def test_removing_takes_all_hooks_away() -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong elsewhere with the tensors that hooks get, a test for each; test_graphs.py has the rest."""
+"""What goes wrong elsewhere with the tensors that hooks get; test_trap_table.py says which test is for what."""
 
 import re
 
@@ -150,6 +150,43 @@ def test_an_address_that_is_used_again_is_another_tensor() -> None:
     model = Sequence(call, convs=nn.ModuleList(nn.Conv2d(3, 3, 3, padding=1) for _ in range(8)))
     with exact(model, images()):
         pass
+
+
+def test_an_object_of_python_that_is_made_anew_is_another_tensor() -> None:
+    """What is packed lets go of its tensor, and Python gives its identity to the next one."""
+    seen: list[int] = []
+
+    def call(m: nn.Module, x: Tensor) -> Tensor:
+        total = x.new_zeros(())
+        for layer in m.layers:
+            y = F.relu(layer(x))
+            seen.append(id(y))
+            total = total + y.sum()
+            del y
+        return total
+
+    model = Sequence(call, layers=nn.ModuleList(nn.Linear(16, 16) for _ in range(12)))
+    with exact(model, torch.randn(8, 16)) as act:
+        rows = [row for row in act.plan(torch.randn(8, 16)).rows if row.op == "relu"]
+        assert len({row.storage for row in rows}) == len(rows) == 12
+        assert {row.before for row in rows} == {8 * 16 * 4}
+        assert "1 bit" in {row.how for row in rows}
+    assert len(set(seen)) < len(seen)
+
+
+def test_two_objects_of_python_may_be_one_tensor() -> None:
+    """Each time that a node is asked, what it saved is a new object, as is every alias."""
+
+    def call(m: nn.Module, x: Tensor) -> Tensor:
+        y = m.a(x)
+        one, other = y.sin(), y.view_as(y).cos()
+        assert one.grad_fn._saved_self is not other.grad_fn._saved_self
+        return one + other
+
+    with exact(Sequence(call, a=nn.Linear(16, 16)), torch.randn(8, 16)) as act:
+        rows = [row for row in act.plan(torch.randn(8, 16)).rows if row.op in ("sin", "cos")]
+        assert len(rows) == 2 and len({row.storage for row in rows}) == 1
+        assert sum(row.before for row in rows) == 8 * 16 * 4
 
 
 def test_expanded_and_strided_tensors() -> None:

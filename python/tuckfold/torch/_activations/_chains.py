@@ -142,7 +142,8 @@ class Chains:
                 return None
             stack.append((node, True))
             stack += [(n, False) for n in node.all_input_nodes]
-        large = [n for n in leaves if bytes_of(n) >= self.least and value_of(n).dtype != torch.bool]
+        least = max(1, self.least)  # sizes that are numbers of the graph have none
+        large = [n for n in leaves if bytes_of(n) >= least and value_of(n).dtype != torch.bool]
         new = sum(bytes_of(n) for n in leaves if n not in self._held and n.op != "placeholder")
         if len(large) > self.reads or len(chain) > _MOST_NODES:
             return None

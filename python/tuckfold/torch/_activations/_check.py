@@ -17,6 +17,7 @@ from tuckfold.torch._activations._plan import Plan, compiled_plan, split
 from tuckfold.torch._activations._quality import Measure, Quality
 from tuckfold.torch._activations._text import bytes_text
 from tuckfold.torch._activations._trace import Trace, untouched
+from tuckfold.torch._activations._warn import warn
 from tuckfold.torch._activations._wrap import activations
 
 _REPEATED = 8  # passes over one batch, where a codec's noise differs
@@ -200,6 +201,11 @@ def _compare(
         _step(model, inputs, of)
     if not trace.rows and act.compiled:
         trace = compiled_plan(act.compiled)
+    elif not trace.rows:
+        warn(
+            "[check] no saved tensor was seen, so nothing may have been tried: compiled graphs came from torch's "
+            "cache, torch.compile runs this model without compiling it, or hooks of somebody else are around it"
+        )
     exact = plain[-1]
     names = [name for name, p in model.named_parameters() if p.requires_grad]
     found = [

@@ -13,7 +13,8 @@ from tuckfold.torch._activations._affine import Affine
 from tuckfold.torch._activations._chains import Chains, is_repeatable, name_of
 from tuckfold.torch._activations._graph_reads import Reads, is_gate_of, is_softmax
 from tuckfold.torch._activations._graph_sums import make_sums_again
-from tuckfold.torch._activations._lossy import for_scores, is_exact, suits_graphs
+from tuckfold.torch._activations._inside import Inside
+from tuckfold.torch._activations._lossy import LATE, for_scores, is_exact, suits_graphs
 from tuckfold.torch._activations._packs import Packer
 from tuckfold.torch._activations._policy import is_codec
 from tuckfold.torch._activations._split import Split, bytes_of, value_of
@@ -58,6 +59,7 @@ class Choice:
         self._places = {str(id(module)): name for name, module in model.named_modules()}
         self.chains = Chains(split, fused, options.least, settle=not options.is_lossy)
         self.packer = Packer(split)
+        self._inside = Inside(model, split.forward)
         self._gates: set[fx.Node] = set()  # of backward, above 0 where forward's values are
         # Values of a ReLU that are made again: the chain, the bits, and what backward has.
         self._chains_of_gates: list[tuple[fx.Node, list[fx.Node], fx.Node, fx.Node]] = []
@@ -72,9 +74,12 @@ class Choice:
             if self._may_change(base, views):
                 self._exactly(base, views, rows[base])
         if self.options.is_lossy:
+            late = self._late(rows)
             for base, views in self._bases():
                 row = rows.get(base)
                 if row is None or row.how != "keep" or self.policy(row) == "keep":
+                    continue
+                if base in late and self.policy(row) == "auto":
                     continue
                 if self._may_change(base, views):
                     self._by_codec(base, views, row)
@@ -82,6 +87,18 @@ class Choice:
             make_sums_again(self.split)
         self.split.finish()
         return list(rows.values())
+
+    def _late(self, rows: dict[fx.Node, Row]) -> set[fx.Node]:
+        """What is saved last, and no codec stores."""
+        found, left = set(), sum(row.before for row in rows.values())
+        total = left
+        for base, row in rows.items():
+            value = value_of(base)
+            share = LATE.get(value.device.type, 0.0) if value is not None else 0.0
+            if left <= share * total:
+                found.add(base)
+            left -= row.before
+        return found
 
     def _bases(self) -> list[tuple[fx.Node, list[fx.Node]]]:
         """What is saved now, in the order of forward, with the views of it that are saved."""
@@ -127,6 +144,8 @@ class Choice:
     # ---- by a codec
 
     def _by_codec(self, base: fx.Node, views: list[fx.Node], row: Row) -> None:
+        if not self._inside.reads(self.split.saved[v] for v in views):
+            return
         store = self.policy(row)
         codec = store if is_codec(store) else self.options.codec
         usable = codec is not None and suits_graphs(codec)

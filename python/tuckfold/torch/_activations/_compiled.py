@@ -23,6 +23,7 @@ from torch._guards import CompileContext, TracingContext
 from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
 from tuckfold.torch._activations._choice import Choice, Options
+from tuckfold.torch._activations._inside import places_in
 from tuckfold.torch._activations._lossy import suits_graphs
 from tuckfold.torch._activations._split import Split, is_static, value_of
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from tuckfold.torch._activations._handle import Activations
 
 _log = logging.getLogger("tuckfold.activations")
-_owners: weakref.WeakSet[Activations] = weakref.WeakSet()
+_owners: weakref.WeakKeyDictionary[Activations, None] = weakref.WeakKeyDictionary()  # by time
 _CLOSED = "compile with dynamic=False, or drop the last, shorter batch (drop_last=True)"
 Graphs = tuple[fx.GraphModule, fx.GraphModule]
 
@@ -44,11 +45,18 @@ def _owner(mode: Any) -> Activations | None:
     except AttributeError as error:  # another torch
         _log.warning("compiled models run as if they were not wrapped: %s", error)
         return None
-    for act in _owners:
-        model = act._model()
-        if model is not None and any(p in known for p in model.parameters()):
-            return act
-    return None
+    found = [
+        act
+        for act in _owners
+        if (model := act._model()) is not None and any(p in known for p in model.parameters())
+    ]
+    if len(found) > 1:
+        _log.warning(
+            "a compiled graph has %d wrapped models; the one that was wrapped first is followed, and the others stay "
+            "exact: wrap a module that has them all",
+            len(found),
+        )
+    return found[0] if found else None
 
 
 def _divide(act: Activations | None, graphs: Graphs, outputs: int, fused: bool) -> Graphs:
@@ -113,7 +121,8 @@ class Partitioner(CustomPartitionerFn):
         if act is None or act._is_paused:
             return before
         act.is_looked_up = True
-        return f"tuckfold {_sources()} {_options(act)} {act._policy.rules} {before}"
+        places = places_in(act.model) if act.is_lossy or act._policy.rules else ""
+        return f"tuckfold {_sources()} {_options(act)} {act._policy.rules} {places} {before}"
 
 
 class _EagerPartition:
@@ -151,6 +160,7 @@ def _sources() -> str:
             "lossy",
             "graph_reads",
             "graph_sums",
+            "inside",
         )
         text = b"".join((folder / f"_{name}.py").read_bytes() for name in names)
         _digest = hashlib.sha256(text).hexdigest()
@@ -160,7 +170,7 @@ def _sources() -> str:
 def install(act: Activations) -> None:
     """From now on graphs of this model are stored in less memory."""
     if act not in _owners:
-        _owners.add(act)
+        _owners[act] = None
         weakref.finalize(act.model, _restore)
     if not isinstance(_inductor.custom_partitioner_fn, Partitioner):
         _inductor.custom_partitioner_fn = Partitioner(_inductor.custom_partitioner_fn)
@@ -171,7 +181,7 @@ def install(act: Activations) -> None:
 
 
 def uninstall(act: Activations) -> None:
-    _owners.discard(act)
+    _owners.pop(act, None)
     _restore()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import logging
 import sys
 import threading
@@ -197,6 +198,13 @@ class Activations:
                 "[plan] the compiled graphs came from torch's cache, which does not say what they "
                 "save; TORCHINDUCTOR_AUTOGRAD_CACHE=0 has them divided anew"
             )
+        if not arguments and not keywords:
+            try:
+                inspect.signature(self.model.forward).bind()
+            except TypeError:
+                raise ValueError(
+                    "[plan] give what the model is called with; no graph of it was compiled so far"
+                ) from None
         with self.named():
             self._plan = make_plan(self, arguments, keywords)
         return self._plan
@@ -350,6 +358,11 @@ class Activations:
             raise ValueError(
                 f"[load_state_dict] needs {', '.join(sorted(names))}; use what state_dict() returned"
             )
+        for name in ("passes", "gentle"):
+            if not isinstance(state[name], int) or state[name] < 0:
+                raise ValueError(
+                    f"[load_state_dict] {name} must be 0 or more, got {state[name]!r}; use what state_dict() returned"
+                )
         if (state["goal"] is None) != (self.goal is None):
             raise ValueError(
                 "[load_state_dict] it was saved with a budget or noise, and there is none now, or the reverse: give wrap the options "

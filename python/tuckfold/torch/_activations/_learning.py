@@ -38,6 +38,7 @@ class _State:
     surveys: int = 0
     failures: int = 0
     flops: int = 0  # of products
+    nbytes: int = 0  # that were saved
     program: Program | None = None
     refusals: int = 0  # programs that C++ did not repeat once
 
@@ -88,6 +89,7 @@ class Learning:
     def __init__(self, owner: Activations) -> None:
         self.owner = weakref.ref(owner)
         self._states: dict[tuple[object, ...], _State] = {}
+        self._parameters: list[weakref.ref[Tensor]] = []
         self._local = threading.local()
         self._hooks: dict[int, Any] = {}  # by the module's number, for programs
         self._lock = threading.Lock()
@@ -100,30 +102,44 @@ class Learning:
         """The pass that is to come."""
         owner = self.owner()
         assert owner is not None
-        key = (model.training, *map(_kind, arguments), *map(_kind, keywords.values()))
+        trained = self._trained(model)
+        key = (trained, model.training, *map(_kind, arguments), *map(_kind, keywords.values()))
         with self._lock:
             state = self._states.get(key)
-            flops = 0 if state is None else state.flops
+            known = (0, 0) if state is None else (state.flops, state.nbytes)
             if owner.trace is not None:
-                return self._enter(Run(owner, flops), None, [])
+                return self._enter(Run(owner, *known), None, [])
             if state is None:
                 state = _State()
+                if len(self._states) == _KINDS:  # what was frozen otherwise comes back seldom
+                    self._states = {k: v for k, v in self._states.items() if k[0] == trained}
                 if len(self._states) < _KINDS:
                     self._states[key] = state
             if state.program is not None:
                 return self._enter(_repeating(owner, state), state, [])
-            run = Run(owner, flops)
+            self._parameters = []  # looked for anew, until passes repeat
+            run = Run(owner, *known)
             state.passes += 1
             hooks: list[Any] = []
             may = state.surveys < _SURVEYS and state.failures < _FAILURES
             if state.passes > _WATCHED and may and not self._is_surveying:
                 self._is_surveying = True
                 state.surveys += 1
-                run.survey = Survey(run.first, owner.stream, owner.is_lossy)
+                run.survey = Survey(run.first, owner.stream, owner.is_lossy, _parents(model))
                 for number, module in enumerate(model.modules()):
                     if module is not model and number not in self._hooks:
                         hooks.append(module.register_forward_hook(_End(self, number)))
         return self._enter(run, state, hooks)
+
+    def _trained(self, model: nn.Module) -> bytes:
+        """Which parameters require a gradient: with others, other tensors are saved."""
+        if self._parameters:
+            try:
+                return bytes([p().requires_grad for p in self._parameters])  # type: ignore[union-attr]
+            except AttributeError:  # one of them is gone
+                pass
+        self._parameters = [weakref.ref(p) for p in model.parameters()]
+        return bytes([p.requires_grad for p in model.parameters()])
 
     def _enter(
         self, run: Run | Steady | Native, state: _State | None, hooks: list[Any]
@@ -186,7 +202,7 @@ class Learning:
             survey.ended(0, result)
         run.finish(result)
         if state is not None:
-            state.flops = run.flops
+            state.flops, state.nbytes = run.flops, run.nbytes
         if survey is None or state is None or result is None or run.builder.waits:
             return
         try:
@@ -218,6 +234,17 @@ def _repeating(owner: Activations, state: _State) -> Steady | Native:
         program.native, program.tries = None, program.tries + 1
         recorder = Recorder()
     return Steady(owner, program, recorder)
+
+
+def _parents(model: nn.Module) -> dict[int, int]:
+    """Which module each is in, by their numbers; none for those that several have."""
+    numbers = {id(module): number for number, module in enumerate(model.modules())}
+    found: dict[int, int] = {}
+    for module in model.modules():
+        for child in module.children():
+            own = numbers[id(child)]
+            found[own] = numbers[id(module)] if own not in found else -1
+    return found
 
 
 def _kind(value: object) -> object:

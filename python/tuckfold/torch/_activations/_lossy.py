@@ -28,6 +28,9 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 # Groups of values in any order; others get the tensor's axes.
 _OF_ROWS = {"block_quant", "nonzero_quant", "bounded"}
 _KEEP_ZEROS = {"block_quant", "nonzero_quant"}  # where a group has no negative values
+# Of the bytes that a pass saves, those that no codec stores: the last ones, which backward reads first. They are
+# needed in full before others are, so that packing them would take time, and hardly lower the peak.
+LATE = {"cuda": 1 / 16, "cpu": 0.0}
 _MAKE_ZEROS = {"ReluBackward0", "MaxPool2DWithIndicesBackward0", "NativeDropoutBackward0"}
 VALUES: dict[str, tuple[str, ...]] = {
     "ConvolutionBackward0": ("input",),

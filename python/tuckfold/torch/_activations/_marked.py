@@ -1,7 +1,7 @@
 """The class of a wrapped model, by which torch.compile tells it from a plain one.
 
 torch.compile reuses what it compiled for another model of the same class, and does not look at hooks.
-It does look at classes. So a wrapped model gets a subclass of its own class with the same name. Where
+It does look at classes, once attributes have changed. So a wrapped model gets a subclass of its own class with the same name. Where
 gradients would differ, so do all of its parts, which may be compiled for themselves after a graph break.
 """
 
@@ -14,7 +14,10 @@ from typing import Any
 
 from torch import nn
 
-_known: weakref.WeakValueDictionary[tuple[type, str], type] = weakref.WeakValueDictionary()
+# Strong: torch.compile knows a class by its address, which must not become that of another one. So
+# wrapping again in the same way finds the graphs that there are, too.
+_known: dict[tuple[type, str], type] = {}
+_TOUCHED = "_tuckfold_touched"
 
 
 def _reduce_ex(self: nn.Module, protocol: int) -> Any:
@@ -76,3 +79,11 @@ class Marks:
                     module.__class__ = classes[then]
                 except TypeError:  # such as one of TorchScript
                     continue
+                _touch(module)
+
+
+def _touch(module: nn.Module) -> None:
+    """torch.compile looks at the class of a module that it knows only where attributes have changed since."""
+    attributes = vars(module)
+    attributes[_TOUCHED] = True
+    del attributes[_TOUCHED]

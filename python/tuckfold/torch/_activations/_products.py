@@ -4,6 +4,9 @@ A product takes far longer than an element-wise operator, so a pass makes only s
 ones, whose results wait longest, until their flops are a share of those of all its products. They are
 those of linear layers under autocast: its copy of a weight is nobody else's, so a change of the weight
 between forward and backward does not reach it.
+
+With a codec they are those that attention's scores are computed from, which would have 8 bits otherwise: three tensors
+follow from one, the input of a normalization, and need not be packed and unpacked.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ Node = Any
 # Of a step's flops of products, for the first number of operators that may be run again, and for each
 # further one. On a CPU products take most of the time.
 SHARE = {"cuda": 0.02, "cpu": 0.0}
+SHARE_OF_SCORES = {"cuda": 0.1, "cpu": 0.0}  # with a codec
 # The nodes, with what they saved of both sides, and the argument that the bias is.
 KINDS: dict[str, tuple[str, str, int | None]] = {
     "AddmmBackward0": ("mat1", "mat2", 0),
@@ -41,12 +45,15 @@ def flops(node: Node) -> int:
     return 2 * math.prod(map(int, shape)) * int(sizes[-1]) if len(sizes) == 2 else 0
 
 
-def limit(of_a_pass: int, device: torch.device, most: int, least: int) -> float:
+def limit(
+    of_a_pass: int, device: torch.device, most: int, least: int, is_lossy: bool = False
+) -> float:
     """Flops that may be run again, if all products of a pass have so many.
 
     most: operators that may be run again for one tensor. least: below it there is nothing.
     """
-    return SHARE.get(device.type, 0.0) * max(0, most - least + 1) * _IN_A_STEP * of_a_pass
+    share = (SHARE_OF_SCORES if is_lossy else SHARE).get(device.type, 0.0)
+    return share * max(0, most - least + 1) * _IN_A_STEP * of_a_pass
 
 
 def settings() -> tuple[object, ...]:

@@ -6,6 +6,7 @@ module, so that the passes that follow need no hook for any other tensor.
 
 from __future__ import annotations
 
+import collections
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,11 +17,13 @@ from torch import Tensor
 
 from tuckfold.torch._activations._graph import Prober, kind
 from tuckfold.torch._activations._lossy import Lossy
-from tuckfold.torch._activations._recipe import Recipe, Recomputed, Way
+from tuckfold.torch._activations._recipe import PRODUCTS, Recipe, Recomputed, Way
 from tuckfold.torch._activations._rules import RULES
 from tuckfold.torch._activations._saved import Form, Handle, Record
 
 _MOST_DELAY = 0.04  # of all saved bytes that may be held longer than by hooks for every tensor
+_MOST_GATHERED = 0.01  # of all stored bytes that may wait, so that fewer modules are listened to
+_ALIVE = 3  # storages of the largest size that a module has while it runs, beside what is saved
 _MOST_LOST = 0.02  # of all freed bytes that may be kept instead
 Node = Any
 
@@ -128,21 +131,29 @@ class _Stored:
 class Survey:
     """Listens to one pass that has hooks for every tensor."""
 
-    def __init__(self, first: int, stream: int, is_lossy: bool = False) -> None:
+    def __init__(
+        self, first: int, stream: int, is_lossy: bool = False, parents: dict[int, int] | None = None
+    ) -> None:
         self.first, self.stream, self.is_lossy = first, stream, is_lossy
+        self.parents = parents or {}  # of modules, by their numbers
+        self.outputs: list[list[Node]] = []  # the nodes that made them, at each end
         self.ends: list[int] = []
         self.places: dict[int, tuple[int, int, tuple[int, ...]]] = {}
         self.nodes: dict[int, Node] = {}
         self.all: list[_Stored] = []
-        self.bytes = 0
+        self.bytes = 0  # of all saved storages
+        self._largest = 0
+        self._sizes: list[tuple[int, int]] = []  # both, at the end of each module
         self._roles: dict[int, tuple[int, str]] = {}
 
     def ended(self, module: int, output: object) -> None:
         """Finds the nodes that a module made: breadth first, so that paths are short."""
         end = len(self.ends)
         self.ends.append(module)
-        for number, x in enumerate(leaves(output)):
-            queue = [(x.grad_fn, ())] if isinstance(x, Tensor) and x.grad_fn is not None else []
+        self._sizes.append((self.bytes, self._largest))
+        self.outputs.append([getattr(x, "grad_fn", None) for x in leaves(output)])
+        for number, made in enumerate(self.outputs[-1]):
+            queue = [(made, ())] if made is not None else []
             while queue:
                 node, path = queue.pop(0)
                 key = node._sequence_nr()
@@ -152,6 +163,10 @@ class Survey:
                 for i, edge in enumerate(node.next_functions):
                     if edge[0] is not None:
                         queue.append((edge[0], (*path, i)))
+
+    def saved(self, nbytes: int) -> None:
+        self.bytes += nbytes
+        self._largest = max(self._largest, nbytes)
 
     def stored(
         self, record: Record, handles: list[Handle], forms: list[Form], node: Node, builder: Any
@@ -223,7 +238,65 @@ class Survey:
             groups.append(
                 Group(len(s.handles), stream, recomputation, s.codec, s.handles[0].number)
             )
+        # What a product reads is stored before it, or never: it would find that later at other ends.
+        if not any(s.template is not None and s.template.op[:1] in PRODUCTS for s in usable):
+            self._gather(targets, usable)
         return self._arranged(targets, groups)
+
+    def _gather(self, targets: dict[int, Target], usable: list[_Stored]) -> None:
+        """Takes nodes at the end of a module instead of those inside of it, where little waits for that: every end
+        of a module that is listened to takes some microseconds."""
+        by_end: dict[int, list[int]] = {}
+        for key in targets:
+            by_end.setdefault(self.places[key][0], []).append(key)
+        stored = self.bytes - sum(s.freed for s in usable)
+        most = max(self._delay(usable), int(_MOST_GATHERED * stored))
+        called, before = set(self.ends), {}
+        parents = {module: self._called_parent(module, called) for module in called}
+        for end, module in enumerate(self.ends):
+            start, before[module] = before.get(module, -1), end
+            inner = [
+                e for e in range(start + 1, end)
+                if e in by_end and parents[self.ends[e]] == module
+            ]  # fmt: skip
+            keys = [key for e in inner for key in by_end[e]]
+            paths = self._paths(end, set(keys)) if keys else None
+            if paths is None:
+                continue
+            places = {key: self.places[key] for key in keys}
+            self.places |= {key: (end, *path) for key, path in paths.items()}
+            if self._delay(usable) > most:
+                self.places |= places
+                continue
+            for e in inner:
+                by_end.setdefault(end, []).extend(by_end.pop(e))
+        for key, target in targets.items():
+            _, target.output, target.path = self.places[key]
+
+    def _called_parent(self, module: int, called: set[int]) -> int:
+        """The next module around one that is called itself; lists of modules are not."""
+        parent = self.parents.get(module, -1)
+        while parent >= 0 and parent not in called:
+            parent = self.parents.get(parent, -1)
+        return parent
+
+    def _paths(self, end: int, keys: set[int]) -> dict[int, tuple[int, tuple[int, ...]]] | None:
+        """Where nodes are, from the outputs of a module; None where some are not."""
+        found: dict[int, tuple[int, tuple[int, ...]]] = {}
+        first, seen = min(keys), set()
+        for number, made in enumerate(self.outputs[end]):
+            queue = collections.deque([(made, ())])
+            while queue and len(found) < len(keys):
+                node, path = queue.popleft()
+                key = -1 if node is None else node._sequence_nr()
+                # Nodes before the first one were made before it.
+                if key < first or key in seen or kind(node) == "AccumulateGrad":
+                    continue
+                seen.add(key)
+                if key in keys:
+                    found[key] = (number, path)
+                queue.extend((edge[0], (*path, i)) for i, edge in enumerate(node.next_functions))
+        return found if len(found) == len(keys) else None
 
     def _arranged(self, targets: dict[int, Target], groups: list[Group]) -> Program:
         by_end: dict[int, list[Target]] = {}
@@ -259,17 +332,25 @@ class Survey:
         return all(id(h) in self._roles for h in (*s.handles, *sources))
 
     def _delay(self, usable: list[_Stored]) -> int:
-        """The most bytes that wait, at any end of a module, for the end of a later one."""
-        change = [0] * (len(self.ends) + 2)
+        """The most bytes that wait, at any end of a module, for the end of a later one.
+
+        Early in a pass little is stored yet: what waits there cannot make the pass hold more than at its
+        end, where the peak is, and does not count.
+        """
+        change, freed = [0] * (len(self.ends) + 2), [0] * (len(self.ends) + 2)
         for s in usable:
-            known = max(self.places[self._roles[id(h)][0]][0] for h in s.handles) + 1
+            freed[s.at] += s.freed
+            keys = [self._roles[id(h)][0] for h in s.handles]
+            known = 1 + max(self.places[k][0] for k in (*keys, s.node) if k in self.places)
             if known > s.at:
                 change[s.at] += s.freed
                 change[known] -= s.freed
-        waiting = most = 0
-        for step in change:
-            waiting += step
-            most = max(most, waiting)
+        at_the_end = self.bytes - sum(freed)
+        waiting = most = gone = 0
+        for end, (held, largest) in enumerate(self._sizes):
+            waiting, gone = waiting + change[end], gone + freed[end]
+            if held - gone + waiting + _ALIVE * largest > at_the_end:
+                most = max(most, waiting)
         return most
 
 

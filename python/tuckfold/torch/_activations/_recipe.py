@@ -22,6 +22,8 @@ from tuckfold.torch._memory import flat
 _unpack_then = torch.ops.tuckfold.unpack_then.default
 _normalize_into = torch.ops.tuckfold.normalize_into.default
 _normalize_rows_into = torch.ops.tuckfold.normalize_rows_into.default
+_unpack_rows = torch.ops.tuckfold.unpack_rows.default
+_unpack_gelu = torch.ops.tuckfold.unpack_gelu.default
 Node = Any
 PRODUCTS = (("addmm",), ("mm",))  # operators that take long
 
@@ -165,10 +167,13 @@ class Chain:
         is_run = rehearsed is None and self.dtype is None
         others = [_scaled(a, found) if is_run else found(a) for a in self.other]
         numbers = list(map(tensor_of, factors))
+        out = None
         if is_run:
             out = fused_unpack(x, numbers, others, self.relu, gate)
-            if out is not None:
-                return out
+        elif rehearsed is None:
+            out = fused_unpack_rows(x, numbers, self.dtype)
+        if out is not None:
+            return out
         values = [tensor_of(x), *numbers]
         if rehearsed is not None and self.normalize.rehearse is not None:
             rehearsed.append(self.normalize.rehearse(values))
@@ -177,10 +182,37 @@ class Chain:
         return fused(values, list(map(tensor_of, others)), self.relu)
 
 
-def _chain_of(recipe: Recipe) -> Chain | None:
+class Gelu:
+    """A GELU of what is stored, which one kernel unpacks and applies it to."""
+
+    __slots__ = ("arguments", "make")
+    relu, dtype = False, torch.float32  # so that no other chain follows it
+
+    def __init__(self, recipe: Recipe) -> None:
+        # Not the recipe, which holds this: a cycle would keep packed bytes until Python looks for such.
+        self.arguments, self.make = recipe.arguments, recipe.make
+
+    def run(
+        self,
+        found: Callable[[Any], Tensor | Handle | Kept],
+        rehearsed: list[tuple[Tensor, Tensor]] | None = None,
+        gate: gates.Gate | None = None,
+    ) -> Tensor:
+        x = found(self.arguments[0])
+        form = _packed_row(x) if rehearsed is None else None
+        if form is None or not isinstance(x, Handle):
+            return self.make([tensor_of(x)], [False])
+        with torch._C._AutoDispatchBelowADInplaceOrView():
+            out = _unpack_gelu(form.bytes, form.label, [form.shape.numel()], x.dtype)
+        return out.as_strided(x.shape, x.strides)
+
+
+def _chain_of(recipe: Recipe) -> Chain | Gelu | None:
     """By the operators' names; only the first argument of a sum is looked into."""
     name = recipe.op[0] if recipe.op else ""
     first = recipe.arguments[0] if recipe.arguments else None
+    if recipe.op == ("gelu", "none") and not isinstance(first, Recipe):
+        return Gelu(recipe)
     if name not in ("add", "relu", "to") or not isinstance(first, Recipe):
         return None
     if name == "to":
@@ -297,6 +329,19 @@ def _packed_row(leaf: Tensor | Handle | Kept) -> Lossy | None:
         return None
     is_whole = form.shape.numel() == leaf.shape.numel() and leaf.offset == 0
     return form if is_whole and leaf.record.cache is None else None
+
+
+def fused_unpack_rows(
+    leaf: Tensor | Handle | Kept, numbers: list[Tensor], dtype: torch.dtype | None
+) -> Tensor | None:
+    """What `fused_rows` makes of values that block_quant stored, while they are unpacked: the same bits."""
+    form = _packed_row(leaf)
+    if form is None or not isinstance(leaf, Handle) or dtype is None:
+        return None
+    weight, bias, mean, invstd = (number.reshape(-1) for number in numbers)
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        out = _unpack_rows(form.bytes, form.label, [form.shape.numel()], leaf.dtype, [mean, invstd, weight, bias], dtype)  # fmt: skip
+    return out.view(leaf.shape)
 
 
 def fused_rows(v: list[Tensor], dtype: torch.dtype) -> Tensor:

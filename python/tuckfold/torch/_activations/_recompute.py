@@ -25,7 +25,7 @@ from tuckfold.torch._activations._recipe import (
     fused_rows,
     takes_rows,
 )
-from tuckfold.torch._activations._saved import Copied, Handle, Kept
+from tuckfold.torch._activations._saved import Copied, Handle, Kept, Own
 
 aten = torch.ops.aten
 Node = Any
@@ -73,7 +73,7 @@ class Builder:
         """How the node's first output is made again, or None."""
         self.fast, self.found = fast, []
         if kind(node) in products.KINDS:
-            if self.is_lossy or not 0 < products.flops(node) <= self.flops:
+            if not 0 < products.flops(node) <= self.flops:
                 return None
             recipe = products.recipe(self, node)
             return None if recipe is None else self.settled(recipe)
@@ -89,7 +89,7 @@ class Builder:
             if isinstance(argument, Recipe):
                 if self.settled(argument) is None:
                     return None
-            elif not isinstance(argument, Copied) and argument.is_leaf:
+            elif not isinstance(argument, (Copied, Own)) and argument.is_leaf:
                 tensor = argument.tensor
                 is_parameter = isinstance(tensor, nn.Parameter)
                 if tensor.nbytes <= MOST_COPIED[is_parameter]:
@@ -112,6 +112,11 @@ class Builder:
     def shared(self, node: Node, attribute: str) -> Handle | Kept | None:
         """The same, and what is made again where it is read: it stays until its own reader has come."""
         return self._saved(node, attribute, made_again=True)
+
+    def statistics(self, node: Node) -> list[Handle | Kept | None]:
+        """Mean and deviation, which a normalization made beside its output."""
+        found = [self._saved(node, f"_saved_result{i}") for i in (1, 2)]
+        return [Own(s.tensor, s.version, s.origin) if type(s) is Kept else s for s in found]
 
     def copied(self, tensor: Tensor) -> Tensor:
         return tensor.detach().clone()
@@ -286,7 +291,7 @@ def _layer_norm(self: Builder, node: Node, left: int) -> Recipe | None:
 
     given = [a for a in (x, w, b) if a is not None]
     if self.fast is Way.FUSED and len(given) == 3:
-        means = [self._saved(node, "_saved_result1"), self._saved(node, "_saved_result2")]
+        means = self.statistics(node)
         if means[0] is not None and means[1] is not None and takes_rows(*given, *means):
             return _normalized_rows([*given, *means], again)  # type: ignore[list-item]
     make = lambda v, _: again(v)[0]  # noqa: E731
@@ -368,7 +373,7 @@ def _batch_norm(self: Builder, node: Node, left: int) -> Recipe | None:
     if not self.fast:
         text = f"{operator}[{eps}]"
         return Recipe(text, lambda v, _: again(v)[0], [x, *affine], (name, eps, 1))
-    means = [self._saved(node, "_saved_result1"), self._saved(node, "_saved_result2")]
+    means = self.statistics(node)
     if means[0] is None or means[1] is None or not count:
         return None
 

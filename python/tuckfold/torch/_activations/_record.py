@@ -304,7 +304,9 @@ class _Compiler:
         is_leaf = has_leaf and leaf.is_leaf
         meta = _meta(leaf) if has_leaf else ((), (), torch.float32, torch.device("cpu"))
         is_shared = recipe.op[:1] in PRODUCTS
-        flags = is_output | is_leaf << 1 | (is_leaf and _is_copied(leaf.tensor)) << 2
+        is_own = role in ("result1", "result2") and not isinstance(leaf, Handle)
+        is_copied = is_leaf and not is_own and _is_copied(leaf.tensor)
+        flags = is_output | is_leaf << 1 | is_copied << 2
         flags |= is_shared << 3
         if not self.native.add_argument(
             number, i, _PLACES.index(place), child, position, target, role, int(flags), parameter,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -44,10 +45,13 @@ class Run:
     After the forward pass it holds no tensor and no node, so graphs live and die as without it.
     """
 
-    def __init__(self, owner: Activations, flops: int = 0) -> None:
-        """flops: of products, in a pass with such inputs."""
+    def __init__(self, owner: Activations, flops: int = 0, nbytes: int = 0) -> None:
+        """flops: of products, in a pass with such inputs; nbytes: that it saved."""
         self.owner = owner
         self.flops = 0  # of products so far
+        self.nbytes = 0  # that were saved so far
+        late = lossy.LATE.get(owner.device.type, 0.0) if owner.goal is None else 0.0
+        self.late_from = nbytes * (1 - late) if nbytes and late else math.inf
         self.least = owner.least
         self.thread = threading.get_ident()
         self.packs = self.large = 0
@@ -66,7 +70,10 @@ class Run:
         self.builder = Builder(
             self.probe, self.made, owner.norms(), self.ours, owner.recompute, self.is_lossy
         )
-        self.builder.flops = products.limit(flops, owner.device, owner.recompute, MOST_OPERATORS)
+        if owner.goal is None:  # else tensors are stored as the solver has chosen
+            self.builder.flops = products.limit(
+                flops, owner.device, owner.recompute, MOST_OPERATORS, self.is_lossy
+            )
         self.waiting: dict[Record, tuple[int, str]] = {}  # for a codec, since when, and for which
         self.grades: dict[Any, list[str]] = {}  # of what a codec may store, in the end
         self.watch = Watch(owner) if self.is_lossy else None
@@ -110,6 +117,9 @@ class Run:
         self.packs += 1
         self.large += not small
         record = self._record(x)
+        if record.before < 0 and not small:
+            record.before = self.nbytes
+            self.nbytes += record.nbytes
         handle = Handle(x, record, origin)
         record.handles.append(weakref.ref(handle))
         record.seen = self.packs
@@ -147,7 +157,7 @@ class Run:
             record = Record(x.untyped_storage().nbytes(), stream_of(x.device))
             self.records[key] = weakref.ref(record)
             if self.survey is not None and x.grad_fn is not None:
-                self.survey.bytes += record.nbytes
+                self.survey.saved(record.nbytes)
         elif record.stream != stream_of(x.device):
             record.stream = -1
         return record
@@ -230,6 +240,9 @@ class Run:
             if policy is None or not all(h.is_unchanged() for h in handles):
                 return
             may_recompute, codec = policy
+            is_late = isinstance(codec, lossy.Usual) and record.before >= self.late_from
+            if is_late and node is not None and kind(node) in products.KINDS:
+                node = None  # no product is worth it there
             with torch.no_grad():
                 found = store.forms_of(record, handles)
             if found is None and node is not None and may_recompute:
@@ -237,13 +250,16 @@ class Run:
                 if form is not None:
                     found = store.spread(form, handles) if self.is_lossy else [form] * len(handles)
             if found is None:
+                if is_late:
+                    return
                 if codec is not None and not lossy.may_be(handles):
                     codec = self.owner.elsewhere(codec)
                 if codec is not None:
                     known = self.owner.grades.get(_key(handles))
                     self.waiting[record] = (-_DELAY if known else self.packs, codec)
                     for h, grade in zip(handles, known or (), strict=False):
-                        h.grade = grade
+                        if grade != "value" or h.grade == "":  # what was raised since stays so
+                            h.grade = grade
                 return
         except Exception as error:
             self.owner.note(error)

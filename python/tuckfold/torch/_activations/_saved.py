@@ -109,6 +109,12 @@ class Copied(Kept):
     __slots__ = ()
 
 
+class Own(Kept):
+    """What a node made for its own backward: nobody else has it, so that no recipe needs a copy."""
+
+    __slots__ = ()
+
+
 class Handle:
     """One saved tensor: a view of a storage, whatever becomes of the storage.
 
@@ -233,6 +239,7 @@ class Record:
 
     __slots__ = (
         "__weakref__",
+        "before",
         "cache",
         "gate",
         "handles",
@@ -251,6 +258,7 @@ class Record:
         # is not there yet, and free what is still read.
         self.stream = stream
         self.handles: list[weakref.ref[Handle]] = []
+        self.before = -1  # bytes of storages that came earlier in the pass
         self.seen = 0  # when the last handle came, in calls of pack
         self.pinned = False  # whether another storage is recomputed from it
         self.cache: Tensor | None = None  # recomputed, for the next reader

@@ -116,6 +116,9 @@ def recomputed(
         return None
     if any(h.dtype != original.dtype or h.tensor is None for h in handles):
         return None
+    is_product = kind(node) in products.KINDS
+    if is_product and builder.is_lossy and best_grade(handles) not in ("score", "sums"):
+        return None
     for fast in ways(original.device):
         recipe = builder.recipe(node, fast)
         if recipe is None:
@@ -131,16 +134,24 @@ def recomputed(
                 source.record.pinned = source.is_source = True
             if builder.is_lossy:
                 _raise_grade(recipe, handles)
-            if kind(node) in products.KINDS:
+            if is_product:
                 builder.flops -= products.flops(node)
             return Recomputed(recipe)
         builder.waits |= proven is None
     return None
 
 
+def _sources(recipe: Recipe) -> Iterable[Handle]:
+    """What it reads, and what that is made again from."""
+    for source in recipe.sources():
+        yield source
+        if isinstance(source.form, Recomputed):
+            yield from _sources(source.form.recipe)
+
+
 def _is_good_enough(recipe: Recipe, handles: list[Handle]) -> bool:
     """Whether what codecs have stored already will do for what is made of it."""
-    forms = [s.form for s in recipe.sources()]
+    forms = [s.form for s in _sources(recipe)]
     stored = [f.label for f in forms if isinstance(f, Lossy) and f.changes]
     grade = best_grade(handles)
     return grade == "value" or all(grade != "" and for_scores(s) == s for s in stored)
@@ -150,7 +161,7 @@ def _raise_grade(recipe: Recipe, handles: list[Handle]) -> None:
     """What is read must be stored as well as what is made of it."""
     grade = best_grade(handles)
     if grade != "value":
-        for source in recipe.sources():
+        for source in _sources(recipe):
             source.grade = source.grade and grade
 
 

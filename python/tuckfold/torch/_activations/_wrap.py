@@ -46,7 +46,8 @@ def wrap(
     """Lets a model store what it saves for backward in less memory; gradients keep every bit, unless a
     codec, a budget or an amount of noise is given.
 
-    The model is used as before, also under torch.compile. Wrap it before it runs compiled for the first time.
+    The model is used as before, also under torch.compile, which compiles anew what ran before it was wrapped
+    or with other options, and counts that towards its ``recompile_limit``.
     Under torch.compile gradients are those of the plain compiled model; where the compiler then
     fuses operators otherwise, some differ by a rounding, and :func:`check` says so.
 
