@@ -69,6 +69,36 @@ class Figure:
         return entry
 
 
+def worst_first(figures: Iterable[Figure]) -> list[dict[str, object]]:
+    """Every floor and ceiling: what was measured, whether it was reached, and the margin, a ratio that is below 1
+    where it was not. What was not measured comes first."""
+    found = []
+    for figure in figures:
+        if figure.limit is None:
+            continue
+        margin = figure.value / figure.limit
+        if figure.ceiling is not None:
+            margin = figure.limit / figure.value
+        found.append(figure.to_json() | {"margin": margin})
+    return sorted(found, key=lambda f: (f["pass"], -1 if math.isnan(f["margin"]) else f["margin"]))
+
+
+def floor_table(floors: Sequence[dict]) -> str:
+    """Lines of worst_first."""
+    rows = []
+    for floor in floors:
+        of = [str(value) for key, value in floor.items() if key not in _OF_FLOORS]
+        limit = f">= {floor['floor']:.3f}" if "floor" in floor else f"<= {floor['ceiling']:.3f}"
+        value = "not measured" if math.isnan(floor["value"]) else f"{floor['value']:.3f}"
+        rows.append(["reached" if floor["pass"] else "MISSED", "; ".join(of), str(floor["figure"]), value, limit])  # fmt: skip
+    reached = sum(bool(floor["pass"]) for floor in floors)
+    text = table(("", "of", "figure", "measured", "floor"), rows)
+    return f"{text}\n{reached} of {len(floors)} floors are reached"
+
+
+_OF_FLOORS = {"figure", "value", "floor", "ceiling", "pass", "margin"}
+
+
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Aligned columns; text to the left, numbers to the right."""
 
@@ -180,6 +210,7 @@ class Record:
     commands: list[str] = field(default_factory=list)
     rows: list[dict] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
+    floors: list[dict] = field(default_factory=list)  # of worst_first
     extra: dict[str, object] = field(default_factory=dict)
     start: dict[str, object] = field(default_factory=lambda: {"machine": machine()} | commit())
 
@@ -203,10 +234,9 @@ class Record:
         lines = [
             f'"{key}": {json.dumps(value, ensure_ascii=False)}' for key, value in about.items()
         ]
-        for key, values in (
-            ("figures", [figure.to_json() for figure in self.figures]),
-            ("rows", self.rows),
-        ):
+        lists = {"floors": self.floors} if self.floors else {}
+        lists |= {"figures": [f.to_json() for f in self.figures], "rows": self.rows}
+        for key, values in lists.items():
             objects = ",\n".join("  " + json.dumps(rounded(value)) for value in values)
             lines.append(f'"{key}": [\n{objects}\n]')
         return "{\n" + ",\n".join(lines) + "\n}\n"

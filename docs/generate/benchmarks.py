@@ -296,7 +296,7 @@ def real_tables() -> str:
     text += table(head, lines) + "\n"
     text += f"{of_planes.link}, `./dev bench gpu --only real_planes`\n\n"
     text += bounded_tables()
-    indices = [row for row in Results("gpu_real_bounded").rows if row["shape"] == "pool indices"]
+    indices = [row for row in exact if row["shape"] == "pool indices"]
     ways = " and ".join(
         f"{least_and_mean(indices, way)[:4]} {way}ing" for way in ("pack", "unpack")
     )

@@ -117,7 +117,7 @@ class EagerAttention(nn.Module):
         q, k, v = self.qkv(self.norm1(x)).split(c, 2)
         q, k, v = (t.view(b, n, self.heads, c // self.heads).transpose(1, 2) for t in (q, k, v))
         scores = q @ k.transpose(2, 3) / (c // self.heads) ** 0.5
-        hidden = torch.ones(n, n, dtype=torch.bool).triu(1)
+        hidden = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(1)
         weights = self.drop(scores.masked_fill(hidden, -1e9).softmax(-1))
         x = x + self.drop(self.proj((weights @ v).transpose(1, 2).reshape(b, n, c)))
         return x + self.drop(self.fc2(F.gelu(self.fc1(self.norm2(x)), approximate="tanh")))
@@ -146,7 +146,8 @@ class Llama(nn.Module):
 
     def rotated(self, x: Tensor) -> Tensor:
         half = x.shape[-1] // 2
-        at = torch.arange(x.shape[-2])[:, None] / 10000 ** (torch.arange(half) / half)
+        of = torch.arange(half, device=x.device) / half
+        at = torch.arange(x.shape[-2], device=x.device)[:, None] / 10000**of
         angle = torch.cat([at, at], -1)
         turned = torch.cat([-x[..., half:], x[..., :half]], -1)
         return x * angle.cos() + turned * angle.sin()

@@ -1,6 +1,6 @@
 """Measures what wrapping saves and costs where the model is compiled, beside what torch.compile offers.
 
-python -m bench.experiments.activations.compiled --out X.json       on a GPU; about four minutes
+python -m bench.experiments.activations.compiled --out X.json       on a GPU with 16 cores; two minutes and a half
 python -m bench.experiments.activations.compiled --only vit_b,gpt --variants plain,wrap
 python -m bench.experiments.activations.compiled --dry-run          tiny, on the CPU: no figures
 """
@@ -9,35 +9,39 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 import multiprocessing
 import os
 import statistics
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch._functorch.config
 import torch._inductor.config
 from torch import Tensor, nn
+from torch._inductor.compile_fx import compile_fx
 
 import tuckfold
 import tuckfold.torch as tt
 from bench.experiments.activations.__main__ import WORKS, Work
-from bench.experiments.activations.timing import step_times
-from bench.record import ROOT, Figure, Record, table
+from bench.experiments.activations.timing import block, warmed
+from bench.record import ROOT, Figure, Record, floor_table, table, worst_first
 
 METHOD = (
     "One step: forward, cross entropy, backward, SGD with momentum; the model is compiled by inductor, the loss "
-    "is not. All cells are compiled at once, each in a process; then one after the other is measured. Five steps first, then the median of CUDA events around each of the others; peak: "
-    "torch.cuda.max_memory_allocated from then on. identical: "
+    "is not. All cells are compiled at once, each in a process; then one after the other is measured, twice. Five steps first, then a block of steps that follow each other without waiting: ms is the median of CUDA events between them, "
+    "time_over_plain the mean of both ratios to the plain cell of the round, peak torch.cuda.max_memory_allocated from the second round on. identical: "
     "gradients of every parameter against those of the plain compiled model, bit by bit, with "
     "cudnn.deterministic; repeats: the same for two passes of the plain one. cosine: the smallest of a "
     "parameter with more than 1 % of the gradient's norm. Inductor chooses kernels of reductions by their times, so that two compilations of one model may differ; "
     "cells that are deterministic are compiled with torch._inductor.config.deterministic and torch.use_deterministic_algorithms, compared with each other, and not timed; "
-    '"plain again" is the plain model once more, in another process.'
+    '"plain again" is the plain model once more, in another process. floors: worst first.'
 )
 CODEC = "block_quant(bits=4, group=256, round=stochastic)"
 # The most GiB and milliseconds that a codec should need, and what exact storage should save.
@@ -52,7 +56,8 @@ VARIANTS: dict[str, dict[str, object]] = {
     "wrap, deterministic": {},
 }
 DETERMINISTIC = ", deterministic"
-
+ROUNDS = 2
+AT_ONCE = 3  # cells that run while others are compiled: more would not fit into the memory of a GPU
 
 BY_NAME = {work.name: work for work in WORKS}
 
@@ -64,18 +69,63 @@ class Options:
     steps: int
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What the processes of cells share."""
+
+    ready: Any  # a barrier: all are compiled
+    turn: Any  # whose it is to be measured
+    gate: Any  # a semaphore
+    rows: Any  # a queue
+    began: float  # of the wall
+
+    def say(self, row: dict, what: str) -> None:
+        """How far a cell is: most of the time is that of compilers."""
+        print(
+            f"{time.time() - self.began:4.0f} s  {row['work']}, {row['variant']} {what}", flush=True
+        )
+
+
+class Gate:
+    """Lets few cells run while all are compiled: what forward saves would not fit otherwise."""
+
+    def __init__(self, most: Any) -> None:
+        self.most, self.is_open = most, False
+
+    def backend(self, gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        compiled = compile_fx(gm, inputs)  # forward and backward
+
+        def call(*arguments: Any) -> Any:
+            self.enter()
+            return compiled(*arguments)
+
+        return call
+
+    def enter(self) -> None:
+        if not self.is_open:
+            self.most.acquire()
+            self.is_open = True
+
+    def leave(self) -> None:
+        """Until the next barrier; what is measured after it has no need to ask."""
+        if self.is_open:
+            self.most.release()
+        self.is_open = True
+
+
 class Step:
     """One training step of a compiled model."""
 
-    def __init__(self, work: Work, device: str, tiny: bool, variant: str) -> None:
+    def __init__(self, work: Work, device: str, tiny: bool, variant: str, gate: Gate) -> None:
         torch.manual_seed(0)
-        self.model = work.make().to(device)
+        with torch.device(device):  # a CPU takes seconds for the weights of some
+            self.model = work.make()
         if work.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)
         self.act = None
         if variant.startswith(("wrap", "codec")):
             self.act = tt.wrap(self.model, **VARIANTS[variant])
-        self.compiled = torch.compile(self.model, fullgraph=True)
+        self.compiled = torch.compile(self.model, fullgraph=True, backend=gate.backend)
         self.x, self.y = work.batch(device, tiny)
         self.cast = torch.autocast(device, torch.bfloat16, enabled=work.bf16)
         parameters = [p for p in self.model.parameters() if p.requires_grad]
@@ -125,17 +175,17 @@ def compare(plain: list[Tensor], other: list[Tensor]) -> dict[str, object]:
     }
 
 
-def prepare(work: Work, variant: str, options: Options, folder: Path) -> tuple[Step, dict]:
-    """Compiles a cell, and compares its gradients with those of the plain one later."""
+def prepare(work: Work, variant: str, options: Options, folder: Path, gate: Gate) -> tuple[Step, dict]:  # fmt: skip
+    """Compiles a cell, and writes its gradients."""
     row: dict[str, object] = {"work": work.name, "variant": variant}
     budget = 0.5 if variant == "budget 0.5" else 1.0
     with torch._functorch.config.patch(activation_memory_budget=budget):
-        step = Step(work, options.device, options.tiny, variant)
+        step = Step(work, options.device, options.tiny, variant, gate)
         began = time.perf_counter()
         found = step.gradients()
         row["compile_s"] = time.perf_counter() - began
     if variant.startswith("plain"):
-        row["repeats"] = compare(found, step.gradients())["identical"]
+        row["repeats"] = all(map(torch.equal, found, step.gradients()))
     torch.save([g.cpu() for g in found], folder / f"{work.name} {variant}.pt")
     if step.act is not None:
         plan = step.act.plan()
@@ -143,52 +193,72 @@ def prepare(work: Work, variant: str, options: Options, folder: Path) -> tuple[S
     return step, row
 
 
-def measure(step: Step, row: dict, options: Options, folder: Path) -> None:
+def measure(step: Step, row: dict, options: Options) -> None:
     """Times steps, while nothing else runs."""
-    variant = str(row["variant"])
-    suffix = DETERMINISTIC if variant.endswith(DETERMINISTIC) else ""
-    exact = folder / f"{row['work']} plain{suffix}.pt"
-    if variant != f"plain{suffix}" and exact.exists():
-        row |= compare(torch.load(exact), torch.load(folder / f"{row['work']} {variant}.pt"))
-    if suffix:
-        return
     on_gpu = options.device == "cuda"
-    times, _ = step_times(step, options.steps, on_gpu, warm=5)
-    row["ms"] = statistics.median(times)
+    warmed(step, on_gpu, warm=3)
+    row.setdefault("rounds_ms", []).append(block(step, options.steps, on_gpu)[0])
     if on_gpu:
         row["peak"] = torch.cuda.max_memory_allocated()
+        torch.cuda.empty_cache()
 
 
-def cell(number: int, work: str, variant: str, options: Options, folder: Path, all_ready, turn, rows) -> None:  # fmt: skip
+def compare_with_plain(row: dict, options: Options, folder: Path) -> None:
+    variant = str(row["variant"])
+    plain = "plain" + (DETERMINISTIC if variant.endswith(DETERMINISTIC) else "")
+    if variant != plain and (exact := folder / f"{row['work']} {plain}.pt").exists():
+        paths = (exact, folder / f"{row['work']} {variant}.pt")
+        row |= compare(*(torch.load(path, map_location=options.device) for path in paths))
+
+
+def cell(number: int, work: str, variant: str, options: Options, folder: Path, shared: Shared) -> None:  # fmt: skip
     """A process of its own: compiling takes long, and is done by all at once."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     # Graphs are divided here, so that their plans are known, also where their kernels are cached.
     torch._functorch.config.enable_autograd_cache = False
+    # Backward is compiled before forward runs, and waits for memory after that.
+    torch._functorch.config.force_non_lazy_backward_lowering = True
     if variant.endswith(DETERMINISTIC):
         torch._inductor.config.deterministic = True
         torch.use_deterministic_algorithms(options.device == "cuda")
-    step, row = None, {"work": work, "variant": variant}
-    try:
-        step, row = prepare(BY_NAME[work], variant, options, folder)
-        gc.collect()
-        if options.device == "cuda":
-            torch.cuda.empty_cache()
-    except Exception as error:
-        traceback.print_exc()
-        row["error"] = repr(error)[:500]
-    all_ready.wait()
-    while turn.value != number:
-        time.sleep(0.005)
-    try:
-        if step is not None:
-            measure(step, row, options, folder)
-            if options.device == "cuda":
-                torch.cuda.empty_cache()
-    except Exception as error:
-        traceback.print_exc()
-        row["error"] = repr(error)[:500]
-    rows.put(row)
-    turn.value = number + 1
+    gate = Gate(shared.gate)
+    row: dict[str, Any] = {"work": work, "variant": variant}
+    step: Step | None = None
+
+    def tried(call: Callable[[], object]) -> None:
+        try:
+            if "error" not in row:
+                call()
+        except Exception as error:
+            traceback.print_exc()
+            row["error"] = repr(error)[:500]
+
+    def compile_() -> None:
+        nonlocal step
+        step, found = prepare(BY_NAME[work], variant, options, folder, gate)
+        row.update(found)
+
+    shared.say(row, "starts")
+    tried(compile_)
+    shared.say(row, "is compiled")
+    gc.collect()
+    if options.device == "cuda":
+        torch.cuda.empty_cache()
+    gate.leave()
+    shared.ready.wait()
+    for turn in range(ROUNDS):
+        while shared.turn.value != turn * shared.ready.parties + number:
+            time.sleep(0.005)
+        if step is not None and not variant.endswith(DETERMINISTIC):
+            tried(lambda: measure(step, row, options))
+        shared.turn.value += 1
+    while shared.turn.value < ROUNDS * shared.ready.parties:
+        time.sleep(0.05)
+    step = None  # its memory is for those that compare
+    gc.collect()
+    tried(lambda: compare_with_plain(row, options, folder))
+    shared.say(row, "ends")
+    shared.rows.put(row)
 
 
 def show(rows: list[dict]) -> None:
@@ -208,45 +278,59 @@ def show(rows: list[dict]) -> None:
             print(row["work"], row["variant"], row.get("error"), row.get("problems"), flush=True)
 
 
-def figures(work: str, rows: list[dict]) -> list[Figure]:
+def figures(work: str, variants: list[str], rows: list[dict]) -> list[Figure]:
+    """What is held to a floor or a ceiling; not a number where it was not measured."""
     found = []
-    for row in rows:
-        if row["variant"] == f"wrap{DETERMINISTIC}" and "identical" in row:
-            of = {"work": work, "variant": row["variant"]}
-            found.append(Figure(of, "identical", float(row["identical"]), 1.0))
-        if "peak_ratio" not in row:
-            continue
-        of = {"work": work, "variant": row["variant"]}
-        if row["variant"] == "wrap":
-            found.append(Figure(of, "peak_ratio", row["peak_ratio"], 1.2))
-            found.append(Figure(of, "time_over_plain", row["time_over_plain"], ceiling=1.05))
-        if row["variant"] == "codec" and work in LIMITS:
-            gib, ms = LIMITS[work]
-            found.append(Figure(of, "peak_gib", row["peak"] / 2**30, ceiling=gib))
-            found.append(Figure(of, "ms", row["ms"], ceiling=ms))
+    by_name = {row["variant"]: row for row in rows}
+
+    def add(variant: str, name: str, floor: float | None = None, ceiling: float | None = None) -> None:  # fmt: skip
+        if variant in variants:
+            row = by_name.get(variant, {})
+            value = row.get("peak", math.nan) / 2**30 if name == "peak_gib" else row.get(name, math.nan)  # fmt: skip
+            of = {"work": work, "variant": variant}
+            found.append(Figure(of, name, float(value), floor, ceiling=ceiling))
+
+    add(f"wrap{DETERMINISTIC}", "identical", 1.0)
+    add("wrap", "peak_ratio", 1.2)
+    add("wrap", "time_over_plain", ceiling=1.05)
+    if work in LIMITS:
+        gib, ms = LIMITS[work]
+        add("codec", "peak_gib", ceiling=gib)
+        add("codec", "ms", ceiling=ms)
     return found
 
 
 def run(cells: list[tuple[str, str]], options: Options) -> list[dict]:
     context = multiprocessing.get_context("spawn")
-    all_ready, turn, queue = context.Barrier(len(cells)), context.Value("i", 0), context.Queue()
+    shared = Shared(
+        context.Barrier(len(cells)),
+        context.Value("i", 0),
+        context.Semaphore(AT_ONCE),
+        context.Queue(),
+        time.time(),
+    )
     with tempfile.TemporaryDirectory() as name:
-        shared = (options, Path(name), all_ready, turn, queue)
         processes = [
-            context.Process(target=cell, args=(i, *names, *shared), daemon=False)
+            context.Process(target=cell, args=(i, *names, options, Path(name), shared))
             for i, names in enumerate(cells)
         ]
         for process in processes:
             process.start()
-        rows = [queue.get(timeout=600) for _ in cells]
+        found = [shared.rows.get(timeout=600) for _ in cells]
         for process in processes:
             process.join()
-    plain = {row["work"]: row for row in rows if row["variant"] == "plain" and "ms" in row}
+    rows = sorted(found, key=lambda row: cells.index((row["work"], row["variant"])))
+    plain = {row["work"]: row for row in rows if row["variant"] == "plain" and "rounds_ms" in row}
     for row in rows:
-        if "ms" in row and row["work"] in plain:
-            row["time_over_plain"] = row["ms"] / plain[row["work"]]["ms"]
+        if "rounds_ms" not in row:
+            continue
+        row["ms"] = statistics.median(row["rounds_ms"])
+        if row["work"] in plain:
+            of = plain[row["work"]]
+            pairs = zip(row["rounds_ms"], of["rounds_ms"], strict=True)
+            row["time_over_plain"] = statistics.mean(ms / other for ms, other in pairs)
             if "peak" in row:
-                row["peak_ratio"] = plain[row["work"]]["peak"] / row["peak"]
+                row["peak_ratio"] = of["peak"] / row["peak"]
     return rows
 
 
@@ -267,10 +351,7 @@ def main() -> None:
                 parser.error(f"unknown {name}; there are {', '.join(known)}")
     options = Options("cpu" if given.dry_run else "cuda", given.dry_run, given.steps)
     cells = [(work, v) for work in works for v in variants]
-    # One after the other: all at once would not fit into the memory of a GPU.
-    fixed = [c for c in cells if c[1].endswith(DETERMINISTIC)]
-    groups = [g for g in ([c for c in cells if c not in fixed], fixed) if g]
-    threads = max(2, 2 * (os.cpu_count() or 2) // max(map(len, groups)))
+    threads = max(2, 2 * (os.cpu_count() or 2) // len(cells))
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for deterministic algorithms
     record = Record("activations_compiled", given.dry_run, ROOT / "build/release", METHOD)
@@ -284,10 +365,15 @@ def main() -> None:
             "gpu": torch.cuda.get_device_name(),
             "cudnn": torch.backends.cudnn.version(),
         }
-    record.rows = [row for group in groups for row in run(group, options)]
+    began = time.monotonic()
+    record.rows = run(cells, options)
+    record.extra["seconds"] = time.monotonic() - began
     show(record.rows)
     for work in given.only.split(","):
-        record.figures += figures(work, [row for row in record.rows if row["work"] == work])
+        record.figures += figures(work, variants, [r for r in record.rows if r["work"] == work])
+    record.floors = worst_first(record.figures)
+    print(floor_table(record.floors))
+    print(f"{record.extra['seconds']:.0f} s")
     if given.out is not None:
         given.out.write_text(record.text(tuckfold.__version__))
 

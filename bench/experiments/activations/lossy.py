@@ -34,11 +34,13 @@ METHOD = (
     "against exact ones; cosine: the least of any parameter with 1 % of the gradient's norm. Largest batch: of ten steps "
     "from the first on in 16 GiB, by bisection over multiples of 32. "
     "Networks of `trained`: a ResNet-18 and a ViT of six blocks on CIFAR-10, a GPT of six blocks on the text of these "
-    "pages, trained with AdamW and bf16 for the steps that are given; then gradients of eight other batches."
+    "pages, trained with AdamW and bf16 for the steps that are given; then gradients of eight other batches. "
+    "With tt.cross_entropy steps have that loss in place of torch's; ratios are to the plain step with torch's."
 )
 FOUR = "block_quant(bits=4, group=256, round=stochastic)"
 NEAREST = "block_quant(bits=4, group=256)"
 TWO = "block_quant(bits=2, group=64, round=stochastic)"
+PLAIN_LOSS, OUR_LOSS = "plain, tt.cross_entropy", "4 bits, tt.cross_entropy"
 CAP = 16 << 30  # bytes, for the largest batch
 # Times less peak that should be reached, and how much longer a step may take.
 FLOORS = {
@@ -55,6 +57,9 @@ def variants(work: Work, tiny: bool) -> dict[str, dict[str, object] | None]:
     small = {"least": 4096} if tiny else {}
     found: dict[str, dict[str, object] | None] = {"plain": None, "wrap": {}}
     found["4 bits"] = {"codec": FOUR} | small
+    if work.words:
+        found[PLAIN_LOSS] = {"loss": tt.cross_entropy}
+        found[OUR_LOSS] = {"codec": FOUR, "loss": tt.cross_entropy} | small
     if work.name not in BUDGETS:
         return found
     for name, codec in (("4 bits, nearest", NEAREST), ("2 bits", TWO)):
@@ -73,12 +78,16 @@ def measure(work: Work, name: str, options: dict | None, device: str, steps: int
         torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated() if on_gpu else 0
 
+    asked = {} if options is None else dict(options)
+    loss = asked.pop("loss", loss_of)
+
     def change(model: nn.Module) -> object:
-        if options is not None:
-            tt.wrap(model, **options)
+        if options is not None and name != PLAIN_LOSS:
+            tt.wrap(model, **asked)
         return nullcontext()
 
     step = Step(work, device, not on_gpu, change)
+    step.loss = loss
     act = handle_of(step.model)
     if act is not None and act.goal is not None:
         began = time.perf_counter()
@@ -183,7 +192,7 @@ def figures(work: Work, rows: list[dict]) -> list[Figure]:
     ratio, longer = FLOORS[work.name]
     for row in rows:
         of = {"work": work.name, "variant": row["variant"]}
-        if row["variant"] == "4 bits" and "peak_ratio" in row:
+        if row["variant"] in ("4 bits", OUR_LOSS) and "peak_ratio" in row:
             found.append(Figure(of, "peak_ratio", row["peak_ratio"], ratio))
             found.append(Figure(of, "time_over_plain", row["time_over_plain"], ceiling=1 + longer))
             if "cosine" in row:

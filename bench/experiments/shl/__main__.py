@@ -3,11 +3,11 @@
   tuckfold study shl --params [--json]     the numbers of parameters, at once
   tuckfold study shl                       trains the six on grey CIFAR-10 and on Fashion-MNIST, batches of 50 and 256
   tuckfold study shl --epochs 3 --datasets fashion_mnist --methods baseline,butterfly --batches 50
-  tuckfold study shl --device cuda --seeds 0,1,2
+  tuckfold study shl --device cuda --seeds 0,1,2 --together
 
 CIFAR-10 is looked for in TUCKFOLD_DATA; Fashion-MNIST is Debian's package dataset-fashion-mnist. Each epoch is
 kept in --work, so that the same command goes on where it was stopped. Results: bench/results/shl.json and its figure,
-or shl_cuda.json.
+or shl_cuda.json; with --together shl_together_cuda.json.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import tuckfold
 from bench.chart import Chart, Line
 from bench.experiments.shl import networks
 from bench.experiments.shl.data import READERS, about_device, load
-from bench.experiments.shl.train import Curve, kept, train
+from bench.experiments.shl.train import Curve, kept, together, train, training
 from bench.images import ImagesError
 from bench.record import ROOT, Record, command_line, table
 from tuckfold._study._params import METHODS
@@ -50,30 +50,44 @@ def rows_of(arguments: argparse.Namespace) -> list[dict[str, object]]:
                 for m in arguments.methods.split(",")
                 for s in arguments.seeds.split(",")
             ]
+            begun = []
             for method, seed in runs:
                 name = f"{dataset}_{method}_{batch}_{seed}_{arguments.device}"
                 file = arguments.work / f"{name}.pt"
                 torch.manual_seed(seed)
                 model = networks.network(method, FEATURES[dataset])
+                about = (dataset, batch, method, seed, model)
                 if data is None:
-                    curve = kept(file)
-                else:
-                    curve = train(
-                        model.to(arguments.device),
-                        data,
-                        arguments.epochs or EPOCHS[dataset],
-                        batch,
-                        file,
-                        seed,
-                        lambda text, name=name: print(f"{name}: {text}", flush=True),
-                    )
-                if curve.test:
-                    rows.append(row_of(dataset, batch, method, seed, model, curve))
+                    begun.append((about, kept(file)))
+                    continue
+                begin = training if arguments.together else train
+                curve = begin(
+                    model.to(arguments.device),
+                    data,
+                    arguments.epochs or EPOCHS[dataset],
+                    batch,
+                    file,
+                    seed,
+                    lambda text, name=name: print(f"{name}: {text}", flush=True),
+                )
+                begun.append((about, curve))
+            if arguments.together and data is not None:
+                curves = together([run for _, run in begun])
+                begun = [(about, curve) for (about, _), curve in zip(begun, curves, strict=True)]
+            rows += [
+                row_of(*about, curve, arguments.together) for about, curve in begun if curve.test
+            ]
     return rows
 
 
 def row_of(
-    dataset: str, batch: int, method: str, seed: int, model: networks.SHL, curve: Curve
+    dataset: str,
+    batch: int,
+    method: str,
+    seed: int,
+    model: networks.SHL,
+    curve: Curve,
+    together: bool,
 ) -> dict[str, object]:
     row = {
         "dataset": dataset,
@@ -83,6 +97,8 @@ def row_of(
         "text": model.hidden.text,
         "params": model.count(),
     } | curve.summary()
+    if together:
+        del row["epoch_seconds"], row["epoch_cpu_seconds"]
     if dataset == "cifar10":
         row["printed_test"], row["printed_seconds"] = map(list, networks.PRINTED[method])
     row["test_by_epoch"] = curve.test
@@ -118,6 +134,9 @@ def main() -> None:
     parser.add_argument("--batches", default="50,256")
     parser.add_argument("--datasets", default=",".join(READERS))
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument(
+        "--together", action="store_true", help="all networks side by side; gives no times"
+    )
     parser.add_argument("--kept", action="store_true", help="write down kept epochs, train nothing")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
@@ -126,8 +145,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "bench/results")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    name = "shl_together" if arguments.together else "shl"
+    if arguments.device != "cpu":
+        name += f"_{arguments.device}"
     record = Record(
-        experiment="shl" if arguments.device == "cpu" else f"shl_{arguments.device}",
+        experiment=name,
         quick=False,
         build=ROOT / "build/release",
         method=METHOD,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,6 +70,7 @@ class Steps:
         self._graph: torch.cuda.CUDAGraph | None = None
         self._some: Tensor | None = None  # the samples that the graph takes
         self._done = 0
+        self.loss = 0.0  # the mean of an epoch's
 
     def _step(self, some: Tensor) -> None:
         self._optimizer.zero_grad()
@@ -83,30 +86,32 @@ class Steps:
             self._step(self._some)
         self._graph = graph
 
-    def epoch(self, batch: int, seed: int) -> float:
-        """One pass over the samples in an order that follows from the seed; the mean loss."""
-        if self._stream is None:
-            return self._epoch(batch, seed)
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            loss = self._epoch(batch, seed)
-        torch.cuda.current_stream().wait_stream(self._stream)
-        return loss
+    def _next(self, some: Tensor) -> None:
+        if self._x.is_cuda and self._graph is None and self._done >= self.FIRST:
+            self._capture(some)
+        if self._graph is not None and len(some) == len(self._some):
+            self._some.copy_(some)
+            self._graph.replay()
+        else:
+            self._step(some)
+        self._done += 1
 
-    def _epoch(self, batch: int, seed: int) -> float:
+    def epoch(self, batch: int, seed: int) -> Iterator[None]:
+        """Stops after each step of one pass over the samples, whose order follows from the seed."""
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(self._x), generator=generator).to(self._x.device)
-        self._total.zero_()
+        beside = contextlib.nullcontext()
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream())
+            beside = torch.cuda.stream(self._stream)
+        with beside:
+            self._total.zero_()
         for some in order.split(batch):
-            if self._x.is_cuda and self._graph is None and self._done >= self.FIRST:
-                self._capture(some)
-            if self._graph is not None and len(some) == len(self._some):
-                self._some.copy_(some)
-                self._graph.replay()
-            else:
-                self._step(some)
-            self._done += 1
-        return float(self._total) / len(self._x)
+            with beside:  # left before others go on
+                self._next(some)
+            yield
+        with beside:
+            self.loss = float(self._total) / len(self._x)  # the device is done
 
 
 def kept(file: Path) -> Curve:
@@ -116,7 +121,7 @@ def kept(file: Path) -> Curve:
     return Curve(**torch.load(file, map_location="cpu")["curve"])
 
 
-def train(
+def training(
     model: torch.nn.Module,
     data: Data,
     epochs: int,
@@ -124,8 +129,8 @@ def train(
     file: Path,
     seed: int = 0,
     say=lambda text: None,
-) -> Curve:
-    """Trains until there are so many epochs; `file` has those of a run that was stopped."""
+) -> Generator[None, None, Curve]:
+    """Trains until there are so many epochs, and stops after each step; `file` has those of a run that was stopped."""
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
     curve = Curve()
     if file.exists():
@@ -136,8 +141,8 @@ def train(
     steps = Steps(model, optimizer, *data.train)
     for number in range(len(curve.test), epochs):
         wall, cpu = time.perf_counter(), time.thread_time()
-        loss = steps.epoch(batch, seed * 1000 + number)
-        curve.loss.append(loss)  # a number of the host's: the device is done
+        yield from steps.epoch(batch, seed * 1000 + number)
+        curve.loss.append(steps.loss)
         curve.seconds.append(time.perf_counter() - wall)
         curve.cpu_seconds.append(time.thread_time() - cpu)
         curve.validation.append(accuracy(model, *data.validation))
@@ -151,6 +156,25 @@ def train(
         torch.save(state, file.with_suffix(".new"))
         file.with_suffix(".new").replace(file)
         say(
-            f"epoch {number + 1}: loss {loss:.3f}, validation {curve.validation[-1]:.2f} %, test {curve.test[-1]:.2f} %"
+            f"epoch {number + 1}: loss {steps.loss:.3f}, validation {curve.validation[-1]:.2f} %, test {curve.test[-1]:.2f} %"
         )
     return curve
+
+
+def together(runs: Sequence[Generator[None, None, Curve]]) -> list[Curve]:
+    """A step of each in turn, until all are done: on a GPU they run side by side, since each has its own stream."""
+    curves = [Curve()] * len(runs)
+    left = dict(enumerate(runs))
+    while left:
+        for number, run in list(left.items()):
+            try:
+                next(run)
+            except StopIteration as end:
+                curves[number] = end.value
+                del left[number]
+    return curves
+
+
+def train(*given, **named) -> Curve:
+    """training() to its end."""
+    return together([training(*given, **named)])[0]

@@ -1,6 +1,6 @@
 """docs/tasks/cuda.md with real images: batches that a GPU unpacks, and a step that a graph records.
 
-python examples/cuda.py [--samples 2000] [--folder .]
+python examples/on_gpu.py [--samples 2000] [--folder .]
 
 Where there is no GPU, the CPU takes its part. TUCKFOLD_DATA names the folder that holds cifar10/; without it, Debian's
 Fashion-MNIST is used.
