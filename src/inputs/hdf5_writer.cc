@@ -1,6 +1,8 @@
 #include "inputs/hdf5_writer.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,6 +45,17 @@ std::pair<Handle, Handle> storage_of(const std::vector<hsize_t>& axes, std::size
   return how;
 }
 
+// As HDF5 reads a name: empty parts and those that are a dot do not count.
+std::string path_of(std::string_view array) {
+  std::string path;
+  while (!array.empty()) {
+    const std::string_view part = array.substr(0, array.find('/'));
+    array.remove_prefix(std::min(array.size(), part.size() + 1));
+    if (!part.empty() && part != ".") path.append("/").append(part);
+  }
+  return path;
+}
+
 }  // namespace
 
 struct Hdf5Writer::Impl {
@@ -51,6 +64,22 @@ struct Hdf5Writer::Impl {
   std::vector<hsize_t> axes;
   std::size_t row_bytes = 1;
   hsize_t row = 0;
+  std::vector<std::pair<std::string, std::string>> arrays;  // their paths and names
+
+  // A dataset is no group: no other may have its path, or one below it.
+  void claim(const std::string& array) {
+    const std::string path = path_of(array);
+    for (const auto& [other, other_name] : arrays) {
+      if (path == other || path.starts_with(other + '/') || other.starts_with(path + '/')) {
+        fail(
+            Errc::InvalidArgument,
+            "[hdf5] '{}' cannot hold both '{}' and '{}': a dataset has no others in it; select one "
+            "of them, or unpack to a folder",
+            name, other_name, array);
+      }
+    }
+    arrays.emplace_back(path, array);
+  }
 
   [[noreturn]] void refuse(std::string_view doing) const {
     fail(Errc::Io, "[hdf5] cannot {} '{}': {}", doing, name, complaint());
@@ -81,6 +110,7 @@ void Hdf5Writer::set_attributes(const AttributesJson& attributes) {
 
 void Hdf5Writer::begin(const std::string& array, DType dtype, const Shape& shape,
                        const AttributesJson& attributes, std::span<const FillValue> fill) {
+  impl_->claim(array);
   const Session session;
   impl_->type = type_of(dtype);
   impl_->axes.assign(shape.begin(), shape.end());

@@ -169,3 +169,12 @@ def test_large_arrays_are_compressed_and_odd_shapes_are_kept(tool):
         assert back.shape == shape
         if values.nbytes > 1 << 20:
             assert (tool.folder / "x.h5").stat().st_size < values.nbytes / 10
+
+
+@pytest.mark.parametrize("other", ["a/b", "/a", "a/./b/c"])
+def test_datasets_within_datasets_are_refused_by_name(tool, other):
+    np.savez(tool.folder / "x.npz", **{"a": np.zeros(4, np.float32), other: np.ones(4, np.float32)})
+    tool.run("pack", "x.npz", "-o", "x.tuck")
+    said = tool.run("unpack", "x.tuck", "-o", "x.h5", exit=2).stderr
+    assert "cannot hold both" in said and "'a'" in said and f"'{other}'" in said
+    assert not (tool.folder / "x.h5").exists()
