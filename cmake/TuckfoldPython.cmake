@@ -5,7 +5,7 @@ if(TARGET Torch::FromPip)
   # libtorch_cpu, nothing else. torch is loaded before it, and so found without a path.
   get_target_property(torch_include Torch::FromPip INTERFACE_INCLUDE_DIRECTORIES)
   get_target_property(torch_library Torch::FromPip IMPORTED_LOCATION)
-  add_library(tuckfold_torch MODULE src/torch/images.cc src/torch/ops.cc src/torch/structured.cc)
+  add_library(tuckfold_torch MODULE src/torch/images.cc src/torch/loss.cc src/torch/ops.cc src/torch/structured.cc)
   tuckfold_compile(tuckfold_torch)
   target_compile_definitions(tuckfold_torch PRIVATE TORCH_TARGET_VERSION=0x020a000000000000)
   target_include_directories(tuckfold_torch PRIVATE include src)

@@ -225,6 +225,24 @@ TUCKFOLD_C_API tuckfold_status tuckfold_unpack_gelu(const tuckfold_plan* plan, c
                                                     size_t packed_bytes, const tuckfold_tensor* out,
                                                     const tuckfold_options* options);
 
+/* The cross entropy of each row of logits, rows x classes of f32, f16 or bf16, contiguous: 0 for rows of the class `ignored`,
+   NaN for a class that there is not. sums has what the gradient needs, for each row. */
+typedef struct tuckfold_row_sum {
+  float most; /* the largest logit */
+  float sum;  /* of exp(x - most) */
+} tuckfold_row_sum;
+TUCKFOLD_C_API tuckfold_status tuckfold_cross_entropy(const tuckfold_tensor* logits,
+                                                      const int64_t* classes, int64_t ignored,
+                                                      float* losses, tuckfold_row_sum* sums,
+                                                      const tuckfold_options* options);
+
+/* Fills out, which has the dtype and shape of logits, with scale[0] times the gradient of each row's loss. All is on
+   the device of the logits. */
+TUCKFOLD_C_API tuckfold_status
+tuckfold_cross_entropy_gradient(const tuckfold_tensor* logits, const int64_t* classes,
+                                int64_t ignored, const tuckfold_row_sum* sums, const float* scale,
+                                const tuckfold_tensor* out, const tuckfold_options* options);
+
 /* What a network takes of an image: this part, of the height and width of the output. It may reach
    past the edges, where pixels are 0. */
 typedef struct tuckfold_window {

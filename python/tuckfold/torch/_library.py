@@ -273,6 +273,17 @@ def _(packed: Tensor, spec: str, shape: list[int], dtype: torch.dtype) -> Tensor
     return torch.ops.tuckfold.unpack(packed, spec, shape, dtype)
 
 
+@torch.library.register_fake("tuckfold::cross_entropy_rows")
+def _(logits: Tensor, classes: Tensor, ignored: int) -> tuple[Tensor, Tensor]:
+    rows = logits.shape[0]
+    return tuple(logits.new_empty(shape, dtype=torch.float32) for shape in ((rows,), (rows, 2)))  # type: ignore[return-value]
+
+
+@torch.library.register_fake("tuckfold::cross_entropy_grad")
+def _(logits: Tensor, classes: Tensor, ignored: int, sums: Tensor, scale: Tensor) -> Tensor:
+    return torch.empty_like(logits, memory_format=torch.contiguous_format)
+
+
 @torch.library.register_fake("tuckfold::pack_many")
 def _(xs: list[Tensor], spec: str, seed: int = 0) -> list[Tensor]:
     return [torch.ops.tuckfold.pack(x, spec, seed + i) for i, x in enumerate(xs)]

@@ -7,6 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tuckfold.torch import _library  # noqa: F401 (loads the operators)
+
+_rows = torch.ops.tuckfold.cross_entropy_rows.default
+_grad = torch.ops.tuckfold.cross_entropy_grad.default
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _PART = 1 << 24  # values that are computed with at once
 _ONCE = b"[cross_entropy] has no second derivative; use torch.nn.functional.cross_entropy for it"
 
@@ -16,7 +21,8 @@ def cross_entropy(logits: Tensor, target: Tensor, ignore_index: int = -100) -> T
 
     torch keeps the logarithms of all probabilities for backward, and makes their gradients and those of the
     logits in float32, so that a large vocabulary takes several times the memory of its logits. Here rows are computed
-    some at a time, in float32, and once more in backward; only the logits are kept.
+    some at a time, in float32, and once more in backward; only the logits are kept. On a GPU forward reads them
+    once, and so does backward, which writes the gradient.
 
     Args:
         logits: of any float type; the last axis has the classes.
@@ -49,11 +55,23 @@ def _wide(of: Tensor) -> torch.dtype:
     return torch.promote_types(of.dtype, torch.float32)
 
 
+def _is_fused(logits: Tensor, target: Tensor) -> bool:
+    """Whether kernels of ours take them: on a CPU torch's are as fast."""
+    return logits.is_cuda and logits.dtype in _FLOATS and target.dtype == torch.int64
+
+
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, ignore_index: int) -> Tensor:
         flat, classes = logits.reshape(-1, logits.shape[-1]), target.reshape(-1)
         counts = classes != ignore_index
+        ctx.ignored = ignore_index
+        ctx.is_fused = _is_fused(logits, target)
+        if ctx.is_fused:
+            losses, sums = _rows(flat.contiguous(), classes.contiguous(), ignore_index)
+            count = counts.sum()
+            ctx.save_for_backward(logits, target, sums, count)
+            return (losses.sum(dtype=torch.float64) / count).to(losses.dtype)
         picks = classes.where(counts, 0).unsqueeze(1)
         logarithms = [
             part.log_softmax(1, dtype=_wide(part)).gather(1, pick).squeeze(1)
@@ -77,8 +95,13 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def _gradient(ctx: Any, grad: Tensor) -> Tensor:
+        flat = ctx.saved_tensors[0].reshape(-1, ctx.saved_tensors[0].shape[-1])
+        if ctx.is_fused:
+            logits, target, sums, count = ctx.saved_tensors
+            classes = target.reshape(-1).contiguous()
+            out = _grad(flat.contiguous(), classes, ctx.ignored, sums, grad / count)
+            return out.view(logits.shape)
         logits, picks, share = ctx.saved_tensors
-        flat = logits.reshape(-1, logits.shape[-1])
         out = torch.empty_like(flat, memory_format=torch.contiguous_format)
         factors = (share * grad).unsqueeze(1)
         minus = torch.full((), -1.0, dtype=_wide(flat), device=flat.device)

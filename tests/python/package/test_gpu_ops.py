@@ -276,3 +276,21 @@ def test_what_follows_an_unpacking_has_the_values_of_the_cpu(dtype: str, bits: i
                 len([t for t in add if t is not None]),
                 bit is None,
             )
+
+
+@each(("f32",), ("f16",), ("bf16",))
+def test_cross_entropy_is_near_that_of_double_precision(dtype: str) -> None:
+    draw = torch.Generator().manual_seed(3)
+    least = 3e-7 if gpu.ON_GPU else 1e-5  # torch's sums on a CPU are less exact
+    for rows, classes in ((64, 8192), (33, 50257), (7, 10), (257, 1000), (2, 131072)):
+        x = (torch.randn(rows, classes, generator=draw) * 4).to(DTYPES[dtype]).to(DEVICE)
+        y = torch.randint(classes, (rows,), generator=draw).to(DEVICE)
+        y[1] = -100
+        x.requires_grad_()
+        exact = x.detach().double().requires_grad_()
+        loss, wanted = tft.cross_entropy(x, y), torch.nn.functional.cross_entropy(exact, y)
+        assert abs(loss.item() - wanted.item()) < 10 * least * max(1, wanted.item())
+        (grad,), (expected,) = (torch.autograd.grad(*of) for of in ((loss, x), (wanted, exact)))
+        error = (grad.double() - expected).abs().max()
+        assert bool(error < max(torch.finfo(grad.dtype).eps, least) / rows)
+        assert bool((grad[1] == 0).all())
