@@ -7,11 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import tuckfold
 from tuckfold.torch import _library  # noqa: F401 (loads the operators)
 
 _rows = torch.ops.tuckfold.cross_entropy_rows.default
 _grad = torch.ops.tuckfold.cross_entropy_grad.default
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+_HAS_CUDA = tuckfold.has_cuda()  # of this build
 _PART = 1 << 24  # values that are computed with at once
 _ONCE = b"[cross_entropy] has no second derivative; use torch.nn.functional.cross_entropy for it"
 
@@ -57,7 +59,8 @@ def _wide(of: Tensor) -> torch.dtype:
 
 def _is_fused(logits: Tensor, target: Tensor) -> bool:
     """Whether kernels of ours take them: on a CPU torch's are as fast."""
-    return logits.is_cuda and logits.dtype in _FLOATS and target.dtype == torch.int64
+    of_types = logits.dtype in _FLOATS and target.dtype == torch.int64
+    return _HAS_CUDA and logits.is_cuda and of_types
 
 
 class _CrossEntropy(torch.autograd.Function):
