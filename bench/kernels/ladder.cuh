@@ -12,7 +12,7 @@
 //
 // A line of JSON for each rung goes to stdout. Times are the median of calls that each follow reads
 // which fill the cache, as bench/gpu takes them: what a fill leaves there would be written back
-// in the time of the call.
+// in the time of the call. Kernels of some ten microseconds are replayed instead: see replayed().
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,6 +28,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace ladder {
@@ -119,6 +121,7 @@ class Ladder {
       std::fprintf(stderr, "%s: no GPU\n", name_.c_str());
       std::exit(1);
     }
+    check(cudaStreamCreate(&stream_), "cudaStreamCreate");  // the default one cannot be captured
     check(cudaEventCreate(&start_), "cudaEventCreate");
     check(cudaEventCreate(&stop_), "cudaEventCreate");
     check(cudaMalloc(&flush_, kFlushBytes), "cudaMalloc");
@@ -131,40 +134,89 @@ class Ladder {
     cudaFree(flush_);
     cudaEventDestroy(start_);
     cudaEventDestroy(stop_);
+    cudaStreamDestroy(stream_);
   }
 
   // Runs a variant that reads and writes `bytes` in all. `error` looks at its output, poisoned by
   // the caller's Buffer or by `error` of the rung before, and says how far from right it is.
   template <class Run, class Error>
   void rung(const char* what, double bytes, Run run, Error error, double allowed = 0) {
-    if (!only_.empty() && std::string_view(what).find(only_) == std::string_view::npos) return;
+    if (!is_wanted(what)) return;
     run(stream_);
-    check(cudaGetLastError(), what);
-    check(cudaStreamSynchronize(stream_), what);
-    const double wrong = error();
-    const bool right = wrong <= allowed;
-    all_right_ = all_right_ && right;
-    const double speed = bytes / seconds(what, run);
-    std::printf(
-        "{\"ladder\": \"%s\", \"rung\": \"%s\", \"us\": %.6g, \"gbps\": %.6g, \"of_copy\": %.6g, "
-        "\"of_sheet\": %.6g, \"copy_gbps\": %.6g, \"error\": %.6g, \"right\": %s}\n",
-        name_.c_str(), what, bytes / speed * 1e6, speed / 1e9, speed / copy_,
-        speed / kSheetBytesPerSecond, copy_ / 1e9, std::isfinite(wrong) ? wrong : -1.0,
-        right ? "true" : "false");
-    std::fflush(stdout);
+    const Checked checked = check_output(what, error, allowed);
+    report(what, bytes, seconds(what, run), checked);
+  }
+
+  // The same for run(stream, i), where i from 0 to `calls` - 1 says which input to take: all in one graph, and
+  // the time is a call's share of it. With more inputs than the cache holds each finds it full, without the launch
+  // of a single call in its time, and with the start that a kernel has beside the end of the one before. Without
+  // a check where `error` is nullptr.
+  template <class Run, class Error>
+  void replayed(const char* what, double bytes, int calls, Run run, Error error,
+                double allowed = 0) {
+    if (!is_wanted(what)) return;
+    run(stream_, 0);
+    const Checked checked = check_output(what, error, allowed);
+    cudaGraph_t graph;
+    cudaGraphExec_t replay;
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), what);
+    for (int i = 0; i < calls; ++i) run(stream_, i);
+    check(cudaStreamEndCapture(stream_, &graph), what);
+    check(cudaGraphInstantiate(&replay, graph, 0), what);
+    const double all = seconds(
+        what, [&](cudaStream_t stream) { check(cudaGraphLaunch(replay, stream), what); }, false);
+    check(cudaGraphExecDestroy(replay), what);
+    check(cudaGraphDestroy(graph), what);
+    report(what, bytes, all / calls, checked);
   }
 
   // The program's status: 1 where a rung was wrong.
   int finish() const { return all_right_ ? 0 : 1; }
 
  private:
+  struct Checked {
+    std::string error = "null", right = "null";  // as JSON
+  };
+
+  bool is_wanted(std::string_view what) const {
+    return only_.empty() || what.find(only_) != std::string_view::npos;
+  }
+
+  template <class Error>
+  Checked check_output(const char* what, Error error, double allowed) {
+    check(cudaGetLastError(), what);
+    check(cudaStreamSynchronize(stream_), what);
+    if constexpr (std::is_null_pointer_v<Error>) {
+      return {};
+    } else {
+      const double wrong = error();
+      const bool right = wrong <= allowed;
+      all_right_ = all_right_ && right;
+      char text[32];
+      std::snprintf(text, sizeof text, "%.6g", std::isfinite(wrong) ? wrong : -1.0);
+      return {text, right ? "true" : "false"};
+    }
+  }
+
+  void report(const char* what, double bytes, double seconds, const Checked& checked) const {
+    const double speed = bytes / seconds;
+    std::printf(
+        "{\"ladder\": \"%s\", \"rung\": \"%s\", \"us\": %.6g, \"gbps\": %.6g, \"of_copy\": %.6g, "
+        "\"of_sheet\": %.6g, \"copy_gbps\": %.6g, \"error\": %s, \"right\": %s}\n",
+        name_.c_str(), what, seconds * 1e6, speed / 1e9, speed / copy_,
+        speed / kSheetBytesPerSecond, copy_ / 1e9, checked.error.c_str(), checked.right.c_str());
+    std::fflush(stdout);
+  }
+
   template <class Run>
-  double seconds(const char* what, Run run) {
+  double seconds(const char* what, Run run, bool flush = true) {
     for (int i = 1; i < kWarmUps; ++i) run(stream_);
     std::vector<float> times(static_cast<std::size_t>(rounds_));
     for (float& milliseconds : times) {
-      read_all<<<kFlushBytes / (256 * sizeof(float4)), 256, 0, stream_>>>(
-          static_cast<const float4*>(flush_), static_cast<float*>(flush_));
+      if (flush) {
+        read_all<<<kFlushBytes / (256 * sizeof(float4)), 256, 0, stream_>>>(
+            static_cast<const float4*>(flush_), static_cast<float*>(flush_));
+      }
       check(cudaEventRecord(start_, stream_), "cudaEventRecord");
       run(stream_);
       check(cudaEventRecord(stop_, stream_), "cudaEventRecord");
