@@ -213,7 +213,9 @@ class Activations:
         """The plan of what a fit has chosen, to be saved."""
         with self.named():
             self._plan = make_plan(self, arguments, keywords, is_asked=False)
+        grades = dict(self.grades)  # so that codecs of the next pass need not wait for them
         self.forget()
+        self.grades.update(grades)
 
     @contextmanager
     def named(self) -> Iterator[None]:

@@ -201,6 +201,7 @@ class Learning:
         if survey is not None and result is not None:
             survey.ended(0, result)
         run.finish(result)
+        run.survey = None  # it has nodes and handles, which would live as long as the run
         if state is not None:
             state.flops, state.nbytes = run.flops, run.nbytes
         if survey is None or state is None or result is None or run.builder.waits:
