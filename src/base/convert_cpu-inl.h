@@ -165,16 +165,23 @@ struct TwoWords {
   VU a, b;
 };
 
-// `a` has the even ones and `b` the odd ones: what is computed of them joins in their lanes.
+// `a` has the even ones and `b` the odd ones: what is computed of them joins in their lanes. Of
+// numbers; infinities and NaN of f16 become numbers from 2^16 on.
 HWY_INLINE Two widened_pairs(OfBF16, const std::uint16_t* from) {
   const VU pairs = load_pairs(from);
   return {hn::BitCast(D(), hn::ShiftLeft<16>(pairs)),
           hn::BitCast(D(), hn::And(pairs, set(0xffff0000u)))};
 }
-HWY_INLINE Two widened_pairs(OfF16 of, const std::uint16_t* from) {
+HWY_INLINE Two widened_pairs(OfF16, const std::uint16_t* from) {
+  // Exponent and mantissa move three places down, with copies of the sign above them; 2^112 is
+  // what is missing then.
+  const hn::RebindToSigned<DU> di;
+  const auto widen = [&](VU upper) HWY_ATTR {
+    const VU moved = hn::BitCast(DU(), hn::ShiftRight<3>(hn::BitCast(di, upper)));
+    return hn::Mul(hn::BitCast(D(), hn::And(moved, set(0x8fffe000u))), hn::Set(D(), 0x1p112f));
+  };
   const VU pairs = load_pairs(from);
-  return {widened_number(of, hn::TruncateTo(D16(), pairs)),
-          widened_number(of, hn::TruncateTo(D16(), hn::ShiftRight<16>(pairs)))};
+  return {widen(hn::ShiftLeft<16>(pairs)), widen(pairs)};
 }
 // The low bytes of words that belong to such pairs, in the values' order; and bytes as such words.
 HWY_INLINE void store_pairs_of_bytes(const TwoWords& two, std::uint8_t* to) {

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/convert.h"
 #include "base/convert_cpu-inl.h"
 #include "codec/block_quant/block_quant_block.h"
 
@@ -200,7 +199,8 @@ HWY_NOINLINE HWY_ATTR void quantize(Of of, const std::uint16_t* values, std::int
   if constexpr (kStochastic) fill_random(key, place, count, random);
   const auto scaled = [&](VF value) HWY_ATTR {
     const VF sum = hn::Add(hn::Mul(hn::Sub(value, subtract), factor), add);
-    return hn::BitCast(du, hn::Min(sum, most));
+    // Only codes of one bit may pass the last level.
+    return hn::BitCast(du, kNibbles ? sum : hn::Min(sum, most));
   };
   std::int64_t i = 0;
   for (; i + step <= count; i += step) {
@@ -275,16 +275,22 @@ HWY_NOINLINE HWY_ATTR void dequantize(Of of, const std::uint8_t* codes, std::int
     const hn::Rebind<std::uint8_t, decltype(d16)> d8;
     const hn::Repartition<std::uint8_t, decltype(d16)> bytes;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d16));
-    alignas(16) std::uint8_t low[16] = {}, high[16] = {};
-    float values[16];
-    std::uint16_t halves[16];
+    alignas(64) float values[16] = {};
+    alignas(64) std::uint16_t halves[16];
+    alignas(16) std::uint8_t low[16], high[16];
     alignas(16) static constexpr std::uint8_t kCodes[16] = {0, 1, 2,  3,  4,  5,  6,  7,
                                                             8, 9, 10, 11, 12, 13, 14, 15};
     dequantize<false>(kCodes, 1 << B, group, values);
-    from_floats(values, 1 << B, reinterpret_cast<typename Of::Half*>(halves));
-    for (int code = 0; code < 1 << B; ++code) {
-      low[code] = static_cast<std::uint8_t>(halves[code]);
-      high[code] = static_cast<std::uint8_t>(halves[code] >> 8);
+    const hn::CappedTag<std::uint16_t, 16> some;
+    const hn::Rebind<std::uint8_t, decltype(some)> some8;
+    for (std::size_t code = 0; code < 16; code += hn::Lanes(d)) {
+      const hn::Rebind<std::uint16_t, DF> own;
+      hn::StoreU(narrowed_with_care(of, hn::LoadU(d, values + code)), own, halves + code);
+    }
+    for (std::size_t code = 0; code < 16; code += hn::Lanes(some)) {
+      const auto v = hn::LoadU(some, halves + code);
+      hn::StoreU(hn::TruncateTo(some8, v), some8, low + code);
+      hn::StoreU(hn::TruncateTo(some8, hn::ShiftRight<8>(v)), some8, high + code);
     }
     const auto lows = hn::LoadDup128(bytes, low), highs = hn::LoadDup128(bytes, high);
     for (; i + lanes <= count; i += lanes) {
