@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "base/dtype.h"
+#include "base/memory_order.h"
 #include "codec/blocks/batch_cpu-inl.h"
 #include "codec/blocks/bit_packing_cpu-inl.h"
 #include "codec/exact/bits.h"
@@ -68,6 +69,10 @@ Range range_of_target(const FlatReader& in, std::int64_t begin, std::int64_t end
     if constexpr (std::is_integral_v<T>) {
       if (const void* dense = in.dense(begin, end - begin)) {
         return widen_range(static_cast<const T*>(dense), end - begin, range);
+      }
+      // Ranges of elements are ranges of memory then: others, but all are looked at.
+      if (const void* all = all_in_memory_order(in)) {
+        return widen_range(static_cast<const T*>(all) + begin, end - begin, range);
       }
       alignas(64) T gathered[kBatchElems];
       for (std::int64_t at = begin; at < end; at += kBatchElems) {
