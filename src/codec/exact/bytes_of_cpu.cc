@@ -23,6 +23,7 @@ using halves::HWY_NAMESPACE::OfF16;
 using tuckfold::HWY_NAMESPACE::kAheadBytes;
 using tuckfold::HWY_NAMESPACE::kBatchElems;
 using tuckfold::HWY_NAMESPACE::put;
+using tuckfold::HWY_NAMESPACE::room_for;
 using tuckfold::HWY_NAMESPACE::take;
 
 using DF = hn::ScalableTag<float>;
@@ -277,15 +278,16 @@ void unpack_bytes_target(const UnpackJob& job, std::int64_t begin, std::int64_t 
   with_word(job.out->dtype(), [&](auto word) {
     using T = decltype(word);
     const Table::Simple& simple = job.table->simple;
-    alignas(64) T words[kBatchElems];
+    alignas(64) T buffer[kBatchElems];
     alignas(64) float floats[kBatchElems];
     for (std::int64_t at = begin; at < end; at += kBatchElems) {
       const std::int64_t count = std::min(kBatchElems, end - at);
       const std::uint8_t* codes = job.in + at;
+      T* words = room_for(*job.out, at, count, buffer);
       if constexpr (std::is_same_v<T, std::uint32_t>) {
         if (job.table->computed) {
-          compute_all(*job.table, codes, count, floats);
-          put(*job.out, at, count, floats, job.stream);
+          compute_all(*job.table, codes, count, reinterpret_cast<float*>(words));
+          put(*job.out, at, count, words, buffer, job.stream);
           continue;
         }
       }
@@ -296,17 +298,17 @@ void unpack_bytes_target(const UnpackJob& job, std::int64_t begin, std::int64_t 
                  ? compute_halves<true, decltype(of)>
                  : compute_halves<false, decltype(of)>)(of, *job.table, codes, count, words);
           });
-          put(*job.out, at, count, words, job.stream);
+          put(*job.out, at, count, words, buffer, job.stream);
           continue;
         }
         if (job.table->computed) {
           compute_all(*job.table, job.out->dtype(), codes, count, floats, words);
-          put(*job.out, at, count, words, job.stream);
+          put(*job.out, at, count, words, buffer, job.stream);
           continue;
         }
       }
       look_up(*job.table, codes, count, words);
-      put(*job.out, at, count, words, job.stream);
+      put(*job.out, at, count, words, buffer, job.stream);
     }
   });
 }

@@ -55,6 +55,7 @@ namespace bq = tuckfold::block_quant::HWY_NAMESPACE;
 using halves::HWY_NAMESPACE::OfBF16;
 using halves::HWY_NAMESPACE::OfF16;
 using tuckfold::HWY_NAMESPACE::put;
+using tuckfold::HWY_NAMESPACE::room_for;
 using tuckfold::HWY_NAMESPACE::spread_codes;
 using tuckfold::HWY_NAMESPACE::squeeze_codes;
 using tuckfold::HWY_NAMESPACE::take;
@@ -297,17 +298,24 @@ bool unpack_tile(const UnpackJob& job, std::int64_t tile) {
   std::fill_n(kept + count, kPad, 0.0f);
   const DType dtype = job.out->dtype();
   with_stored(dtype, [&]<class Of>(Of) {
-    alignas(64) Stored<Of> values[kTile];
+    alignas(64) Stored<Of> buffer[kTile];
+    if constexpr (std::is_same_v<Of, OfF32>) {
+      if (dtype != DType::F32) {
+        expand(kept, mask, mask_words, buffer);
+        return job.out->scatter(first, elems, buffer);
+      }
+    }
+    // Whole words are written.
+    Stored<Of>* values = rest == 0 ? room_for(*job.out, first, elems, buffer) : buffer;
     if constexpr (std::is_same_v<Of, OfF32>) {
       expand(kept, mask, mask_words, values);
-      if (dtype != DType::F32) return job.out->scatter(first, elems, values);
     } else {
       // Those that are not 0 are fewer than all.
       alignas(64) std::uint16_t halves[kTile + kPad];
       from_floats(kept, count + kPad, reinterpret_cast<typename Of::Half*>(halves));
       expand(halves, mask, mask_words, values);
     }
-    put(*job.out, first, elems, values, job.stream);
+    put(*job.out, first, elems, values, buffer, job.stream);
   });
   return true;
 }
