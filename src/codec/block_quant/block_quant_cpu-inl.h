@@ -10,7 +10,9 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "base/convert_cpu-inl.h"
 #include "codec/block_quant/block_quant_block.h"
@@ -259,9 +261,67 @@ HWY_ATTR void dequantize(const std::uint8_t* codes, std::int64_t count, const Gr
   for (; i < count; ++i) out[i] = ordinary_value(codes[i], group);
 }
 
-// The same to f16 or bf16, as from_floats rounds them: a group has so few values that those of all
-// codes of up to four bits are looked up. With kStream the address is a multiple of a vector's
-// bytes.
+// The same to f16 or bf16, as from_floats rounds them. A group has so few values that those of all
+// codes of up to four bits are looked up: bytes by bytes.
+struct HalfTable {
+  alignas(16) std::uint8_t low[16], high[16];
+
+  std::uint16_t operator[](std::size_t code) const {
+    return static_cast<std::uint16_t>(low[code] | high[code] << 8);
+  }
+};
+
+// Those of neighbouring groups.
+template <int B, class Of>
+HWY_NOINLINE HWY_ATTR void make_tables(Of of, const std::byte* headers, std::int64_t groups,
+                                       HalfTable* tables) {
+  static_assert(B <= 4);
+  const DF d;
+  const hn::Rebind<std::uint8_t, DF> d8;
+  alignas(64) float values[16] = {};
+  alignas(16) static constexpr std::uint8_t kCodes[16] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                          8, 9, 10, 11, 12, 13, 14, 15};
+  for (std::int64_t g = 0; g < groups; ++g) {
+    Header header;
+    std::memcpy(&header, headers + g * 4, 4);
+    dequantize<false>(kCodes, 1 << B, group_of(header), values);
+    for (std::size_t code = 0; code < 16; code += hn::Lanes(d)) {
+      const auto half = narrowed_with_care(of, hn::LoadU(d, values + code));
+      const auto word = hn::PromoteTo(DU(), half);
+      hn::StoreU(hn::TruncateTo(d8, word), d8, tables[g].low + code);
+      hn::StoreU(hn::TruncateTo(d8, hn::ShiftRight<8>(word)), d8, tables[g].high + code);
+    }
+  }
+}
+
+// With kStream the address is a multiple of a vector's bytes.
+template <bool kStream>
+HWY_NOINLINE HWY_ATTR void look_up(const HalfTable& table, const std::uint8_t* codes,
+                                   std::int64_t count, std::uint16_t* out) {
+  std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<std::uint16_t> d16;
+  const hn::Rebind<std::uint8_t, decltype(d16)> d8;
+  const hn::Repartition<std::uint8_t, decltype(d16)> bytes;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d16));
+  const auto lows = hn::LoadDup128(bytes, table.low), highs = hn::LoadDup128(bytes, table.high);
+  for (; i + lanes <= count; i += lanes) {
+    // An index of 128 and more gives 0.
+    const auto code = hn::PromoteTo(d16, hn::LoadU(d8, codes + i));
+    const auto at_low = hn::BitCast(bytes, hn::Or(code, hn::Set(d16, 0x8000)));
+    const auto at_high = hn::BitCast(bytes, hn::Or(hn::ShiftLeft<8>(code), hn::Set(d16, 0x0080)));
+    const auto value = hn::BitCast(d16, hn::Or(hn::TableLookupBytesOr0(lows, at_low),
+                                               hn::TableLookupBytesOr0(highs, at_high)));
+    if constexpr (kStream) {
+      hn::Stream(value, d16, out + i);
+    } else {
+      hn::StoreU(value, d16, out + i);
+    }
+  }
+#endif
+  for (; i < count; ++i) out[i] = table[codes[i]];
+}
+
 template <int B, bool kStream, class Of>
 HWY_NOINLINE HWY_ATTR void dequantize(Of of, const std::uint8_t* codes, std::int64_t count,
                                       const Group& group, std::uint16_t* out) {
@@ -269,47 +329,6 @@ HWY_NOINLINE HWY_ATTR void dequantize(Of of, const std::uint8_t* codes, std::int
   const auto half_of = [&](int code)
                            HWY_ATTR { return Of::narrow_one(value_of(code, group)).bits; };
   std::int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-  if constexpr (B <= 4) {
-    const hn::ScalableTag<std::uint16_t> d16;
-    const hn::Rebind<std::uint8_t, decltype(d16)> d8;
-    const hn::Repartition<std::uint8_t, decltype(d16)> bytes;
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d16));
-    alignas(64) float values[16] = {};
-    alignas(64) std::uint16_t halves[16];
-    alignas(16) std::uint8_t low[16], high[16];
-    alignas(16) static constexpr std::uint8_t kCodes[16] = {0, 1, 2,  3,  4,  5,  6,  7,
-                                                            8, 9, 10, 11, 12, 13, 14, 15};
-    dequantize<false>(kCodes, 1 << B, group, values);
-    const hn::CappedTag<std::uint16_t, 16> some;
-    const hn::Rebind<std::uint8_t, decltype(some)> some8;
-    for (std::size_t code = 0; code < 16; code += hn::Lanes(d)) {
-      const hn::Rebind<std::uint16_t, DF> own;
-      hn::StoreU(narrowed_with_care(of, hn::LoadU(d, values + code)), own, halves + code);
-    }
-    for (std::size_t code = 0; code < 16; code += hn::Lanes(some)) {
-      const auto v = hn::LoadU(some, halves + code);
-      hn::StoreU(hn::TruncateTo(some8, v), some8, low + code);
-      hn::StoreU(hn::TruncateTo(some8, hn::ShiftRight<8>(v)), some8, high + code);
-    }
-    const auto lows = hn::LoadDup128(bytes, low), highs = hn::LoadDup128(bytes, high);
-    for (; i + lanes <= count; i += lanes) {
-      // An index of 128 and more gives 0.
-      const auto code = hn::PromoteTo(d16, hn::LoadU(d8, codes + i));
-      const auto at_low = hn::BitCast(bytes, hn::Or(code, hn::Set(d16, 0x8000)));
-      const auto at_high = hn::BitCast(bytes, hn::Or(hn::ShiftLeft<8>(code), hn::Set(d16, 0x0080)));
-      const auto value = hn::BitCast(d16, hn::Or(hn::TableLookupBytesOr0(lows, at_low),
-                                                 hn::TableLookupBytesOr0(highs, at_high)));
-      if constexpr (kStream) {
-        hn::Stream(value, d16, out + i);
-      } else {
-        hn::StoreU(value, d16, out + i);
-      }
-    }
-    for (; i < count; ++i) out[i] = halves[codes[i]];
-    return;
-  }
-#endif
   // Values rise with the code: the others lie between these.
   const float first = value_of(0, group), last = value_of((1 << B) - 1, group);
   const auto fits = [](float value) { return value < Of::kFits && value > -Of::kFits; };

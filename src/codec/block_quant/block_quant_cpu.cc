@@ -115,11 +115,18 @@ void pack_batch(const PackJob& job, std::int64_t g, std::int64_t count, std::byt
   };
   if (p.group <= kBatchValues) {
     load(0, count);
-    for (std::int64_t at = 0; at < count; at += p.group) {
+    // All ranges, then all headers, then all codes: a group's own would wait for each other.
+    float lows[kBatchValues / 8], highs[kBatchValues / 8];
+    bool finite[kBatchValues / 8];
+    std::int64_t groups = 0;
+    for (std::int64_t at = 0; at < count; at += p.group, ++groups) {
       Range range;
       widen_range_of(dtype, values + at * width, std::min(p.group, count - at), range);
-      write_header(g + at / p.group, range);
+      lows[groups] = range.low;
+      highs[groups] = range.high;
+      finite[groups] = range.finite;
     }
+    for (std::int64_t i = 0; i < groups; ++i) write_header(g + i, {lows[i], highs[i], finite[i]});
     for (std::int64_t at = 0; at < count; at += p.group) {
       write_codes(g + at / p.group, 0, std::min(p.group, count - at), values + at * width, at, out);
     }
@@ -148,11 +155,13 @@ void dequantize_of(DType dtype, bool stream, const std::uint8_t* codes, std::int
     return (stream ? dequantize<true> : dequantize<false>)(codes, count, group,
                                                            reinterpret_cast<float*>(out));
   }
-  with_half(dtype, [&](auto of) {
-    auto* halves = reinterpret_cast<std::uint16_t*>(out);
-    if (stream) return dequantize<B, true>(of, codes, count, group, halves);
-    dequantize<B, false>(of, codes, count, group, halves);
-  });
+  if constexpr (B > 4) {
+    with_half(dtype, [&](auto of) {
+      auto* halves = reinterpret_cast<std::uint16_t*>(out);
+      if (stream) return dequantize<B, true>(of, codes, count, group, halves);
+      dequantize<B, false>(of, codes, count, group, halves);
+    });
+  }
 }
 
 template <int B>
@@ -178,13 +187,38 @@ void unpack_batch(const UnpackJob& job, std::int64_t g, std::int64_t count, cons
     // Groups start at cache lines if the tensor does and they are multiples of one.
     const bool stream = dense != nullptr && !in_panel && job.stream && p.group * width % 64 == 0 &&
                         reinterpret_cast<std::uintptr_t>(dense) % 64 == 0;
-    for (std::int64_t i = 0; i < some;) {
-      const std::int64_t index = (first + i) / p.group;
-      const std::int64_t end = std::min((index + 1) * p.group - first, some);
+    // Calls body(index, begin, end) for the groups of the batch.
+    const auto for_each_group = [&](auto&& body) {
+      for (std::int64_t i = 0; i < some;) {
+        const std::int64_t index = (first + i) / p.group;
+        const std::int64_t end = std::min((index + 1) * p.group - first, some);
+        body(index, i, end);
+        i = end;
+      }
+    };
+    const auto group_at = [&](std::int64_t index) {
       Header header;
       std::memcpy(&header, job.headers + index * 4, 4);
-      dequantize_of<B>(dtype, stream, codes + i, end - i, group_of(header), values + i * width);
-      i = end;
+      return group_of(header);
+    };
+    if (B <= 4 && dtype != DType::F32) {
+      // All tables first: values of a group would wait for its own.
+      HalfTable tables[kBatchValues / 8];
+      const std::int64_t from = first / p.group, groups = (first + some - 1) / p.group - from + 1;
+      if constexpr (B <= 4) {
+        with_half(dtype,
+                  [&](auto of) { make_tables<B>(of, job.headers + from * 4, groups, tables); });
+      }
+      const HalfTable* table = tables;
+      for_each_group([&](std::int64_t, std::int64_t begin, std::int64_t end) {
+        auto* to = reinterpret_cast<std::uint16_t*>(values) + begin;
+        (stream ? look_up<true> : look_up<false>)(*table++, codes + begin, end - begin, to);
+      });
+    } else {
+      for_each_group([&](std::int64_t index, std::int64_t begin, std::int64_t end) {
+        dequantize_of<B>(dtype, stream, codes + begin, end - begin, group_at(index),
+                         values + begin * width);
+      });
     }
     if (dense != nullptr) continue;
     if (job.out->dtype() == dtype) {
