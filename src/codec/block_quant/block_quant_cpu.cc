@@ -155,14 +155,15 @@ void dequantize_of(DType dtype, bool stream, const std::uint8_t* codes, std::int
     return (stream ? dequantize<true> : dequantize<false>)(codes, count, group,
                                                            reinterpret_cast<float*>(out));
   }
-  if constexpr (B > 4) {
-    with_half(dtype, [&](auto of) {
-      auto* halves = reinterpret_cast<std::uint16_t*>(out);
-      if (stream) return dequantize<B, true>(of, codes, count, group, halves);
-      dequantize<B, false>(of, codes, count, group, halves);
-    });
-  }
+  with_half(dtype, [&](auto of) {
+    auto* halves = reinterpret_cast<std::uint16_t*>(out);
+    if (stream) return dequantize<B, true>(of, codes, count, group, halves);
+    dequantize<B, false>(of, codes, count, group, halves);
+  });
 }
+
+// Values of a table are looked up faster than they are computed, but it has to be made.
+constexpr std::int64_t kTableGroup = 256;
 
 template <int B>
 void unpack_batch(const UnpackJob& job, std::int64_t g, std::int64_t count, const std::byte* in) {
@@ -201,7 +202,7 @@ void unpack_batch(const UnpackJob& job, std::int64_t g, std::int64_t count, cons
       std::memcpy(&header, job.headers + index * 4, 4);
       return group_of(header);
     };
-    if (B <= 4 && dtype != DType::F32) {
+    if (B <= 4 && p.group >= kTableGroup && dtype != DType::F32) {
       // All tables first: values of a group would wait for its own.
       HalfTable tables[kBatchValues / 8];
       const std::int64_t from = first / p.group, groups = (first + some - 1) / p.group - from + 1;
