@@ -1,6 +1,4 @@
-// The functions of half.h in SIMD, step by step: conversion instructions treat NaN and what is
-// beyond the largest number differently. Where vectors have neither, x86's for f16 give the same
-// bits.
+// The functions of half.h in SIMD.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "base/convert_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -9,100 +7,31 @@
 #include <limits>
 
 #include "base/convert.h"
+#include "base/convert_cpu-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tuckfold::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using D = hn::ScalableTag<float>;
-using DU = hn::Repartition<std::uint32_t, D>;
-using D16 = hn::Rebind<std::uint16_t, D>;
-using VU = hn::Vec<DU>;
-
-HWY_INLINE VU set(std::uint32_t bits) { return hn::Set(DU(), bits); }
-
-struct OfBF16 {
-  using Half = BF16;
-  static HWY_INLINE BF16 narrow_one(float value) { return to_bf16_saturated(value); }
-  static HWY_INLINE VU widen(VU half) { return hn::ShiftLeft<16>(half); }
-  static HWY_INLINE VU narrow(VU bits) {
-    const auto magnitude = hn::AndNot(set(kSignBit), bits);
-    const auto half = hn::Add(hn::And(hn::ShiftRight<16>(bits), set(1)), set(0x7fff));
-    const auto rounds = hn::Lt(magnitude, set(bits_of(kMaxBF16)));
-    const auto number = hn::ShiftRight<16>(hn::Add(bits, hn::IfThenElseZero(rounds, half)));
-    return hn::IfThenElse(hn::Gt(magnitude, set(kInfBits)), set(kBF16Nan), number);
-  }
-};
-
-struct OfF16 {
-  using Half = F16;
-  static HWY_INLINE F16 narrow_one(float value) { return to_f16_saturated(value); }
-  static HWY_INLINE VU widen(VU half) {
-    const auto sign = hn::ShiftLeft<16>(hn::And(half, set(0x8000)));
-    const auto magnitude = hn::ShiftLeft<13>(hn::And(half, set(0x7fff)));
-    const auto finite =
-        hn::BitCast(DU(), hn::Mul(hn::BitCast(D(), magnitude), hn::Set(D(), 0x1p112f)));
-    const auto quiet =
-        hn::And(hn::VecFromMask(DU(), hn::Gt(magnitude, set(0x0f800000))), set(0x00400000));
-    const auto special = hn::Or(quiet, set(kInfBits));
-    return hn::Or(sign, hn::IfThenElse(hn::Lt(magnitude, set(0x0f800000)), finite, special));
-  }
-  static HWY_INLINE VU narrow(VU bits) {
-    const auto sign = hn::ShiftRight<16>(hn::And(bits, set(kSignBit)));
-    const auto magnitude = hn::AndNot(set(kSignBit), bits);
-    const auto limited = hn::Min(magnitude, set(bits_of(kMaxF16)));
-    const auto subnormal = hn::Sub(
-        hn::BitCast(DU(), hn::Add(hn::BitCast(D(), limited), hn::Set(D(), 0.5f))), set(0x3f000000));
-    const auto odd = hn::And(hn::ShiftRight<13>(limited), set(1));
-    const auto normal = hn::ShiftRight<13>(hn::Add(hn::Sub(limited, set(0x38000000 - 0xfff)), odd));
-    const auto finite = hn::IfThenElse(hn::Lt(limited, set(0x38800000)), subnormal, normal);
-    const auto number = hn::IfThenElse(hn::Lt(magnitude, set(kInfBits)), finite, set(0x7c00));
-    return hn::IfThenElse(hn::Gt(magnitude, set(kInfBits)), set(kF16Nan), hn::Or(sign, number));
-  }
-};
-
-#undef TUCKFOLD_CONVERT_F16C
-#define TUCKFOLD_CONVERT_F16C (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2)
-
-HWY_INLINE hn::Vec<D> widened(OfBF16, hn::Vec<D16> half) {
-  return hn::BitCast(D(), OfBF16::widen(hn::PromoteTo(DU(), half)));
-}
-HWY_INLINE hn::Vec<D> widened(OfF16, hn::Vec<D16> half) {
-#if TUCKFOLD_CONVERT_F16C
-#if HWY_TARGET <= HWY_AVX3
-  const hn::Vec<D> value{_mm512_cvtph_ps(half.raw)};
-#else
-  const hn::Vec<D> value{_mm256_cvtph_ps(half.raw)};
-#endif
-  // Of a NaN the sign is left, no payload.
-  const auto nan = hn::And(value, hn::BitCast(D(), set(kSignBit | kNanBits)));
-  return hn::IfThenElse(hn::Eq(value, value), value, nan);
-#else
-  return hn::BitCast(D(), OfF16::widen(hn::PromoteTo(DU(), half)));
-#endif
-}
+using halves::HWY_NAMESPACE::D;
+using halves::HWY_NAMESPACE::D16;
+using halves::HWY_NAMESPACE::DU;
+using halves::HWY_NAMESPACE::narrowed_number;
+using halves::HWY_NAMESPACE::narrowed_with_care;
+using halves::HWY_NAMESPACE::OfBF16;
+using halves::HWY_NAMESPACE::OfF16;
+using halves::HWY_NAMESPACE::rounded_to_bf16;
+using halves::HWY_NAMESPACE::set;
+using halves::HWY_NAMESPACE::VU;
+using halves::HWY_NAMESPACE::widened;
 
 template <class Of>
-HWY_INLINE void narrow_with_care(Of, hn::Vec<D> value, std::uint16_t* out) {
-  hn::StoreU(hn::TruncateTo(D16(), Of::narrow(hn::BitCast(DU(), value))), D16(), out);
-}
-HWY_INLINE void narrow_to(OfBF16 of, hn::Vec<D> value, std::uint16_t* out) {
-  narrow_with_care(of, value, out);
-}
-HWY_INLINE void narrow_to(OfF16 of, hn::Vec<D> value, std::uint16_t* out) {
-#if TUCKFOLD_CONVERT_F16C
-  // From 65520 on numbers round to infinity.
-  if (HWY_LIKELY(hn::AllTrue(D(), hn::Lt(hn::Abs(value), hn::Set(D(), 65520.0f))))) {
-    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-#if HWY_TARGET <= HWY_AVX3
-    hn::StoreU(hn::Vec<D16>{_mm512_cvtps_ph(value.raw, kNearest)}, D16(), out);
-#else
-    hn::StoreU(hn::Vec<D16>{_mm256_cvtps_ph(value.raw, kNearest)}, D16(), out);
-#endif
-    return;
+HWY_INLINE void narrow_to(Of of, hn::Vec<D> value, std::uint16_t* out) {
+  if (HWY_LIKELY(hn::AllTrue(D(), hn::Lt(hn::Abs(value), hn::Set(D(), Of::kFits))))) {
+    hn::StoreU(narrowed_number(of, value), D16(), out);
+  } else {
+    hn::StoreU(narrowed_with_care(of, value), D16(), out);
   }
-#endif
-  narrow_with_care(of, value, out);
 }
 
 template <class Of>
@@ -142,11 +71,8 @@ HWY_ATTR void narrow_bf16(const float* in, std::int64_t count, std::uint16_t* ou
   const hn::Repartition<std::uint16_t, D> dh;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(D()));
   const auto most = hn::Set(D(), kMaxBF16);
-  const auto rounded = [&](hn::Vec<D> value) HWY_ATTR {
-    const VU bits = hn::BitCast(DU(), value);
-    const VU odd = hn::And(hn::ShiftRight<16>(bits), set(1));
-    return hn::BitCast(dh, hn::Add(bits, hn::Add(odd, set(0x7fff))));
-  };
+  const auto rounded = [&](hn::Vec<D> value)
+                           HWY_ATTR { return hn::BitCast(dh, rounded_to_bf16(value)); };
   std::int64_t i = 0;
   for (; i + 2 * lanes <= count; i += 2 * lanes) {
     const auto a = hn::LoadU(D(), in + i), b = hn::LoadU(D(), in + i + lanes);

@@ -1,6 +1,7 @@
 // Reading and writing through panels is what it is without them.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -80,7 +81,10 @@ TEST(Panels, WriteWhatIsGivenAndNothingElse) {
       const WritePanels panels(writer);
       for_each_piece(writer.elems(), true, [&](std::int64_t at, std::int64_t count) {
         std::copy_n(from.begin() + at * width, count * width, wanted.begin() + at * width);
-        if (at % 2 == 0) {
+        void* in_panel = at % 3 == 0 ? writer.in_thread_panel(at, count) : nullptr;
+        if (in_panel != nullptr) {
+          std::memcpy(in_panel, from.data() + at * width, static_cast<std::size_t>(count * width));
+        } else if (at % 2 == 0) {
           writer.scatter_bytes(at, count, from.data() + at * width);
         } else {
           std::vector<float> floats(static_cast<std::size_t>(count));

@@ -263,6 +263,27 @@ const void* FlatReader::in_thread_panel(std::int64_t begin, std::int64_t count) 
   return panel.bytes + in.at * static_cast<std::int64_t>(size_bytes(dtype_));
 }
 
+// Makes the thread's panel one that element `begin` may be written to.
+void FlatWriter::turn_to(std::int64_t begin) const noexcept {
+  Panel& panel = thread_panel();
+  if (begin == panel.written_end && begin < panel.end) return;
+  if (panel.written_begin < panel.written_end) store_panel();
+  const Lines lines = panel_at(begin);
+  panel.begin = lines.begin;
+  panel.end = lines.end;
+  panel.written_begin = panel.written_end = begin;
+}
+
+void* FlatWriter::in_thread_panel(std::int64_t begin, std::int64_t count) const noexcept {
+  Panel& panel = thread_panel();
+  if (grid_.together == 0 || panel.view != this) return nullptr;
+  turn_to(begin);
+  const InPanel in = in_panel({panel.begin, panel.end}, begin, count);
+  if (in.length < count) return nullptr;
+  panel.written_end = begin + count;
+  return panel.bytes + in.at * static_cast<std::int64_t>(size_bytes(dtype_));
+}
+
 template <class Body>
 void FlatWriter::for_each_target(std::int64_t begin, std::int64_t count,
                                  Body&& body) const noexcept {
@@ -274,13 +295,7 @@ void FlatWriter::for_each_target(std::int64_t begin, std::int64_t count,
   }
   Panel& panel = thread_panel();
   while (count > 0) {
-    if (begin != panel.written_end || begin >= panel.end) {
-      if (panel.written_begin < panel.written_end) store_panel();
-      const Lines lines = panel_at(begin);
-      panel.begin = lines.begin;
-      panel.end = lines.end;
-      panel.written_begin = panel.written_end = begin;
-    }
+    turn_to(begin);
     const InPanel in = in_panel({panel.begin, panel.end}, begin, count);
     body(panel.bytes + in.at * width, Runs{0, 1, in.length, 1, 0});
     begin += in.length;

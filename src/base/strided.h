@@ -128,9 +128,13 @@ class FlatWriter : public FlatView<void*> {
                bool stream = false) const noexcept;
   // The same from elements as they are, from any address.
   void scatter_bytes(std::int64_t begin, std::int64_t count, const void* in) const noexcept;
+  // Their address in the thread's panel if they are contiguous there, for the caller to write all
+  // of them before anything else is written; else null.
+  void* in_thread_panel(std::int64_t begin, std::int64_t count) const noexcept;
 
  private:
   friend class WritePanels;
+  void turn_to(std::int64_t begin) const noexcept;
   template <class Body>
   void for_each_target(std::int64_t begin, std::int64_t count, Body&& body) const noexcept;
   void store_panel() const noexcept;

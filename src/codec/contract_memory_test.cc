@@ -130,9 +130,11 @@ INSTANTIATE_TEST_SUITE_P(
                       "dct_chop(keep=3, shape=triangle, order=planes)", "dct_chop(block=4, keep=3)",
                       "dct_chop(block=16, keep=9)", "dct_quant(rate=2)", "dct_quant(rate=4)",
                       "dct_quant(rate=8.125)", "dct_chop(keep=4) | block_quant(bits=8)",
-                      "block_quant(bits=4)", "block_quant(bits=3, group=64, round=stochastic)",
+                      "block_quant(bits=4)", "block_quant(bits=4, group=2048, round=stochastic)",
+                      "block_quant(bits=3, group=64, round=stochastic)", "block_quant(bits=8)",
                       "bounded(rel=0.01)", "bounded(abs=0.01, codes=bytes)",
-                      "nonzero_quant(bits=3)", "positive", "raw"),
+                      "nonzero_quant(bits=3)", "nonzero_quant(bits=8, group=64)", "positive",
+                      "raw"),
     [](const auto& of) {
       std::string name;
       for (const char c : std::string(of.param)) {

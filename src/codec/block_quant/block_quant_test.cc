@@ -8,11 +8,14 @@
 #include <string>
 
 #include "base/half.h"
+#include "base/target.h"
 #include "base/tensor_fixture.h"
 #include "codec/block_quant/block_quant_block.h"
 #include "codec/block_quant/block_quant_ref.h"
+#include "codec/contract_fixture.h"
 #include "tuckfold/codec.h"
 #include "tuckfold/error.h"
+#include "tuckfold/version.h"
 
 namespace tuckfold {
 namespace {
@@ -327,6 +330,97 @@ TEST(BlockQuant, HalvesHaveTheBitsOfOrdinaryValues) {
     }
   }
   EXPECT_GT(infinite, 100);
+}
+
+// Halves with tame values, and some groups with zeros of both signs, subnormals, the largest
+// numbers, infinities and NaN.
+std::vector<std::uint16_t> halves_of(DType dtype, std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<std::uint16_t> halves(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float value = normal(random);
+    const std::uint16_t tame = dtype == DType::F16 ? to_f16(value).bits : to_bf16(value).bits;
+    const bool wild = i / 61 % 3 == 2 && random() % 16 == 0;
+    halves[i] = wild ? static_cast<std::uint16_t>(random()) : tame;
+    if (random() % 32 == 0) halves[i] &= 0x8003;  // zeros and the smallest numbers
+  }
+  return halves;
+}
+
+// The kernels compute with halves in their own way; their values in f32 give the same bytes, and
+// what comes back is what f32 comes back as, rounded. At every target, at an address that is no
+// multiple of a vector's.
+TEST(BlockQuant, HalvesArePackedAsTheirValuesInF32AreOnEveryTarget) {
+  const std::string before = cpu_target();
+  for (const DType dtype : {DType::F16, DType::BF16}) {
+    for (const std::int64_t count : {1, 8, 31, 33, 63, 1000, 1024, 1029, 4321}) {
+      const std::vector<std::uint16_t> halves =
+          halves_of(dtype, static_cast<std::size_t>(count) + 1, static_cast<unsigned>(count));
+      std::vector<float> floats(static_cast<std::size_t>(count));
+      for (std::size_t i = 0; i < floats.size(); ++i) {
+        floats[i] =
+            dtype == DType::F16 ? to_float(F16{halves[i + 1]}) : to_float(BF16{halves[i + 1]});
+      }
+      for (int bits = 1; bits <= 8; ++bits) {
+        for (const int group : {8, 24, 64, 256, 1032}) {
+          for (const char* more : {"", ", round=stochastic", ", zero=exact"}) {
+            const std::string text = spec_text(bits, group, more);
+            if (!ref::suits(CodecSpec::parse(text), dtype, {count})) continue;
+            use_cpu_target(cpu_targets().back());
+            const Packed packed = pack_values(text, floats, 9);
+            const std::vector<float> back = packed.unpack();
+            std::vector<std::uint16_t> rounded(back.size());
+            for (std::size_t i = 0; i < back.size(); ++i) {
+              rounded[i] = dtype == DType::F16 ? to_f16_saturated(back[i]).bits
+                                               : to_bf16_saturated(back[i]).bits;
+            }
+            for (const std::string& target : cpu_targets()) {
+              use_cpu_target(target);
+              SCOPED_TRACE(target + ' ' + packed.spec.print() + ' ' + std::to_string(count));
+              std::vector<std::byte> bytes(packed.bytes.size());
+              pack(packed.spec, ConstTensorView(halves.data() + 1, dtype, {count}), bytes,
+                   {.seed = 9});
+              ASSERT_EQ(bytes, packed.bytes);
+              std::vector<std::uint16_t> out(static_cast<std::size_t>(count) + 2, 0xabcd);
+              unpack(packed.spec, bytes, TensorView(out.data() + 1, dtype, {count}));
+              ASSERT_EQ(out.front(), 0xabcd);
+              ASSERT_EQ(out.back(), 0xabcd);
+              ASSERT_TRUE(std::equal(rounded.begin(), rounded.end(), out.begin() + 1));
+            }
+          }
+        }
+      }
+    }
+  }
+  use_cpu_target(before);
+}
+
+// Headers as damaged bytes may have them: scales and minima beyond the dtype's numbers as well.
+TEST(BlockQuant, HalvesOfAnyHeaderAreThoseOfF32RoundedOnEveryTarget) {
+  const std::string before = cpu_target();
+  constexpr std::int64_t kGroup = 64, kGroups = 200, kCount = kGroup * kGroups - 5;
+  for (const int bits : {1, 3, 4, 5, 8}) {
+    std::mt19937 random(static_cast<unsigned>(bits));
+    Packed packed{CodecSpec::parse(spec_text(bits, kGroup)), kCount, {}};
+    packed.bytes.resize(layout(packed.spec, DType::F32, {kCount}).max_bytes);
+    for (std::byte& byte : packed.bytes) byte = static_cast<std::byte>(random());
+    use_cpu_target(cpu_targets().back());
+    const std::vector<float> back = packed.unpack();
+    for (const std::string& target : cpu_targets()) {
+      use_cpu_target(target);
+      for (const DType dtype : {DType::F16, DType::BF16}) {
+        std::vector<std::uint16_t> out(kCount);
+        unpack(packed.spec, packed.bytes, TensorView(out.data(), dtype, {kCount}));
+        for (std::size_t i = 0; i < out.size(); ++i) {
+          ASSERT_EQ(out[i], dtype == DType::F16 ? to_f16_saturated(back[i]).bits
+                                                : to_bf16_saturated(back[i]).bits)
+              << target << ' ' << bits << ' ' << i << ' ' << back[i];
+        }
+      }
+    }
+  }
+  use_cpu_target(before);
 }
 
 std::vector<double> there_and_back(const std::string& text, DType dtype,

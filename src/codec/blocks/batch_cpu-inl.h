@@ -48,6 +48,21 @@ void put(const FlatWriter& out, std::int64_t at, std::int64_t count, const T* va
   }
 }
 
+// Where to make a batch for put(): in the thread's panel if it has room for all of it side by side,
+// else in `buffer`. Nothing past the batch may be written.
+template <class T>
+T* room_for(const FlatWriter& out, std::int64_t at, std::int64_t count, T* buffer) {
+  void* in_panel = out.in_thread_panel(at, count);
+  return in_panel == nullptr ? buffer : static_cast<T*>(in_panel);
+}
+
+// Writes a batch from room_for() to the output; with non-temporal stores if `stream`.
+template <class T>
+void put(const FlatWriter& out, std::int64_t at, std::int64_t count, const T* values,
+         const T* buffer, bool stream) {
+  if (values == buffer) put(out, at, count, values, stream);
+}
+
 }  // namespace tuckfold::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -40,24 +40,28 @@ constexpr std::uint64_t every(int width, int b) {
 // Higher bits of a word to spread are ignored, except where one field fills the word.
 template <int kBits, int kWidth, class D, class V>
 HWY_INLINE V squeeze(D d, V v) {
-  if constexpr (kWidth == 64 || kBits == kWidth) {
+  using Word = hn::TFromD<D>;
+  if constexpr (kWidth == 8 * sizeof(Word) || kBits == kWidth) {
     return v;
   } else {
-    constexpr std::uint64_t kLow = every(2 * kWidth, kBits);
+    constexpr auto kLow = static_cast<Word>(every(2 * kWidth, kBits));
+    constexpr auto kNext = static_cast<Word>(every(2 * kWidth, kBits) << kBits);
     v = hn::Or(hn::And(v, hn::Set(d, kLow)),
-               hn::And(hn::ShiftRight<kWidth - kBits>(v), hn::Set(d, kLow << kBits)));
+               hn::And(hn::ShiftRight<kWidth - kBits>(v), hn::Set(d, kNext)));
     return squeeze<2 * kBits, 2 * kWidth>(d, v);
   }
 }
 template <int kBits, int kWidth, class D, class V>
 HWY_INLINE V spread(D d, V v) {
-  if constexpr (kWidth == 64 || kBits == kWidth) {
+  using Word = hn::TFromD<D>;
+  if constexpr (kWidth == 8 * sizeof(Word) || kBits == kWidth) {
     return v;
   } else {
-    constexpr std::uint64_t kLow = every(2 * kWidth, kBits);
+    constexpr auto kLow = static_cast<Word>(every(2 * kWidth, kBits));
+    constexpr auto kNext = static_cast<Word>(every(2 * kWidth, kBits) << kWidth);
     v = spread<2 * kBits, 2 * kWidth>(d, v);
     return hn::Or(hn::And(v, hn::Set(d, kLow)),
-                  hn::And(hn::ShiftLeft<kWidth - kBits>(v), hn::Set(d, kLow << kWidth)));
+                  hn::And(hn::ShiftLeft<kWidth - kBits>(v), hn::Set(d, kNext)));
   }
 }
 
@@ -85,6 +89,17 @@ HWY_INLINE void store_words(D, hn::Vec<D> words, Code* codes) {
   const hn::Repartition<Code, D> of_codes;
   hn::StoreU(hn::BitCast(of_codes, words), of_codes, codes);
 #endif
+}
+
+// Bytes to words; not every target has a step from 8 bits to 64.
+template <class D, class V>
+HWY_INLINE hn::Vec<D> promote_bytes(D d, V bytes) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    const hn::Rebind<std::uint32_t, D> d32;
+    return hn::PromoteTo(d, hn::PromoteTo(d32, bytes));
+  } else {
+    return hn::PromoteTo(d, bytes);
+  }
 }
 
 // Applies `work`, which takes a tag and a vector of words, to every word of `codes` in place, and
@@ -136,29 +151,45 @@ HWY_INLINE void part(const std::byte* in, CodeOf<B>* codes) {
   }
 }
 
-// If B bytes are a type of their own, the parts are joined in the vector. Returns how many groups
-// of eight codes were done.
+// Where a byte holds whole codes, it is made from a word of them in few steps, and back. Returns
+// how many groups of eight codes were done.
+template <int B>
+constexpr bool kWholeInByte = HWY_TARGET != HWY_SCALAR && (B == 1 || B == 2 || B == 4);
+template <int B>
+using WordOfByte = std::conditional_t<B == 4, std::uint16_t,
+                                      std::conditional_t<B == 2, std::uint32_t, std::uint64_t>>;
+
 template <int B>
 HWY_INLINE std::int64_t squeeze_vectors(const std::uint8_t* codes, std::int64_t eights,
                                         std::byte* out) {
   std::int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-  if constexpr (B == 1 || B == 2 || B == 4) {
-    using Packed8 = std::conditional_t<B == 4, std::uint32_t,
-                                       std::conditional_t<B == 2, std::uint16_t, std::uint8_t>>;
-    const hn::ScalableTag<std::uint64_t> d;
-    const hn::Rebind<Packed8, decltype(d)> of_packed;
+  if constexpr (kWholeInByte<B>) {
+    const hn::ScalableTag<WordOfByte<B>> d;
+    const hn::Rebind<std::uint8_t, decltype(d)> of_bytes;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    for (; i + lanes <= eights; i += lanes) {
-      const auto v = squeeze<B, 8>(d, load_words(d, codes + 8 * i));
-      alignas(64) Packed8 packed[8];
-      hn::Store(hn::TruncateTo(of_packed, v), of_packed, packed);
-      std::memcpy(out + i * B, packed, static_cast<std::size_t>(lanes * B));
+    for (; i + lanes <= eights * B; i += lanes) {
+      const auto v = squeeze<B, 8>(d, load_words(d, codes + 8 / B * i));
+      hn::StoreU(hn::TruncateTo(of_bytes, v), of_bytes, reinterpret_cast<std::uint8_t*>(out + i));
     }
   }
-#endif
   static_cast<void>(codes), static_cast<void>(eights), static_cast<void>(out);
-  return i;
+  return i / B;
+}
+template <int B>
+HWY_INLINE std::int64_t spread_vectors(const std::byte* in, std::int64_t eights,
+                                       std::uint8_t* codes) {
+  std::int64_t i = 0;
+  if constexpr (kWholeInByte<B>) {
+    const hn::ScalableTag<WordOfByte<B>> d;
+    const hn::Rebind<std::uint8_t, decltype(d)> of_bytes;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    for (; i + lanes <= eights * B; i += lanes) {
+      const auto bytes = hn::LoadU(of_bytes, reinterpret_cast<const std::uint8_t*>(in + i));
+      store_words(d, spread<B, 8>(d, promote_bytes(d, bytes)), codes + 8 / B * i);
+    }
+  }
+  static_cast<void>(codes), static_cast<void>(eights), static_cast<void>(in);
+  return i / B;
 }
 
 // The last groups of eight go through a buffer, because no byte past the end may be touched.
@@ -195,15 +226,19 @@ HWY_NOINLINE HWY_ATTR void spread_codes(const std::byte* in, std::int64_t count,
     std::memcpy(codes, in, static_cast<std::size_t>(count) * kWords);
   } else {
     const std::int64_t eights = (count + 7) / 8, bytes = (count * B + 7) / 8;
-    const std::int64_t direct = std::max<std::int64_t>(eights - kLastEights, 0);
+    std::int64_t i = 0;
+    if constexpr (B <= 8) i = spread_vectors<B>(in, count / 8, codes);
+    const std::int64_t direct = std::max(eights - kLastEights, i);
     std::byte last[kLastEights * B + 8] = {};
     std::memcpy(last, in + direct * B, static_cast<std::size_t>(bytes - direct * B));
-    const std::byte* from = in;
-    for (std::int64_t i = 0; i < eights; ++i, from += B) {
+    const std::byte* from = in + i * B;
+    CodeOf<B>* rest = codes + 8 * i;
+    const std::int64_t rest_words = (eights - i) * kWords;
+    for (; i < eights; ++i, from += B) {
       if (i == direct) from = last;
       part<B>(from, codes + 8 * i);
     }
-    for_each_word(codes, eights * kWords,
+    for_each_word(rest, rest_words,
                   [](auto d, auto v) HWY_ATTR { return spread<B, 8 * kWords>(d, v); });
   }
 }

@@ -14,6 +14,7 @@
 #include <limits>
 
 #include "base/convert.h"
+#include "base/convert_cpu-inl.h"
 #include "codec/bounded/bounded.h"
 #include "codec/bounded/bounded_block.h"
 
@@ -70,6 +71,46 @@ HWY_ATTR void widen(const Real* values, std::int64_t count, Range& range) {
     range.low = std::min(range.low, static_cast<double>(values[i]));
     range.high = std::max(range.high, static_cast<double>(values[i]));
   }
+}
+
+// The same of f16 or bf16: as whole numbers with a sign they have the order of their values once
+// the magnitude's bits of the negative ones are inverted. Infinities and NaN lie beyond.
+template <class Of>
+HWY_ATTR void widen_halves(const std::uint16_t* values, std::int64_t count, Range& range) {
+  constexpr auto kInfinity = static_cast<std::int16_t>(Of::kInfinity);
+  std::int16_t least = kInfinity, most = static_cast<std::int16_t>(~kInfinity);
+  const auto add = [&](std::int16_t key) {
+    if (key >= kInfinity || key <= static_cast<std::int16_t>(~kInfinity)) return;
+    least = std::min(least, key);
+    most = std::max(most, key);
+  };
+  std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<std::int16_t> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto above = hn::Set(d, least), below = hn::Set(d, most);
+  auto low = above, high = below;
+  for (; i + lanes <= count; i += lanes) {
+    const auto v = hn::LoadU(d, reinterpret_cast<const std::int16_t*>(values) + i);
+    const auto key = hn::Xor(v, hn::And(hn::ShiftRight<15>(v), hn::Set(d, 0x7fff)));
+    const auto finite = hn::And(hn::Lt(key, above), hn::Gt(key, below));
+    low = hn::Min(low, hn::IfThenElse(finite, key, above));
+    high = hn::Max(high, hn::IfThenElse(finite, key, below));
+  }
+  add(hn::GetLane(hn::MinOfLanes(d, low)));
+  add(hn::GetLane(hn::MaxOfLanes(d, high)));
+#endif
+  const auto value_of_key = [](std::int16_t key) {
+    const auto bits = static_cast<std::uint16_t>(key < 0 ? key ^ 0x7fff : key);
+    return static_cast<double>(to_float(typename Of::Half{bits}));
+  };
+  for (; i < count; ++i) {
+    const std::uint32_t bits = values[i];
+    add(static_cast<std::int16_t>(bits ^ ((bits & 0x8000u) != 0 ? 0x7fffu : 0u)));
+  }
+  if (least > most) return;  // none is finite
+  range.low = std::min(range.low, value_of_key(least));
+  range.high = std::max(range.high, value_of_key(most));
 }
 
 // The largest magnitude; infinity or NaN where there is one.
@@ -179,11 +220,13 @@ HWY_ATTR HWY_INLINE auto bits_where(D d, M mask) {
   }
 }
 
-// Codes of values, and whether all of them are within the bound; if not, the codes are invalid.
+constexpr std::int64_t kStretch = 128;  // values between two looks at whether all hold
+
+// Codes of values, and `count` if all of them are within the bound; if not, the codes are invalid,
+// and it is the beginning of kStretch values of which one is not.
 template <class Real, bool kExactZero>
-HWY_ATTR bool quantize_lanes(DType dtype, const Real* values, std::int64_t count,
-                             const Grid<Real>& grid, std::int32_t* codes) {
-  constexpr std::int64_t kStretch = 128;  // values between two looks at whether all hold
+HWY_ATTR std::int64_t quantize_lanes(DType dtype, const Real* values, std::int64_t count,
+                                     const Grid<Real>& grid, std::int32_t* codes) {
   const hn::ScalableTag<Real> d;
   const hn::Rebind<std::int32_t, decltype(d)> di;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -193,7 +236,7 @@ HWY_ATTR bool quantize_lanes(DType dtype, const Real* values, std::int64_t count
   std::int64_t i = 0;
   while (i + lanes <= count) {
     auto good = hn::Eq(zero, zero);
-    const std::int64_t end = std::min(i + kStretch, count);
+    const std::int64_t begin = i, end = std::min(i + kStretch, count);
     for (; i + lanes <= end; i += lanes) {
       // Memory would be idle while this chunk is in cache: prefetch the next.
       __builtin_prefetch(reinterpret_cast<const char*>(values + i) + kChunk * sizeof(Real), 0, 2);
@@ -220,18 +263,18 @@ HWY_ATTR bool quantize_lanes(DType dtype, const Real* values, std::int64_t count
         good = hn::And(good, hn::Le(hn::Abs(hn::Sub(v, back)), bound));
       }
     }
-    if (!hn::AllTrue(d, good)) return false;
+    if (!hn::AllTrue(d, good)) return begin;
   }
   for (; i < count; ++i) {
     codes[i] = code_of(values[i], grid);
-    if (!holds(values[i], rounded(dtype, value_of(codes[i], grid)), grid)) return false;
+    if (!holds(values[i], rounded(dtype, value_of(codes[i], grid)), grid)) return i;
   }
-  return true;
+  return count;
 }
 
 template <class Real>
-bool quantize_all(DType dtype, const Real* values, std::int64_t count, const Grid<Real>& grid,
-                  std::int32_t* codes) {
+std::int64_t quantize_all(DType dtype, const Real* values, std::int64_t count,
+                          const Grid<Real>& grid, std::int32_t* codes) {
   return grid.exact_zero ? quantize_lanes<Real, true>(dtype, values, count, grid, codes)
                          : quantize_lanes<Real, false>(dtype, values, count, grid, codes);
 }
@@ -244,10 +287,17 @@ int quantize(const TensorBound& tensor, const Real* values, std::int64_t count,
   const Real largest = largest_of(values, count);
   if (!(largest <= std::numeric_limits<Real>::max())) return -1;
   Grid<Real> grid = grid_of<Real>(tensor.dtype, tensor.bound, tensor.exact_zero, 0);
+  std::int64_t doubtful = 0;  // where the last grid failed, the next one may as well
   for (int number = first_grid(tensor.dtype, largest, grid); number < kGrids; ++number) {
     grid = grid_of<Real>(tensor.dtype, tensor.bound, tensor.exact_zero, number);
     if (!usable(grid) || !(largest * grid.inverse <= kMaxCode<Real>)) return -1;
-    if (quantize_all(tensor.dtype, values, count, grid, codes)) return number;
+    const std::int64_t some = std::min(kStretch, count - doubtful);
+    if (doubtful > 0 &&
+        quantize_all(tensor.dtype, values + doubtful, some, grid, codes + doubtful) < some) {
+      continue;
+    }
+    doubtful = quantize_all(tensor.dtype, values, count, grid, codes);
+    if (doubtful == count) return number;
   }
   return -1;
 }

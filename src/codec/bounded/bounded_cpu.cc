@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/memory_order.h"
 #include "codec/bounded/bounded.h"
 #include "codec/bounded/bounded_cpu-inl.h"
 #include "codec/bounded/bounded_masks_cpu-inl.h"
@@ -475,6 +476,7 @@ std::size_t pack_chunks_target(const TensorBound& tensor, const FlatReader& in, 
   for (std::int64_t index = begin; index < end; ++index) {
     const std::int64_t count = chunk_elems(tensor.elems, index);
     const void* bits = in.dense(index * kChunk, count);
+    if (bits == nullptr) bits = in.in_thread_panel(index * kChunk, count);
     if (bits == nullptr) {
       in.gather_bytes(index * kChunk, count, gathered);
       bits = gathered;
@@ -518,14 +520,23 @@ Range range_of_target(const FlatReader& in, std::int64_t begin, std::int64_t cou
   alignas(64) float buffer[kChunk];
   alignas(64) double wide[kChunk];
   Range range{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
+  const auto width = static_cast<std::int64_t>(size_bytes(in.dtype()));
+  const auto* all = static_cast<const std::byte*>(all_in_memory_order(in));
   for (std::int64_t at = begin; at < begin + count; at += kChunk) {
     const std::int64_t some = std::min(kChunk, begin + count - at);
-    const void* bits = in.dense(at, some);
+    // Other elements than the sequence has there, but all are looked at.
+    const void* bits = all != nullptr ? all + at * width : in.dense(at, some);
     if (bits == nullptr) {
       in.gather_bytes(at, some, gathered);
       bits = gathered;
     }
-    if (in.dtype() == DType::F64) {
+    if (in.dtype() == DType::F16) {
+      widen_halves<halves::HWY_NAMESPACE::OfF16>(static_cast<const std::uint16_t*>(bits), some,
+                                                 range);
+    } else if (in.dtype() == DType::BF16) {
+      widen_halves<halves::HWY_NAMESPACE::OfBF16>(static_cast<const std::uint16_t*>(bits), some,
+                                                  range);
+    } else if (in.dtype() == DType::F64) {
       widen(as_reals(in.dtype(), bits, some, wide), some, range);
     } else {
       widen(as_reals(in.dtype(), bits, some, buffer), some, range);

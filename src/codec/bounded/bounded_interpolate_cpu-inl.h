@@ -43,7 +43,7 @@ struct Band {
 template <class Real, class Mark>
 bool whole_codes(DType dtype, const Grid<Real>& grid, const Real* values, std::int64_t count,
                  std::int32_t before, std::int32_t* codes, Mark&& mark) {
-  if (quantize_all(dtype, values, count, grid, codes)) return false;
+  if (quantize_all(dtype, values, count, grid, codes) == count) return false;
   for (std::int64_t i = 0; i < count; ++i) {
     codes[i] = code_of(values[i], grid);
     if (!holds(values[i], rounded(dtype, value_of(codes[i], grid)), grid)) {

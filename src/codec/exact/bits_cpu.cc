@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "base/dtype.h"
+#include "base/memory_order.h"
 #include "codec/blocks/batch_cpu-inl.h"
 #include "codec/blocks/bit_packing_cpu-inl.h"
 #include "codec/exact/bits.h"
@@ -20,6 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using tuckfold::HWY_NAMESPACE::kAheadBytes;
 using tuckfold::HWY_NAMESPACE::kBatchElems;
 using tuckfold::HWY_NAMESPACE::put;
+using tuckfold::HWY_NAMESPACE::room_for;
 using tuckfold::HWY_NAMESPACE::spread_codes;
 using tuckfold::HWY_NAMESPACE::squeeze_codes;
 using tuckfold::HWY_NAMESPACE::stream_lines;
@@ -68,6 +70,10 @@ Range range_of_target(const FlatReader& in, std::int64_t begin, std::int64_t end
     if constexpr (std::is_integral_v<T>) {
       if (const void* dense = in.dense(begin, end - begin)) {
         return widen_range(static_cast<const T*>(dense), end - begin, range);
+      }
+      // Ranges of elements are ranges of memory then: others, but all are looked at.
+      if (const void* all = all_in_memory_order(in)) {
+        return widen_range(static_cast<const T*>(all) + begin, end - begin, range);
       }
       alignas(64) T gathered[kBatchElems];
       for (std::int64_t at = begin; at < end; at += kBatchElems) {
@@ -165,11 +171,11 @@ void pack_codes_target(const PackJob& job, std::int64_t begin, std::int64_t end)
 
 void unpack_codes_target(const UnpackJob& job, std::int64_t begin, std::int64_t end) {
   with_word(job.out->dtype(), [&]<class T>(T) {
-    alignas(64) T values[kBatchElems];
+    alignas(64) T buffer[kBatchElems];
     if (job.width == 0) {
-      std::fill_n(values, kBatchElems, static_cast<T>(job.minimum));
+      std::fill_n(buffer, kBatchElems, static_cast<T>(job.minimum));
       for (std::int64_t at = begin; at < end; at += kBatchElems) {
-        put(*job.out, at, std::min(kBatchElems, end - at), values, job.stream);
+        put(*job.out, at, std::min(kBatchElems, end - at), buffer, job.stream);
       }
       return;
     }
@@ -178,8 +184,9 @@ void unpack_codes_target(const UnpackJob& job, std::int64_t begin, std::int64_t 
       for (std::int64_t at = begin; at < end; at += kBatchElems) {
         const std::int64_t count = std::min(kBatchElems, end - at);
         spread_batch(job.width, job.codes + at / 8 * job.width, count, codes);
+        T* values = room_for(*job.out, at, count, buffer);
         add(codes, count, job.minimum, values);
-        put(*job.out, at, count, values, job.stream);
+        put(*job.out, at, count, values, buffer, job.stream);
       }
     });
   });

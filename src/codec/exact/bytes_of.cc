@@ -110,12 +110,20 @@ Table table_of(const Stage& stage, DType dtype) {
   table.guess = {static_cast<float>(rule.add), static_cast<float>(1 / rule.scale)};
   table.factors = factors_of(rule);
   table.computed = table.exact = size_bytes(dtype) <= sizeof(float);
+  const bool half = dtype == DType::F16 || dtype == DType::BF16;
+  const float largest = dtype == DType::F16 ? kMaxF16 : kMaxBF16;
+  table.simple = {static_cast<float>(rule.scale), static_cast<float>(rule.add), half, half};
   for (int k = 0; k < 256; ++k) {
     const std::uint64_t word = value_bits(rule, dtype, k);
     table.words[k] = word;
     const Narrowed computed = narrowed(dtype, compute_f32(table.factors, static_cast<float>(k)));
     table.computed = table.computed && word == computed.bits;
     table.exact = table.exact && table.computed && computed.exact;
+    const float sum = static_cast<float>(k) * table.simple.scale + table.simple.add;
+    const Narrowed simple = narrowed(dtype, sum);
+    const bool fits = sum < largest && sum > -largest;
+    table.simple.usable = table.simple.usable && word == simple.bits && fits;
+    table.simple.exact = table.simple.exact && table.simple.usable && simple.exact;
   }
   return table;
 }

@@ -21,6 +21,11 @@ struct Table {
   bool computed;
   bool exact;  // and needs no rounding
   Factors factors;
+  // Rounding to f16 or bf16 hides what one product and one sum lose in f32, for most rules.
+  struct Simple {
+    float scale, add;
+    bool usable, exact;  // whether all values are k * scale + add, rounded; and need no rounding
+  } simple;
 };
 
 Table table_of(const Stage& stage, DType dtype);

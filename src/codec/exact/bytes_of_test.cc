@@ -164,6 +164,48 @@ TEST(BytesOf, MinusZeroNanAndInfinitiesAreRefused) {
   }
 }
 
+// At every place of the vectors: a value that is no byte's, of which some are whole steps above the
+// last byte's; and all bytes' values with several rules.
+TEST(BytesOf, HalvesAreRefusedAndComeBackOnEveryTarget) {
+  const std::string before = cpu_target();
+  for (const std::string& target : cpu_targets()) {
+    use_cpu_target(target);
+    for (const DType dtype : {DType::F16, DType::BF16}) {
+      for (const char* text :
+           {"bytes_of(scale=1)", "bytes_of(scale=1/256)", "bytes_of", "bytes_of(scale=2, add=-8)",
+            "bytes_of(scale=1/127.5, add=-1)", "bytes_of(scale=0.0171247538, add=-2.1179)",
+            "bytes_of(scale=1/127.5, add=-1, round=each)"}) {
+        const CodecSpec spec = CodecSpec::parse(text);
+        for (const std::size_t count : {1u, 31u, 256u, 1024u + 77u}) {
+          SCOPED_TRACE(fmt::format("{} {} {} {}", target, to_string(dtype), text, count));
+          std::vector<std::byte> codes(count), again(count);
+          for (std::size_t i = 0; i < count; ++i) codes[i] = static_cast<std::byte>(i * 7 % 256);
+          const Shape shape{static_cast<std::int64_t>(count)};
+          const ref::Tensor values(dtype, shape), back(dtype, shape);
+          unpack(spec, codes, values.view());
+          pack(spec, values.view(), again);
+          unpack(spec, again, back.view());
+          ASSERT_EQ(back.bytes(), values.bytes());
+        }
+      }
+      const CodecSpec spec = CodecSpec::parse("bytes_of(scale=1)");
+      for (const double bad : {256.0, 300.0, 2048.0, -1.0, 0.5, 254.5, -0.0}) {
+        ref::Tensor in(dtype, {100});
+        if (in.dtype() == DType::BF16 && bad == 254.5) continue;  // is 254 there
+        for (std::size_t at = 0; at < 100; ++at) {
+          std::vector<double> values(100, 7.0);
+          values[at] = bad;
+          in.fill(values);
+          std::vector<std::byte> bytes(100);
+          EXPECT_EQ(ref::code_of([&] { pack(spec, in.view(), bytes); }), Errc::InvalidArgument)
+              << target << ' ' << to_string(dtype) << ' ' << bad << ' ' << at;
+        }
+      }
+    }
+  }
+  use_cpu_target(before);
+}
+
 // 0.001 is far below the precision of bf16 at 100: many bytes have the same value.
 TEST(BytesOf, ValuesOfSeveralBytesComeBack) {
   for (const char* text : {"bytes_of(scale=0.001, add=100)", "bytes_of(scale=1e-9, add=1)",

@@ -16,6 +16,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using tuckfold::HWY_NAMESPACE::kAheadBytes;
 using tuckfold::HWY_NAMESPACE::kBatchElems;
 using tuckfold::HWY_NAMESPACE::put;
+using tuckfold::HWY_NAMESPACE::room_for;
 using tuckfold::HWY_NAMESPACE::take;
 
 constexpr std::int64_t kWordValues = 64;
@@ -93,17 +94,18 @@ void unpack_bits_target(const UnpackJob& job, std::int64_t begin, std::int64_t e
   with_word(job.out->dtype(), [&](auto word) {
     using T = decltype(word);
     const T clear = static_cast<T>(job.clear), set = static_cast<T>(job.set);
-    alignas(64) T values[kBatchElems];
+    alignas(64) T buffer[kBatchElems];
     for (std::int64_t at = begin; at < end; at += kBatchElems) {
       const std::int64_t count = std::min(kBatchElems, end - at);
       const std::int64_t whole = count / kWordValues, rest = count % kWordValues;
+      T* values = rest == 0 ? room_for(*job.out, at, count, buffer) : buffer;
       bits_to_words(job.in + at / 8, whole, clear, set, values);
       if (rest != 0) {
         std::byte bits[8] = {};
         std::memcpy(bits, job.in + at / 8 + whole * 8, static_cast<std::size_t>((rest + 7) / 8));
         bits_to_words(bits, 1, clear, set, values + whole * kWordValues);
       }
-      put(*job.out, at, count, values, job.stream);
+      put(*job.out, at, count, values, buffer, job.stream);
     }
   });
 }
