@@ -236,6 +236,39 @@ def test_an_interrupted_pass_is_cleaned_up(steady) -> None:
     assert steady[-1].went
 
 
+@pytest.mark.parametrize("way", ["python", "cpp"])
+@pytest.mark.parametrize("end", ["raises", "returns nothing"])
+def test_a_pass_that_ends_otherwise_is_no_problem(
+    end: str, way: str, steady, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After all modules have been called, so that the order of these is as it was."""
+    monkeypatch.setenv("TUCKFOLD_HOOKS", way)
+
+    def call(m: nn.Module, x: Tensor) -> Tensor | None:
+        y = m.b(m.relu(m.a(x)))
+        if m.stop and end == "raises":
+            raise KeyError("data")
+        return None if m.stop else y.relu().sum(1)
+
+    model = made(lambda: Sequence(call, a=nn.Linear(8, 8), relu=nn.ReLU(), b=nn.Linear(8, 8)))
+    model.stop = False
+    x = torch.randn(4, 8)
+    plain = copy.deepcopy(model)
+    act = warmed(model, x)
+    model(x)
+    model.stop = True
+    if end == "raises":
+        with pytest.raises(KeyError):
+            model(x)
+    else:
+        assert model(x) is None
+    assert act.problems == [] and not steady[-1].went
+    model.stop = False
+    for _ in range(4):
+        assert all_same(gradients(model, x), gradients(plain, x))
+    assert act.problems == []
+
+
 def test_a_wrapped_model_inside_of_a_wrapped_model(steady) -> None:
     model = made(resnet_like)
     plain = copy.deepcopy(model)

@@ -142,7 +142,10 @@ class Steady:
             self.differs = "an error"
 
     def _take(self, target: Target, output: object) -> None:
-        x = output if type(output) is Tensor else leaves(output)[target.output]
+        found = [output] if type(output) is Tensor else leaves(output)
+        x = found[target.output] if target.output < len(found) else None
+        if not isinstance(x, Tensor):  # another branch of forward, or an exception
+            raise _Differs("no such output")
         node = x.grad_fn
         for step in target.path:
             edges = node.next_functions if node is not None else ()
