@@ -478,3 +478,26 @@ def test_sizes_of_the_graph_are_no_tensors() -> None:
         compiled(torch.randn(batch, 8, 16)).square().mean().backward()
     assert act.problems == []
     assert act.plan().rows
+
+
+def test_sizes_that_follow_from_sizes() -> None:
+    """A view of what is made again has them, and backward has only what they follow from."""
+
+    def net() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 4, 1),
+            nn.Hardtanh(), nn.Flatten(), nn.Linear(256, 5),
+        )  # fmt: skip
+
+    plain, model = net(), net()
+    act = tt.wrap(model, least=0)
+    both = [torch.compile(m, backend="aot_eager", dynamic=True) for m in (plain, model)]
+    for batch in (4, 6, 3):
+        x = torch.randn(batch, 3, 16, 16)
+        for m, compiled in zip((plain, model), both, strict=True):
+            m.zero_grad()
+            compiled(x).square().mean().backward()
+        pairs = zip(plain.parameters(), model.parameters(), strict=True)
+        assert all(torch.equal(a.grad, b.grad) for a, b in pairs)
+    assert act.problems == [] and act.plan().after < act.plan().before

@@ -114,6 +114,16 @@ class Choice:
             and base not in self.split.returned  # it is alive anyway
             and base not in self.split.mutated
             and not any(n.meta.get("saved_tensor_with_no_vc_check") for n in views)
+            and all(self._may_view(base, view) for view in views)
+        )
+
+    def _may_view(self, base: fx.Node, view: fx.Node) -> bool:
+        """Whether backward can look at what was made as it looks at what is saved: it needs the sizes."""
+        between = _split.views_between(view, base)
+        return all(
+            n is base or n in between or self.split.has_symbol(n)
+            for node in between
+            for n in node.all_input_nodes
         )
 
     def _exactly(self, base: fx.Node, views: list[fx.Node], row: Row) -> None:
@@ -255,7 +265,7 @@ class Choice:
             self.split.exchange(view, copies[view])
 
     def _known(self, copies: dict[fx.Node, fx.Node], node: fx.Node) -> fx.Node:
-        return copies[node] if node in copies else self.split.symbols[node]
+        return copies[node] if node in copies else self.split.symbol(node)
 
     # ---- names
 

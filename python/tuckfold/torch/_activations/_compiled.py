@@ -67,6 +67,8 @@ def _divide(act: Activations | None, graphs: Graphs, outputs: int, fused: bool) 
         forward, backward = (fx.GraphModule(g, copy.deepcopy(g.graph)) for g in graphs)
         split = Split(forward, backward, outputs)
         if not split.is_plain:
+            act.compiled.setdefault(_frame(), [])
+            _log.warning("a compiled graph saves what only torch knows, and is left alone")
             return graphs
         choice = Choice(split, _options(act), fused, act.policy_of_row, act.model)
         rows = choice.run()

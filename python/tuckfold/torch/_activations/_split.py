@@ -115,6 +115,7 @@ class Split:
         )
         # What backward can take from forward beside tensors, by its node there.
         self.symbols = dict(zip(symbols, places[: len(symbols)], strict=True))
+        self._sizes: dict[fx.Node, fx.Node] = {}  # that follow from these, in backward
         self.returned = {base_of(n) for n in results[:outputs] if isinstance(n, fx.Node)}
         self.mutated = _mutated(forward.graph, outputs)
         self._added: list[fx.Node] = []  # to backward
@@ -157,6 +158,21 @@ class Split:
             new = self.backward.graph.node_copy(node, of)
         self._added.append(new)
         return new
+
+    def has_symbol(self, node: fx.Node) -> bool:
+        """Whether a size follows from those that backward has."""
+        if node in self.symbols:
+            return True
+        is_size = isinstance(node.meta.get("val"), torch.SymInt) and node.op == "call_function"
+        return is_size and all(map(self.has_symbol, node.all_input_nodes))
+
+    def symbol(self, node: fx.Node) -> fx.Node:
+        """Such a size in backward."""
+        if node in self.symbols:
+            return self.symbols[node]
+        if node not in self._sizes:
+            self._sizes[node] = self.copy(node, self.symbol)
+        return self._sizes[node]
 
     def place(self, node: fx.Node) -> fx.Node:
         """Where backward gets a value of forward; it is saved from now on."""
