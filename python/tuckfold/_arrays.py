@@ -6,7 +6,7 @@ Imported when the first array arrives, since numpy takes longer to load than all
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -43,7 +43,13 @@ def dtype_name(what: str, dtype: Any) -> str:
     name = "bf16" if str(found) == "bfloat16" else _NAMES.get(found)
     if name is None:
         shown = repr(dtype)[:40] if found is None else str(found)[:40]
-        raise ValueError(f"[{what}] dtype must be one of {', '.join(lib.DTYPES)}, got {shown}")
+        little = None if found is None else found.newbyteorder("<")
+        remedy = (
+            f", which is big-endian; astype('{little.str}') converts it" if little in _NAMES else ""
+        )
+        raise ValueError(
+            f"[{what}] dtype must be one of {', '.join(lib.DTYPES)}, got {shown}{remedy}"
+        )
     return name
 
 
@@ -62,6 +68,19 @@ def empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 def room(size: int) -> np.ndarray:
     """Bytes to pack to."""
     return np.empty(size, _U8)
+
+
+def refuse(what: str, source: Any) -> NoReturn:
+    """Of what is no array in memory: says how to make one of it."""
+    remedies = {
+        "dask": "compute() makes one, and tuckfold.dask.pack writes a file from a Dask array",
+        "xarray": "the .values of a DataArray are one",
+    }
+    remedy = remedies.get(type(source).__module__.partition(".")[0], "numpy.asarray makes one")
+    raise TypeError(
+        f"[{what}] needs a numpy array, or what has __array_interface__, __dlpack__ or a "
+        f"buffer, got {type(source).__name__}; {remedy}"
+    )
 
 
 def array_of(what: str, source: Any) -> np.ndarray:
@@ -97,10 +116,8 @@ def array_of(what: str, source: Any) -> np.ndarray:
     try:
         return np.asarray(memoryview(source))
     except TypeError:
-        raise TypeError(
-            f"[{what}] needs a numpy array, or what has __array_interface__, __dlpack__ or a "
-            f"buffer, got {type(source).__name__}; numpy.asarray makes one"
-        ) from None
+        pass
+    refuse(what, source)
 
 
 def bytes_of(what: str, source: Any) -> np.ndarray:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import json
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tuckfold import _codec
 from tuckfold import _library as lib
+from tuckfold._errors import DataWarning
 from tuckfold._spec import CodecSpec, spec_of
 
 if TYPE_CHECKING:
@@ -114,8 +116,12 @@ def exact_codec(array: Any, dtype: str) -> str:
 class _Search:
     """Bisects each ladder of specs for its best rung, as the command line does."""
 
-    def __init__(self, part: np.ndarray, dtype: str, kind: str, value: float) -> None:
+    def __init__(
+        self, part: np.ndarray, dtype: str, kind: str, value: float, valid: np.ndarray | None
+    ) -> None:
         self.part, self.dtype, self.kind, self.value = part, dtype, kind, value
+        self.valid = valid
+        self.compares_to = part if valid is None else part[valid]
         self.tried: list[Trial] = []
 
     def ladders(self, for_the_rest: bool) -> list[list[dict[str, Any]]]:
@@ -131,7 +137,8 @@ class _Search:
     def attempt(self, codec: str) -> Trial:
         packed = _codec.pack(self.part, codec, dtype=self.dtype)
         back = _codec.unpack(packed, codec, self.part.shape, self.dtype)
-        found = compared(self.part, back, self.dtype, self.dtype)
+        result = back if self.valid is None else back[self.valid]
+        found = compared(self.compares_to, result, self.dtype, self.dtype)
         ratio = self.part.nbytes / max(1, packed.nbytes)
         figures = {"psnr": found.psnr_db, "ratio": ratio, "max_error": found.max_error}
         figure = figures[self.kind]
@@ -179,10 +186,12 @@ def search(
     value: float,
     *,
     for_the_rest: bool,
+    valid: np.ndarray | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> Choice:
-    """The best codec for a row-major part of an array."""
-    found = _Search(part, dtype, kind, value)
+    """The best codec for a row-major part of an array. Figures are those of the valid values; all unless
+    given."""
+    found = _Search(part, dtype, kind, value, valid)
     for ladder in found.ladders(for_the_rest):
         if progress is not None:
             progress(ladder[0]["codec"])
@@ -209,6 +218,20 @@ def target_of(what: str, **targets: float | None) -> tuple[str, float] | None:
     return given[0] if given else None
 
 
+def note_on_exact(name: str, dtype: str, target: tuple[str, float]) -> str:
+    """What to say of an array that loses nothing whatever is asked for, since its dtype allows no loss;
+    else nothing. The command line says the same."""
+    kind, value = target
+    lossy = dtype in ("u8", "u16") or dtype[0] == "f" or dtype == "bf16"
+    if lossy or target == ("max_error", 0):
+        return ""
+    effect = "is searched among exact codecs alone" if kind == "ratio" else "has no effect"
+    return (
+        f"{name} is of {dtype}, which is always packed without loss: {kind}={value:g} {effect}; convert it to "
+        "f32, u8 or u16 first to lose some"
+    )
+
+
 def choose(
     array: Any,
     *,
@@ -221,7 +244,8 @@ def choose(
     """Searches the codecs of this build for the best one for an array, as ``tuckfold choose`` does.
 
     The array is packed in its own dtype. A large one is tried in part: samples, or planes of them, that
-    are spread over it. Its first axis is the sample.
+    are spread over it. Its first axis is the sample. Dtypes other than floats, u8 and u16 are never packed
+    with a loss; a :class:`DataWarning` says so.
 
     Args:
         array: as for :func:`pack`, or a :class:`FileArray`.
@@ -247,6 +271,8 @@ def choose(
     source, dtype = source_of("choose", array)
     if not source.shape or math.prod(source.shape) == 0:
         raise ValueError(f"[choose] needs values to try codecs on, got shape {source.shape}")
+    if note := note_on_exact("the array", dtype, target):
+        warnings.warn(f"[choose] {note}", DataWarning, stacklevel=2)
     part = _arrays.array_of("choose", trial_part(source, trial_values))
     return search(part, dtype, *target, for_the_rest=False, progress=progress)
 
@@ -262,6 +288,8 @@ def source_of(what: str, array: Any, dtype: Any = None) -> tuple[Any, str]:
     if lazy and not any(
         hasattr(array, name) for name in ("__array_interface__", "__dlpack__", "mask")
     ):
+        if type(array).__module__.partition(".")[0] in ("dask", "xarray"):  # slices are no arrays
+            _arrays.refuse(what, array)
         return array, _arrays.dtype_name(what, array.dtype)  # such as h5py's
     view = _arrays.array_of(what, array)
     return view, _arrays.stored_dtype(what, view, dtype)

@@ -213,7 +213,7 @@ class Batches:
         }
         self._ranges = ranges_of(samples, batch_size, world_size, rank, drop_last)
         self._next = self._position = (0, 0)  # an epoch, and a batch of it
-        self._latest: _Epoch | None = None
+        self._turn = 0  # of the latest iter(), whose batches are counted
 
     @property
     def epoch(self) -> int:
@@ -225,7 +225,7 @@ class Batches:
         if operator.index(epoch) < 0:
             raise ValueError(f"[batches] epoch must be 0 or more, got {epoch}")
         self._next = self._position = (epoch, 0)
-        self._latest = None
+        self._turn += 1
 
     def state_dict(self) -> dict[str, Any]:
         """The position, after the batches that were given out: numbers alone."""
@@ -250,7 +250,7 @@ class Batches:
                 f"0..{len(self._ranges)}"
             )
         self._next = self._position = (epoch, batch)
-        self._latest = None
+        self._turn += 1
 
     def __len__(self) -> int:
         return len(self._ranges)
@@ -258,8 +258,8 @@ class Batches:
     def __iter__(self) -> Iterator[Any]:
         self._position = self._next
         self._next = (self._next[0] + 1, 0)
-        self._latest = _Epoch(self, *self._position)
-        return self._latest
+        self._turn += 1
+        return _Epoch(self, *self._position)  # which ends its threads when it is dropped
 
     def _make(self, samples: np.ndarray, epoch: int) -> Any:
         """A batch, on a thread that reads ahead."""
@@ -280,7 +280,7 @@ class _Epoch(Iterator[Any]):
     """One pass over the batches of an epoch."""
 
     def __init__(self, batches: Batches, epoch: int, first: int) -> None:
-        self._batches, self._epoch = batches, epoch
+        self._batches, self._epoch, self._turn = batches, epoch, batches._turn
         about = batches._identity
         order = order_of(batches._samples, about["shuffle"], about["seed"], epoch)
         self._mine = order[batches._rank :: about["world_size"]]
@@ -319,7 +319,7 @@ class _Epoch(Iterator[Any]):
             self.close()
             raise
         self._given += 1
-        if batches._latest is self:
+        if batches._turn == self._turn:
             done = self._given == count
             batches._position = (self._epoch + 1, 0) if done else (self._epoch, self._given)
         return batch

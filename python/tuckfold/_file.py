@@ -94,7 +94,7 @@ class FileArray:
         self._dtype: np.dtype | None = None
         self._dtype_number = lib.DTYPES.index(about["dtype"])
         self._sample_bytes = math.prod(about["shape"]) * lib.DTYPE_BYTES[about["dtype"]]
-        self._shapes: dict[int, Any] = {}  # of batches, as C wants them
+        self._shapes = file._shapes[number]
 
     @property
     def name(self) -> str:
@@ -378,10 +378,9 @@ class File(Mapping[str, FileArray]):
         text = lib.reader_json(self._handle.value)
         self._identity = hashlib.blake2b(text, digest_size=16).hexdigest()
         self._about = json.loads(text)
-        self._arrays = {
-            about["name"]: FileArray(self, number, about)
-            for number, about in enumerate(self._about["arrays"])
-        }
+        self._numbers = {about["name"]: i for i, about in enumerate(self._about["arrays"])}
+        # Of batches of each array, as C wants them.
+        self._shapes: list[dict[int, Any]] = [{} for _ in self._numbers]
         for warning in self._about["warnings"]:
             if self._remote is not None:
                 warning = self._remote.readable(warning)
@@ -439,16 +438,21 @@ class File(Mapping[str, FileArray]):
 
     def __getitem__(self, name: str) -> FileArray:
         try:
-            return self._arrays[name]
+            number = self._numbers[name]
         except KeyError:
-            names = ", ".join(self._arrays)
+            names = ", ".join(self._numbers)
             raise KeyError(f"'{self._path}' has no array '{name}', but {names}") from None
+        # Made anew, since it holds the file: one that the file held would keep it open when it is dropped.
+        return FileArray(self, number, self._about["arrays"][number])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._numbers
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
+        return iter(self._numbers)
 
     def __len__(self) -> int:
-        return len(self._arrays)
+        return len(self._numbers)
 
     def __eq__(self, other: object) -> bool:
         return self is other

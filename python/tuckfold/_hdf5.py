@@ -40,7 +40,7 @@ def hdf5(
         dtype: of the dataset; needed only for ``"bf16"`` in whole numbers of 16 bits and for ``"bool"``.
 
     Raises:
-        ValueError: the codec does not take such chunks.
+        ValueError: the codec does not take such chunks, of the dtype, or of any unless one is given.
 
     >>> tuckfold.hdf5("dct_quant(rate=4)", (1, 64, 64))["compression"]
     461
@@ -55,8 +55,8 @@ def hdf5(
     sides = () if chunks is None else tuple(int(n) for n in chunks)
     if chunks is not None and (not sides or min(sides) < 1):
         raise ValueError(f"[hdf5] chunks must have sides of 1 or more, got {sides}")
-    if sides and name is not None:
-        plan_of(text, name, sides)  # refuses what HDF5 would refuse without a word
+    if sides:  # HDF5 would refuse them without a word
+        _check_chunks(text, name, sides)
     data = text.encode()
     values = [1, _OF_DATASET if name is None else lib.DTYPES.index(name), len(sides)]
     for side in sides:
@@ -69,6 +69,19 @@ def hdf5(
         _add_path(h5py)
     given = {"chunks": sides} if sides else {}
     return {**given, "compression": FILTER, "compression_opts": tuple(values)}
+
+
+def _check_chunks(spec: str, dtype: str | None, sides: tuple[int, ...]) -> None:
+    """Refuses chunks that the codec does not take, of any dtype unless one is given."""
+    refused: ValueError | None = None
+    for name in lib.DTYPES if dtype is None else (dtype,):
+        try:
+            plan_of(spec, name, sides)
+            return
+        except ValueError as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused
 
 
 def _add_path(h5py: Any) -> None:

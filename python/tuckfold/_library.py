@@ -232,6 +232,14 @@ _FUNCTIONS = {
 }
 
 
+def other_version(path: Path, missing: str) -> str:
+    """What to say of a library that lacks something."""
+    return (
+        f"{path} has no {missing}: it is of another version than the Python files in "
+        f"{Path(__file__).parent}; install tuckfold again with pip, or build the library again"
+    )
+
+
 def _load() -> dict[str, Any]:
     path = library_path("libtuckfold_c.so")
     try:
@@ -243,7 +251,10 @@ def _load() -> dict[str, Any]:
         ) from error
     functions = {}
     for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(library, f"tuckfold_{name}")
+        try:
+            function = getattr(library, f"tuckfold_{name}")
+        except AttributeError:
+            raise ImportError(other_version(path, f"function tuckfold_{name}")) from None
         function.restype, function.argtypes = result, arguments
         functions[name] = function
     return functions

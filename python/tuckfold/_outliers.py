@@ -9,21 +9,57 @@ if TYPE_CHECKING:
 
 _FAR = 1000  # times the span of half of the values
 _FEW = 0.01  # of all values
+_AT_ONCE = 1 << 20  # values whose holes are filled together
 
 
-def without_fill(part: np.ndarray, fill: tuple[float, ...]) -> np.ndarray:
-    """A part of an array on which codecs are tried, with the mean of the others instead of fill values:
-    they are kept apart in the file."""
+def without_fill(
+    part: np.ndarray, dtype: str, fill: tuple[float, ...]
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """A part of an array on which codecs are tried, with values around them in place of fill values, as a
+    file has them, and where the others are; None: everywhere."""
     import numpy as np
 
-    if not fill:
-        return part
+    as_bits = dtype == "bf16" and part.dtype == np.uint16
+    values = (part.astype(np.uint32) << 16).view(np.float32) if as_bits else part
     missing = np.zeros(part.shape, bool)
     for value in np.asarray(fill, np.float64):
-        missing |= np.isnan(part) if np.isnan(value) else part == value.astype(part.dtype)
-    rest = part[~missing]
-    mean = rest[np.isfinite(rest)].mean(dtype=np.float64) if rest.size else 0.0
-    return np.where(missing, np.asarray(mean).astype(part.dtype), part)
+        missing |= np.isnan(values) if np.isnan(value) else values == value.astype(values.dtype)
+    if not missing.any():
+        return part, None
+    planes = (-1, *part.shape[-2:]) if part.ndim > 1 else (1, 1, -1)
+    tried, holes = values.copy().reshape(planes), missing.reshape(planes)
+    each = max(1, _AT_ONCE // (planes[1] * planes[2]))
+    for begin in range(0, len(tried), each):
+        some = slice(begin, begin + each)
+        known = tried[some].astype(np.float64)
+        known[holes[some] | ~np.isfinite(known)] = np.nan
+        smooth = _smooth(known)[holes[some]]
+        tried[some][holes[some]] = smooth if tried.dtype.kind in "fV" else np.rint(smooth)
+    tried = tried.reshape(part.shape)
+    if as_bits:
+        tried = np.where(missing, tried.view(np.uint32) >> 16, part).astype(np.uint16)
+    return tried, ~missing
+
+
+def _smooth(planes: np.ndarray) -> np.ndarray:
+    """Planes with a value for each NaN: from the finest of averages over 2 x 2 values, over 2 x 2 of these,
+    and so on, that has one."""
+    import numpy as np
+
+    rows, cols = planes.shape[1:]
+    holes = np.isnan(planes)
+    if not holes.any():
+        return planes
+    if rows * cols == 1:
+        rest = planes[~holes]
+        return np.where(holes, np.median(rest) if rest.size else 0.0, planes)
+    even = np.pad(planes, ((0, 0), (0, rows % 2), (0, cols % 2)), constant_values=np.nan)
+    corners = np.stack([even[:, i::2, j::2] for i in (0, 1) for j in (0, 1)])
+    known = ~np.isnan(corners)
+    count = known.sum(0)
+    shares = np.where(known, corners, 0.0) / np.maximum(count, 1)  # their sum does not overflow
+    coarse = _smooth(np.where(count > 0, shares.sum(0), np.nan))
+    return np.where(holes, coarse.repeat(2, 1).repeat(2, 2)[:, :rows, :cols], planes)
 
 
 def note_on_outliers(name: str, part: np.ndarray) -> str:

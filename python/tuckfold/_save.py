@@ -9,12 +9,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuckfold import _library as lib
-from tuckfold._choose import exact_codec, search, source_of, target_of, trial_part
+from tuckfold._choose import (
+    exact_codec,
+    note_on_exact,
+    search,
+    source_of,
+    target_of,
+    trial_part,
+)
 from tuckfold._errors import DataWarning
 from tuckfold._outliers import note_on_outliers, without_fill
 from tuckfold._progress import Progress, Reporter, pieces
 from tuckfold._spec import CodecSpec, spec_of
-from tuckfold._writer import Column, Saved, Writer, check_fill, check_names, fill_of, of_array
+from tuckfold._writer import (
+    Column,
+    Saved,
+    Writer,
+    check_fill,
+    check_local,
+    check_names,
+    fill_of,
+    note_on_unused,
+    of_array,
+)
 
 _TRIAL_VALUES = 4_000_000
 
@@ -26,8 +43,10 @@ def _column(
     codec: Any,
     target: tuple[str, float] | None,
     fill: tuple[float, ...],
+    notes: list[str],
 ) -> Column:
-    """How to pack an array: as asked for; by a codec that reaches the target; or without loss."""
+    """How to pack an array: as asked for; by a codec that reaches the target; or without loss. Adds what is
+    wise to know to the notes."""
     shape = tuple(source.shape[1:])
     named = of_array(codec, name) if isinstance(codec, Mapping) else None
     for_all = None if isinstance(codec, Mapping) else codec
@@ -39,10 +58,11 @@ def _column(
         column.measure = is_field or column.max_error is not None
     is_searched = is_field and spec is None and any_values
     if is_searched and target is not None and target != ("max_error", 0):  # which is as no target
-        part = without_fill(trial_part(source, _TRIAL_VALUES), fill)
-        if target[0] == "psnr" and (note := note_on_outliers(name, part)):
-            warnings.warn(f"[save] {note}", DataWarning, stacklevel=4)
-        spec = search(part, dtype, *target, for_the_rest=True).codec
+        part, valid = without_fill(trial_part(source, _TRIAL_VALUES), dtype, fill)
+        if target[0] == "psnr":
+            notes.append(note_on_outliers(name, part if valid is None else part[valid]))
+        notes.append(note_on_exact(f"'{name}'", dtype, target))
+        spec = search(part, dtype, *target, for_the_rest=True, valid=valid).codec
     if spec is not None:
         column.codec = str(spec_of(spec))
     elif any_values:
@@ -89,7 +109,8 @@ def save(
 
     Without codec, max_error and psnr nothing is lost: exact codecs are tried on a part of each array, and
     the smallest is taken. All three are for arrays whose samples have two axes or more; others, such as
-    labels, lose nothing unless a mapping names a codec for them. The file appears under its name when it is
+    labels, lose nothing unless a mapping names a codec for them, and dtypes other than floats, u8 and u16
+    never do. A :class:`DataWarning` says where one has no effect. The file appears under its name when it is
     complete; if anything fails, nothing is left, and a file of that name stays.
 
     Args:
@@ -120,6 +141,7 @@ def save(
     ...     bool(np.abs(f["image"][3] - images[3]).max() < 0.01)
     True
     """
+    check_local("save", path)
     for name in named.keys() & (arrays or {}).keys():
         raise ValueError(f"[save] '{name}' is given twice; drop one")
     sources = _sources({**(arrays or {}), **named}, dtype)
@@ -129,22 +151,15 @@ def save(
     names = list(sources)
     check_names("save", "codec", codec, names)
     check_names("save", "fill", fill, names)
+    notes: list[str] = []
     columns = [
-        _column(name, source, kind, codec, target, fill_of(fill, name, kind))
+        _column(name, source, kind, codec, target, fill_of(fill, name, kind), notes)
         for name, (source, kind) in sources.items()
     ]
     check_fill("save", fill, columns)
-    if (
-        codec is not None
-        and not isinstance(codec, Mapping)
-        and all(len(c.shape) < 2 for c in columns)
-    ):
-        warnings.warn(
-            "[save] a codec without a name is for samples with two axes or more, and no array has such; "
-            f"nothing is lost (codec={{'{names[0]}': …}} binds one)",
-            DataWarning,
-            stacklevel=2,
-        )  # fmt: skip
+    notes.append(note_on_unused(codec, target, columns))
+    for note in filter(None, notes):
+        warnings.warn(f"[save] {note}", DataWarning, stacklevel=2)
     for column in columns:
         column.samples_per_chunk = operator.index(samples_per_chunk)
     views = [source for source, _ in sources.values()]

@@ -17,7 +17,8 @@ from tuckfold import _library as lib
 from tuckfold._errors import DataWarning
 from tuckfold._file import File
 from tuckfold._progress import pieces
-from tuckfold._spec import CodecSpec, spec_of
+from tuckfold._remote import is_url
+from tuckfold._spec import CodecSpec, list_codecs, spec_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -127,6 +128,47 @@ def check_fill(what: str, value: Any, columns: Sequence[Column]) -> None:
             raise ValueError(f"[{what}] fill={number}: no array has that value; they are {dtypes}")
 
 
+def check_local(what: str, path: Any) -> None:
+    """Refuses a URL."""
+    if is_url(path):
+        raise ValueError(
+            f"[{what}] '{path}' is a URL, and only open takes those; write a file here, and copy it there"
+        )
+
+
+def note_on_unused(codec: Any, target: tuple[str, float] | None, columns: Sequence[Column]) -> str:
+    """What to say of a codec or target for all arrays that suits none of them; else nothing."""
+    named = codec if isinstance(codec, Mapping) else {}
+    given = "a codec without a name" if codec is not None and not named else None
+    if given is None and target is not None and target != ("max_error", 0):
+        given = f"{target[0]}={target[1]:g}"
+    unbound = next((c for c in columns if c.name not in named), None)
+    if given is None or unbound is None or any(len(c.shape) >= 2 for c in columns):
+        return ""
+    whole = "x[None] makes one sample of a field x, and " if len(unbound.shape) == 1 else ""
+    return (
+        f"{given} is for samples with two axes or more, and no array has such; nothing is lost "
+        f"({whole}codec={{'{unbound.name}': …}} binds one)"
+    )
+
+
+def is_exact(codec: str) -> bool:
+    """Whether every bit comes back."""
+    exact = {row.name for row in list_codecs() if row.exact}
+    return all(stage.name in exact for stage in spec_of(codec).stages)
+
+
+def note_on_bounds(max_error: Any, columns: Sequence[Column]) -> str:
+    """What to say where max_error bounds nothing, since no codec that it is for loses anything."""
+    asked = [c for c in columns if of_array(max_error, c.name)]
+    if not asked or any(c.max_error and not is_exact(c.codec) for c in asked):
+        return ""
+    return (
+        f"max_error bounds what codecs lose, and {', '.join(dict.fromkeys(c.codec for c in asked))} loses "
+        "nothing; codec= names another, and save() searches one"
+    )
+
+
 def _columns_of(path: Any, strict: bool) -> dict[str, Column]:
     """The arrays of a file. Warns of missing samples: an append drops what is left of them."""
     with File(path, strict=strict) as file:
@@ -225,6 +267,7 @@ class Writer:
     ) -> None:
         if append and resume:
             raise ValueError("[write] append and resume exclude each other; drop one")
+        check_local("write", path)
         there = _columns_of(path, strict) if append else {}
         names = list(arrays or there)
         for argument, value in (("codec", codec), ("max_error", max_error), ("fill", fill)):
@@ -234,6 +277,9 @@ class Writer:
             for name, about in (arrays or {n: (c.dtype, c.shape) for n, c in there.items()}).items()
         ]
         check_fill("write", fill, columns)
+        for note in (note_on_unused(codec, None, columns), note_on_bounds(max_error, columns)):
+            if note:
+                warnings.warn(f"[write] {note}", DataWarning, stacklevel=2)
         if not columns and not append:
             raise ValueError("[write] give the arrays: {'image': ('f32', (3, 32, 32))}")
         mode = _APPEND if append else _RESUME if resume else _CREATE

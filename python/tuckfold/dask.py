@@ -29,7 +29,16 @@ from tuckfold._errors import DataWarning
 from tuckfold._file import File
 from tuckfold._file import open as open_file
 from tuckfold._spec import CodecSpec
-from tuckfold._writer import Saved, Writer, check_names, values_lost
+from tuckfold._writer import (
+    Saved,
+    Writer,
+    check_local,
+    check_names,
+    is_exact,
+    note_on_bounds,
+    note_on_unused,
+    values_lost,
+)
 
 __all__ = ["pack"]
 
@@ -74,6 +83,16 @@ def pack(
     found = _blocks_of({**(arrays or {}), **named})
     for argument, value in (("codec", codec), ("max_error", max_error), ("fill", fill)):
         check_names("pack", argument, value, list(found))
+    check_local("pack", path)
+    columns = [
+        Writer._column(
+            name, (a.dtype, a.shape[1:]), codec, max_error, fill, samples_per_chunk, None
+        )
+        for name, a in found.items()
+    ]
+    for note in (note_on_unused(codec, None, columns), note_on_bounds(max_error, columns)):
+        if note:
+            warnings.warn(f"[pack] {note}", DataWarning, stacklevel=2)
     where = Path(os.fspath(path)).absolute()
     before = _shards_at(where)
     if where.exists() and not force:
@@ -87,9 +106,13 @@ def pack(
         name: [b for b, size in zip(a.to_delayed().ravel(), a.chunks[0], strict=True) if size]
         for name, a in found.items()
     }
-    options = {
-        "codec": codec,
-        "max_error": max_error,
+    options = {  # named for each array, so that workers do not warn again
+        "codec": {c.name: c.codec for c in columns},
+        "max_error": {
+            c.name: c.max_error
+            for c in columns
+            if c.max_error is not None and not is_exact(c.codec)
+        },
         "fill": fill,
         "metadata": metadata,
         "samples_per_chunk": samples_per_chunk,

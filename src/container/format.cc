@@ -68,7 +68,9 @@ std::optional<Begun> get_begun(ByteSpan file) {
 void check_start(ByteSpan file, const std::string& path) {
   if (file.empty()) fail(Errc::CorruptData, "[open] '{}' is empty; write it again", path);
   if (!begins_with(file, kFileMagic)) {
-    fail(Errc::CorruptData, "[open] '{}': a .tuck file begins with '{}', and this one does not",
+    fail(Errc::CorruptData,
+         "[open] '{}': a .tuck file begins with '{}', and this one does not; pack files of other "
+         "formats first",
          path, kFileMagic);
   }
   if (file.size() < kFirstRecordAt) {

@@ -89,7 +89,9 @@ Found by_records(ByteSpan file, const std::string& path, const Progress& progres
     at = record ? record->end() : at + kRecordAlign;
   }
   if (!schema) {
-    fail(Errc::CorruptData, "[repair] '{}' has lost both its index and its schema; write it again",
+    fail(Errc::CorruptData,
+         "[repair] '{}' has neither an index nor a schema; write it again, or, if it is of another "
+         "format, pack it",
          path);
   }
   Found found{.schema = std::move(*schema), .pieces = {}, .by_index = false};

@@ -16,7 +16,8 @@ struct Other {
 
 constexpr std::string_view kNcCopy =
     "convert it with 'nccopy -k nc4 IN.nc OUT.nc', or in Python with "
-    "xarray.open_dataset('IN.nc').to_netcdf('OUT.nc', format='NETCDF4')";
+    "xarray.open_dataset('IN.nc').to_netcdf('OUT.nc', engine='netcdf4'), where xarray and netCDF4 "
+    "are installed";
 constexpr std::string_view kXarray = "open it in Python and save netCDF-4 or .npz";
 constexpr std::array kOthers = {
     Other{0, "CDF\x01"sv, "netCDF-3", kNcCopy},

@@ -18,6 +18,7 @@ MASK = "src/codec/exact/mask_test.cc::Mask.TheFirstOtherValueIsNamedWhateverTheT
 BYTES_OF = "src/codec/exact/bytes_of_test.cc::BytesOf"
 QUANT_EXTREMES = "src/codec/dct_quant/dct_quant_extremes_test.cc::DctQuant"
 PY_FILL = "tests/python/files/test_file_open.py::test_fill_values_come_back"
+NO_LOSS = "tests/python/files/test_file_write.py::test_goals_for_dtypes_that_allow_no_loss_are_said"
 NONZERO_QUANT = "src/codec/nonzero_quant/nonzero_quant_test.cc::NonzeroQuant"
 BLOCK_QUANT = "src/codec/block_quant/block_quant_test.cc::BlockQuant"
 
@@ -26,6 +27,8 @@ PROMISES = [
     ("docs/activations.md", "exact storage ends at 72.9 and 63.0 %.", "- figures of a file of results"),
     ("docs/api.md", "bool = False, exact:", "- a signature"),
     ("docs/api.md", "`exact`:", EXACT),
+    ("docs/api.md", "are never packed with a loss;", NO_LOSS),
+    ("docs/api.md", "and dtypes other than floats, u8 and u16 never do.", NO_LOSS),
     ("docs/codecs.md", "- **Exact**", EXACT),
     ("docs/codecs.md", "codecs give every bit back;", EXACT),
     ("docs/codecs.md", "say which do (`exact`).",

@@ -43,7 +43,7 @@ def about(tool, file: str = "d.tuck") -> dict:
 OTHERS = {
     "old.nc": (b"CDF\x01" + bytes(64), "netCDF-3", "nccopy -k nc4"),
     "old64.nc": (b"CDF\x02" + bytes(64), "netCDF-3", "xarray.open_dataset"),
-    "old5.nc": (b"CDF\x05" + bytes(64), "netCDF-3", "to_netcdf"),
+    "old5.nc": (b"CDF\x05" + bytes(64), "netCDF-3", "engine='netcdf4'"),
     "field.grib": (b"GRIB" + bytes(64), "GRIB", "save"),
     "sky.fits": (b"SIMPLE  =                    T", "FITS", "save"),
     "m.mat": (b"MATLAB 5.0 MAT-file, Platform", "MAT-file", "v7.3"),

@@ -1,7 +1,9 @@
 """What a stopped pack left is gone on with for the same inputs and options alone."""
 
 import os
+import signal
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -50,6 +52,29 @@ def test_the_same_goes_on(tool):
     tool.run(*args, "-f")
     assert (tool.folder / "d.tuck").read_bytes() == resumed
     assert tool.files() == {"a.npy", "d.tuck"}
+
+
+@pytest.mark.parametrize("shards", [(), ("--shards", "2")], ids=["file", "shards"])
+def test_a_signal_ends_packing_between_two_chunks(tool, shards):
+    noise = np.random.default_rng(2).integers(0, 1000, (60, 128, 128)).astype("f4")
+    np.save(tool.folder / "a.npy", noise)  # one batch of pack's
+    args = ("pack", "a.npy", "-o", "d.tuck", "--codec", "zstd(level=19)", "--threads", "1", *shards)
+    packing = tool.start(*args)
+    while packing.poll() is None and all(
+        p.stat().st_size < 50_000 for p in tool.folder.glob("d*.partial")
+    ):
+        time.sleep(0.001)
+    packing.send_signal(signal.SIGINT)
+    said = packing.communicate()[1].decode()
+    assert packing.returncode == -signal.SIGINT and "--resume goes on" in said
+    left = sum(p.stat().st_size for p in tool.folder.glob("d*.partial"))
+    tool.run(*args, "--resume")
+    assert np.array_equal(tool.unpacked("d.tuck"), noise)
+    resumed = [p.read_bytes() for p in sorted(tool.folder.glob("d*.tuck"))]
+    assert 50_000 <= left < sum(map(len, resumed)) / 2
+    if not shards:
+        tool.run(*args, "-f")
+        assert (tool.folder / "d.tuck").read_bytes() == resumed[0]
 
 
 @pytest.mark.parametrize("shards", [(), ("--shards", "3")], ids=["file", "shards"])

@@ -18,6 +18,12 @@ from tuckfold._spec import spec_of
 from tuckfold.torch import _linear
 
 _NEEDS = (2, 10)  # TORCH_TARGET_VERSION of the operators
+_OPERATORS = (
+    "pack", "pack_seeded", "pack_checked", "pack_many", "unpack", "unpack_checked", "unpack_into",
+    "unpack_many_into", "unpack_then", "unpack_rows", "unpack_gelu", "unpack_images", "compress", "decompress",
+    "normalize_into", "normalize_rows_into", "cross_entropy_rows", "cross_entropy_grad", "_read_images",
+    "_read_values", "structured", "structured_backward", "structured_kernel", "structured_kernel_backward",
+)  # fmt: skip  # that the package uses
 _NAMES = {
     torch.float32: "f32",
     torch.float16: "f16",
@@ -46,6 +52,9 @@ def _load() -> None:
             "(pip install --force-reinstall --no-deps tuckfold)"
         )
     torch.ops.load_library(str(path))
+    for name in _OPERATORS:
+        if not hasattr(torch.ops.tuckfold, name):
+            raise ImportError(lib.other_version(path, f"operator tuckfold::{name}"))
 
 
 _load()

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/dtype.h"
 #include "base/fail.h"
 
 namespace tuckfold::cli {
@@ -228,6 +229,16 @@ std::string to_string(const Target& target) {
     case Kind::MaxError: break;
   }
   return fmt::format("a largest error of {}", target.value);
+}
+
+std::string note_on_exact(std::string_view array, DType dtype, const Target& target) {
+  const bool asks_for_all = target.kind == Kind::MaxError && target.value == 0;
+  if (!must_be_exact(dtype) || asks_for_all) return "";
+  return fmt::format(
+      "'{}' is of {}, which is always packed without loss: {} {}; convert it to f32, u8 or u16 "
+      "first to lose some",
+      array, to_string(dtype), to_string(target),
+      target.kind == Kind::Ratio ? "is searched among exact codecs alone" : "has no effect");
 }
 
 }  // namespace tuckfold::cli

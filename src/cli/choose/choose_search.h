@@ -54,4 +54,8 @@ Choice choose(const Array& part, const Target& target, const ChooseOptions& opti
 // "a PSNR of 45 dB", "a ratio of 8", "a largest error of 0.001".
 std::string to_string(const Target& target);
 
+// What to say of an array that loses nothing whatever is asked for, since its dtype allows no loss;
+// else nothing.
+std::string note_on_exact(std::string_view array, DType dtype, const Target& target);
+
 }  // namespace tuckfold::cli

@@ -66,10 +66,11 @@ class PackRun {
     constexpr std::uintmax_t kLittle = 4096;  // a start and a schema, hardly a chunk
     const std::string partial = path_ + ".partial";
     if (output_.append || output_.temporary || !begun_) return std::string(text);
-    std::error_code none;
-    const bool much =
-        shards_ ? total_.samples > 0 || wrote_ : fs::file_size(partial, none) >= kLittle;
-    if (!none && much && resumable) {
+    std::error_code none, finished;
+    const std::uintmax_t left = fs::file_size(writing_ + ".partial", finished);
+    const bool some = !writing_.empty() && !finished && left >= kLittle;
+    const bool much = some || (shards_ && total_.samples > 0);
+    if (fs::exists(partial, none) && much && resumable) {
       return fmt::format("{}; '{}' has what was packed: the same command with --resume goes on",
                          text, partial);
     }
@@ -109,6 +110,7 @@ class PackRun {
         shards_ || output_.append ? std::nullopt
                                   : std::optional<ReplacedShards>(std::in_place, path);
     FileWriter writer = open(path, first);
+    writing_ = path;
     begun_ = true;
     const std::int64_t kept = output_.resume ? writer.samples() : 0;
     std::int64_t at = first + kept;
@@ -122,10 +124,10 @@ class PackRun {
       const std::int64_t count = std::min(4 * batch_samples(each_, output_.threads), end - at);
       writer.write(
           count, [&](std::size_t array, std::int64_t from, std::int64_t samples, std::byte* room) {
+            InterruptGuard::check();  // chunks before this one are written
             return source_.fetch(array, at + from, samples, room);
           });
       at += count;
-      wrote_ = true;
       bar_.add(static_cast<std::uint64_t>(count) * each_);
     }
     writer.finish();
@@ -211,7 +213,8 @@ class PackRun {
   std::optional<ShardedOutput> shards_;
   PackTotal total_;
   std::vector<std::string> changed_;  // inputs, since the run that is resumed
-  bool begun_ = false, wrote_ = false;
+  std::string writing_;               // the file, or one of the shards
+  bool begun_ = false;
   bool compare_ = false;  // what a stopped run has packed with the inputs as they are now
 };
 

@@ -1,5 +1,6 @@
 #include "cli/terminal/interrupt.h"
 
+#include <atomic>
 #include <csignal>
 
 namespace tuckfold::cli {
@@ -7,7 +8,8 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM};
 
-volatile std::sig_atomic_t g_seen = 0;  // the signal, 0: none
+std::atomic<int> g_seen = 0;                           // the signal, 0: none
+static_assert(std::atomic<int>::is_always_lock_free);  // as a handler needs it
 int g_guards = 0;
 
 void note(int signal) { g_seen = signal; }
@@ -38,7 +40,7 @@ InterruptGuard::~InterruptGuard() {
 }
 
 void InterruptGuard::check() {
-  if (g_seen != 0) throw Interrupted(g_seen);
+  if (const int signal = g_seen; signal != 0) throw Interrupted(signal);
 }
 
 }  // namespace tuckfold::cli

@@ -29,7 +29,7 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  static void check();  // throws Interrupted
+  static void check();  // throws Interrupted; any thread may call it
 };
 
 }  // namespace tuckfold::cli

@@ -143,6 +143,8 @@ void run(const Options& options) {
     const std::string note = note_on_scale(array.name, array.scale_factor, *options.max_error);
     if (!note.empty()) warn("[choose] {}", note);
   }
+  const std::string note = note_on_exact(array.name, array.dtype, target);
+  if (!note.empty()) warn("[choose] {}", note);
   const Array part = trial_part_of(array, options.trial_values);
   StatusLine progress;
   const ChooseOptions how{.prefer = options.fastest ? Prefer::Fastest : Prefer::Smallest,

@@ -76,8 +76,10 @@ Outcome outcome_for(const Options& options, const Samples& samples, std::size_t 
     const Array part = trial_part_of(
         samples.arrays()[array], samples.samples(), options.target.trial_values(),
         [&](std::int64_t sample, std::byte* to) { samples.read(array, sample, 1, to, 1); });
-    const std::string note = options.quiet ? "" : note_on_outliers(part);
-    if (!note.empty()) warn("[convert] {}", note);
+    for (const std::string& note :
+         {note_on_exact(info.name, info.dtype, *target), note_on_outliers(part)}) {
+      if (!options.quiet && !note.empty()) warn("[convert] {}", note);
+    }
     ArrayInfo in_file = info;
     if (info.samples_per_chunk == 0) {  // as they are
       const FileReader& first = samples.files().front();

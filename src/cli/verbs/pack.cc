@@ -135,6 +135,8 @@ Outcome choose_codec(const Options& options, const Source& source, std::size_t n
       chosen.trial = report_on(tried, chosen.array.codec, threads);
       return chosen;
     }
+    const std::string note = note_on_exact(array.name, array.dtype, *target);
+    if (!options.quiet && !note.empty()) warn("[pack] {}", note);
     // A bound holds for every value, whatever the range.
     const bool bounds = target->kind == Target::Kind::MaxError;
     if (!options.quiet && !bounds) warn_of_outliers(tried);

@@ -1,4 +1,4 @@
-# Ctrl-C ends pack between two batches: what is packed stays, and --resume goes on with it.
+# Ctrl-C ends pack between two chunks: what is packed stays, and --resume goes on with it.
 cat >stop.py <<PY
 import os, signal, subprocess, sys, time
 pack = subprocess.Popen(sys.argv[1:])

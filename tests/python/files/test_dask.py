@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -313,3 +314,34 @@ def test_dask_arrays_read_and_write_zarr(tmp_path: Path) -> None:
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert doctest.testmod(tuckfold.dask, extraglobs={"np": np}).failed == 0
+
+
+def test_what_has_no_effect_is_said_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.tuck"
+    field, x = da.from_array(X[0], chunks=(8, 24)), da.from_array(X, chunks=(40, 24, 24))
+    for arrays, options, match in (
+        ({"x": field}, {"codec": "dct_quant(rate=4)"}, "two axes or more"),
+        ({"x": x}, {"max_error": 0.1}, "max_error bounds what codecs lose"),
+    ):
+        with pytest.warns(tuckfold.DataWarning, match=match) as said:
+            tuckfold.dask.pack(path, arrays, force=True, **options).close()
+        assert len(said) == 1 and "[pack]" in str(said[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for codec in ("bounded(abs=1)", {"x": "bounded(abs=1)"}):
+            with tuckfold.dask.pack(path, x=x, codec=codec, max_error=1, force=True) as f:
+                assert np.abs(f["x"][:] - X).max() <= 1 and str(f["x"].codec) == "bounded(abs=1)"
+    with pytest.raises(ValueError, match="is a URL"):
+        tuckfold.dask.pack("memory://a.tuck", x=x)
+    for call in (
+        lambda: tuckfold.save(tmp_path / "b.tuck", x=x),
+        lambda: tuckfold.choose(x, psnr=30),
+    ):
+        with pytest.raises(TypeError, match="tuckfold.dask.pack writes"):
+            call()
+
+
+def test_an_array_of_xarray_is_named(tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray")
+    with pytest.raises(TypeError, match="the .values of a DataArray are one"):
+        tuckfold.save(tmp_path / "a.tuck", x=xarray.DataArray(X))

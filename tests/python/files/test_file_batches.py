@@ -1,5 +1,6 @@
 """Datasets and batches of numpy arrays."""
 
+import gc
 import itertools
 import json
 import os
@@ -211,3 +212,37 @@ def test_an_iterator_stays_in_its_process_and_its_threads_end(path: Path) -> Non
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
     assert not set(threading.enumerate()) - before
+
+
+def test_threads_end_when_an_iterator_is_dropped(path: Path) -> None:
+    before = set(threading.enumerate())
+    gc.disable()  # which would find a cycle some time later
+    try:
+        for _ in range(10):
+            next(iter(tuckfold.Dataset(path, "y").batches(10, prefetch=4)))
+        batches = tuckfold.Dataset(path, "y").batches(10, prefetch=4)
+        for y in batches:
+            assert int(y[0]) == 0
+            break
+        for thread in set(threading.enumerate()) - before:
+            thread.join(10)
+        assert not set(threading.enumerate()) - before
+    finally:
+        gc.enable()
+    assert batches.state_dict()["batch"] == 1
+
+
+def test_the_latest_iterator_is_the_position(path: Path) -> None:
+    batches = tuckfold.Dataset(path, "y").batches(10)
+    first = iter(batches)
+    next(first)
+    second = iter(batches)
+    next(first)
+    assert batches.state_dict()["epoch"] == 1 and batches.state_dict()["batch"] == 0
+    next(second)
+    next(second)
+    next(first)
+    assert batches.state_dict()["epoch"] == 1 and batches.state_dict()["batch"] == 2
+    batches.set_epoch(5)
+    next(second)
+    assert batches.state_dict()["epoch"] == 5 and batches.state_dict()["batch"] == 0

@@ -1,5 +1,6 @@
 """Reading .tuck files: numpy's own indexing, lazily."""
 
+import gc
 import itertools
 import threading
 from pathlib import Path
@@ -280,3 +281,20 @@ def test_fill_values_come_back(tmp_path: Path) -> None:
         assert np.array_equal(np.isnan(back), np.isnan(field)) and back[4, 0, 0] == -999
         assert np.isnan(f["field"].fill[0]) and f["field"].fill[1] == -999
         assert np.nanmax(np.abs(back - field)) < 0.1
+
+
+def test_a_file_is_closed_when_it_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "dropped.tuck"
+    tuckfold.save(path, x=FIELD)
+    gc.disable()  # which would find a cycle some time later
+    try:
+        values = tuckfold.open(path)["x"]  # holds the file
+        assert np.array_equal(values[:2], FIELD[:2]) and "dropped.tuck" in open_files()
+        del values
+        assert "dropped.tuck" not in open_files()
+    finally:
+        gc.enable()
+
+
+def open_files() -> str:
+    return Path("/proc/self/maps").read_text()

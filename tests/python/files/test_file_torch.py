@@ -1,9 +1,11 @@
 """Datasets and loaders of tensors."""
 
 import copy
+import gc
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -193,3 +195,16 @@ def test_slices_and_pinned_memory_without_a_gpu(tmp_path: Path) -> None:
         with pytest.warns(UserWarning, match="torch finds no GPU"):
             loader = tuckfold.torch.DataLoader(tmp_path / "a.tuck", 4, arrays="x", pin_memory=True)
         assert len(list(loader)) == 3
+
+
+def test_threads_end_when_a_loader_is_left_early(path: Path) -> None:
+    before = set(threading.enumerate())
+    gc.disable()  # which would find a cycle some time later
+    try:
+        for _ in range(10):
+            next(iter(tt.DataLoader(path, 4, shuffle=True, prefetch=4)))
+        for thread in set(threading.enumerate()) - before:
+            thread.join(10)
+        assert not set(threading.enumerate()) - before
+    finally:
+        gc.enable()

@@ -362,3 +362,129 @@ def test_tensors_that_are_negated_when_they_are_read_are_refused(tmp_path: Path)
     ):
         with pytest.raises(ValueError, match="resolve_neg"):
             call()
+
+
+def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
+    where = tmp_path / "a.tuck"
+    field = np.cumsum(X[0], axis=1)
+    two_axes = "is for samples with two axes or more, and no array has such; nothing is lost"
+    for target in ({"max_error": 0.1}, {"psnr": 30}):
+        with pytest.warns(tuckfold.DataWarning, match=rf"\[save\] .*{two_axes} \(x\[None\]"):
+            saved = tuckfold.save(where, x=field, force=True, **target)
+        assert np.array_equal(tuckfold.open(where)["x"][:], field)
+    with pytest.warns(tuckfold.DataWarning, match=two_axes):
+        tuckfold.Writer(where, {"x": field}, codec="dct_quant(rate=4)", force=True).discard()
+    for arrays, more in (({"x": field}, {}), ({"x": X}, {}), ({"x": X}, {"codec": "zstd"})):
+        with pytest.warns(
+            tuckfold.DataWarning, match="max_error bounds what codecs lose, and zstd"
+        ):
+            tuckfold.Writer(where, arrays, max_error=0.1, force=True, **more).discard()
+    with pytest.warns(tuckfold.DataWarning, match="max_error bounds what codecs lose"):
+        tuckfold.Writer(where, append=True, max_error={"x": 0.1}).discard()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        saved = tuckfold.save(where, x=field[None], max_error=0.1, force=True)
+        assert saved["x"].max_error > 0  # type: ignore[operator]
+        tuckfold.save(where, x=field, max_error=0, force=True)
+        tuckfold.save(where, x=X, y=Y, psnr=30, force=True)
+        tuckfold.save(where, y=Y, codec={"y": "bits"}, max_error=1, force=True)
+        for codec in ("bounded(abs=1)", {"x": "bounded(abs=1)"}):
+            tuckfold.Writer(where, {"x": X, "y": Y}, codec=codec, max_error=1, force=True).discard()
+        tuckfold.Writer(where, {"x": X}, max_error=0, force=True).discard()
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u4", "u8", "?"])
+def test_goals_for_dtypes_that_allow_no_loss_are_said(tmp_path: Path, dtype: str) -> None:
+    x = (X * 100).astype(dtype)
+    where = tmp_path / "a.tuck"
+    for target in ({"max_error": 5}, {"psnr": 60}):
+        with pytest.warns(tuckfold.DataWarning, match="always packed without loss.*has no effect"):
+            tuckfold.save(where, x=x, force=True, **target)
+        assert np.array_equal(tuckfold.open(where)["x"][:], x)
+        with pytest.warns(tuckfold.DataWarning, match="always packed without loss.*has no effect"):
+            tuckfold.choose(x, **target)
+    with pytest.warns(tuckfold.DataWarning, match="ratio=1 is searched among exact codecs alone"):
+        tuckfold.choose(x, ratio=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tuckfold.save(where, x=x, max_error=0, force=True)
+        tuckfold.save(where, x=x, codec={"x": "zstd"}, max_error=5, force=True)
+        tuckfold.save(where, x=X, y=x[:, 0, 0], psnr=40, force=True)
+        tuckfold.choose(x, max_error=0)
+
+
+@pytest.mark.parametrize("target", [{"max_error": 0.01}, {"psnr": 60}])
+@pytest.mark.parametrize("far", [None, np.inf, 1e20])
+@pytest.mark.parametrize("dtype", ["f4", "bf16"])
+def test_fill_values_are_searched_as_the_command_line_does(
+    tmp_path: Path, target: dict, far: float | None, dtype: str
+) -> None:
+    tool = ROOT / "build/release/tuckfold"
+    if not tool.exists():
+        pytest.skip("no build/release/tuckfold")
+    if far is not None and "psnr" in target:
+        pytest.skip("a far value decides what a PSNR means")
+    x = np.cumsum(np.random.default_rng(0).standard_normal((10, 70, 90)), axis=2).astype("f4")
+    x[:, ::7, ::5] = np.nan
+    x[3] = np.nan
+    if far is not None:
+        x[5, 2, 2] = far
+    if dtype == "bf16":
+        x = ((x.view("u4") + 0x8000) >> 16).astype("u2")
+        (tmp_path / "a.bin").write_bytes(x.tobytes())
+        given = [tmp_path / "a.bin", "--dtype", "bf16", "--shape", "70x90"]
+    else:
+        np.save(tmp_path / "a.npy", x)
+        given = [tmp_path / "a.npy"]
+    ((kind, value),) = target.items()
+    option = {"psnr": "--target-psnr", "max_error": "--max-error"}[kind]
+    command = [
+        tool,
+        "pack",
+        *given,
+        "-o",
+        tmp_path / "cli.tuck",
+        "-q",
+        "--fill",
+        "nan",
+        option,
+        str(value),
+    ]
+    subprocess.run(command, check=True)  # fmt: skip
+    as_bits = {"x": "bf16"} if dtype == "bf16" else None
+    saved = tuckfold.save(tmp_path / "py.tuck", x=x, fill=np.nan, dtype=as_bits, **target)
+    with tuckfold.open(tmp_path / "cli.tuck") as f:
+        # Values in place of the missing ones differ a little.
+        assert saved["x"].codec.stages[0].name == f["data"].codec.stages[0].name
+        assert saved["x"].packed_bytes <= 1.1 * f["data"].packed_bytes
+
+
+def test_urls_are_for_reading(tmp_path: Path) -> None:
+    for write in (
+        lambda: tuckfold.save("memory://a/b.tuck", x=X),
+        lambda: tuckfold.Writer("s3://a/b.tuck", {"x": X}),
+        lambda: tuckfold.Writer("s3://a/b.tuck", append=True),
+    ):
+        with pytest.raises(ValueError, match="is a URL, and only open takes those"):
+            write()
+
+
+@pytest.mark.parametrize("package, remedy", [("dask.array.core", "tuckfold.dask.pack"), ("xarray.core.dataarray", ".values")])  # fmt: skip
+def test_arrays_of_other_packages_are_named(tmp_path: Path, package: str, remedy: str) -> None:
+    """Which are sliced to more of the same."""
+
+    class Array:
+        shape, dtype = X.shape, X.dtype
+
+        def __getitem__(self, key: object) -> "Array":
+            return self
+
+    Array.__module__ = package
+    for call in (
+        lambda: tuckfold.save(tmp_path / "a.tuck", x=Array()),
+        lambda: tuckfold.choose(Array(), psnr=30),
+        lambda: tuckfold.pack(Array(), "raw"),
+    ):
+        with pytest.raises(TypeError, match=remedy):
+            call()
+    assert not list(tmp_path.iterdir())

@@ -114,6 +114,8 @@ def test_arguments_are_checked_before_hdf5_is_asked() -> None:
         ("zstd", (8, 8), "c8"),
         ("zstd", ()),
         ("zstd", (0, 4)),
+        ("dct_quant(rate=4)", (1,)),
+        ("dct_chop(keep=4)", (5,)),
     ):
         with pytest.raises(ValueError):
             tuckfold.hdf5(*wrong)
