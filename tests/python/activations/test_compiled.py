@@ -495,9 +495,9 @@ def test_sizes_that_follow_from_sizes() -> None:
     both = [torch.compile(m, backend="aot_eager", dynamic=True) for m in (plain, model)]
     for batch in (4, 6, 3):
         x = torch.randn(batch, 3, 16, 16)
-        for m, compiled in zip((plain, model), both, strict=True):
+        for m, run in zip((plain, model), both, strict=True):
             m.zero_grad()
-            compiled(x).square().mean().backward()
+            run(x).square().mean().backward()
         pairs = zip(plain.parameters(), model.parameters(), strict=True)
         assert all(torch.equal(a.grad, b.grad) for a, b in pairs)
     assert act.problems == [] and act.plan().after < act.plan().before
