@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -10,10 +11,12 @@ from torch import Tensor
 import tuckfold
 from tuckfold.torch import _library  # noqa: F401 (loads the operators)
 
+_log = logging.getLogger("tuckfold.loss")
 _rows = torch.ops.tuckfold.cross_entropy_rows.default
 _grad = torch.ops.tuckfold.cross_entropy_grad.default
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _HAS_CUDA = tuckfold.has_cuda()  # of this build
+_agrees: dict[tuple[torch.device, torch.dtype], bool] = {}
 _PART = 1 << 24  # values that are computed with at once
 _ONCE = b"[cross_entropy] has no second derivative; use torch.nn.functional.cross_entropy for it"
 
@@ -24,7 +27,8 @@ def cross_entropy(logits: Tensor, target: Tensor, ignore_index: int = -100) -> T
     torch keeps the logarithms of all probabilities for backward, and makes their gradients and those of the
     logits in float32, so that a large vocabulary takes several times the memory of its logits. Here rows are computed
     some at a time, in float32, and once more in backward; only the logits are kept. On a GPU forward reads them
-    once, and so does backward, which writes the gradient.
+    once, and so does backward, which writes the gradient, by kernels that are compared with double precision before they are
+    used first.
 
     Args:
         logits: of any float type; the last axis has the classes.
@@ -58,9 +62,46 @@ def _wide(of: Tensor) -> torch.dtype:
 
 
 def _is_fused(logits: Tensor, target: Tensor) -> bool:
-    """Whether kernels of ours take them: on a CPU torch's are as fast."""
+    """Whether kernels of ours take them: on a CPU torch's are as fast, and compilers fuse torch's own."""
     of_types = logits.dtype in _FLOATS and target.dtype == torch.int64
-    return _HAS_CUDA and logits.is_cuda and of_types
+    if not (_HAS_CUDA and logits.is_cuda and of_types) or torch.compiler.is_compiling():
+        return False
+    key = logits.device, logits.dtype
+    if key not in _agrees:
+        if torch.cuda.is_current_stream_capturing():
+            return False
+        _agrees[key] = _agree(*key)
+        if not _agrees[key]:
+            _log.warning(
+                "kernels of cross_entropy do not give what torch's do on %s in %s, and are not used",
+                *key,
+            )
+    return _agrees[key]
+
+
+def _agree(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether kernels give what double precision does: seen once on each device, before they are used."""
+    x = (torch.arange(7 * 1003, dtype=torch.float64, device=device).sin() * 9).view(7, 1003)
+    x = x.to(dtype)
+    classes = torch.tensor([0, 1002, 5, -100, 500, 8, 77], device=device)
+    scale = torch.full((), 0.25, device=device)
+    try:
+        losses, sums = _rows(x, classes, -100)
+        grad = _grad(x, classes, -100, sums, scale)
+    except RuntimeError as error:
+        _log.warning("%s", error)
+        return False
+    wide, counts = x.double(), classes != -100
+    picks = classes.where(counts, 0).unsqueeze(1)
+    logarithms = wide.log_softmax(1)
+    wanted = -logarithms.gather(1, picks).squeeze(1) * counts
+    slopes = logarithms.exp().scatter_add(1, picks, -torch.ones_like(picks, dtype=wide.dtype))
+    slopes = slopes * counts.unsqueeze(1) * 0.25
+    least = max(torch.finfo(dtype).eps, 1e-6)
+    return bool(
+        ((losses.double() - wanted).abs() <= 1e-5 * (1 + wanted)).all()
+        & ((grad.double() - slopes).abs() <= least).all()
+    )
 
 
 class _CrossEntropy(torch.autograd.Function):

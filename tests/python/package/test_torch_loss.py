@@ -107,3 +107,27 @@ def test_a_class_that_is_not_there_makes_nan():
         assert losses.isnan().tolist() == [False, True, False]
         made = torch.ops.tuckfold.cross_entropy_grad(x, y, -100, sums, torch.ones(()))
         assert made.isnan().all(1).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("dtype", _loss._FLOATS)
+def test_kernels_are_compared_before_they_are_used(dtype, monkeypatch):
+    device = torch.device("cpu")  # where the same operators are C++
+    assert _loss._agree(device, dtype)
+    rows, grad = _loss._rows, _loss._grad
+
+    def loud(x, classes, ignored, sums, scale):
+        wrong = grad(x, classes, ignored, sums, scale)
+        wrong[6, 1002] += 8 * torch.finfo(x.dtype).eps + 1e-4
+        return wrong
+
+    monkeypatch.setattr(_loss, "_grad", loud)
+    assert not _loss._agree(device, dtype)
+    monkeypatch.setattr(_loss, "_grad", grad)
+    monkeypatch.setattr(_loss, "_rows", lambda *a: (rows(*a)[0].roll(1), rows(*a)[1]))
+    assert not _loss._agree(device, dtype)
+
+    def refuses(*_):
+        raise RuntimeError("no kernel image is available")
+
+    monkeypatch.setattr(_loss, "_rows", refuses)
+    assert not _loss._agree(device, dtype)
