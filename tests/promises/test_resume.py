@@ -59,7 +59,9 @@ def test_a_signal_ends_packing_between_two_chunks(tool, shards):
     noise = np.random.default_rng(2).integers(0, 1000, (60, 128, 128)).astype("f4")
     np.save(tool.folder / "a.npy", noise)  # one batch of pack's
     args = ("pack", "a.npy", "-o", "d.tuck", "--codec", "zstd(level=19)", "--threads", "1", *shards)
-    packing = tool.start(*args)
+    # Commands in the background ignore it, and so does what they start.
+    default = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    packing = tool.start(*args, preexec_fn=default)
     while packing.poll() is None and all(
         p.stat().st_size < 50_000 for p in tool.folder.glob("d*.partial")
     ):
