@@ -56,7 +56,7 @@ def test_the_same_goes_on(tool):
 
 @pytest.mark.parametrize("shards", [(), ("--shards", "2")], ids=["file", "shards"])
 def test_a_signal_ends_packing_between_two_chunks(tool, shards):
-    noise = np.random.default_rng(2).integers(0, 1000, (60, 128, 128)).astype("f4")
+    noise = np.random.default_rng(2).integers(0, 1000, (150, 128, 128)).astype("f4")
     np.save(tool.folder / "a.npy", noise)  # one batch of pack's
     args = ("pack", "a.npy", "-o", "d.tuck", "--codec", "zstd(level=19)", "--threads", "1", *shards)
     # Commands in the background ignore it, and so does what they start.
