@@ -97,10 +97,9 @@ def _agree(device: torch.device, dtype: torch.dtype) -> bool:
     wanted = -logarithms.gather(1, picks).squeeze(1) * counts
     slopes = logarithms.exp().scatter_add(1, picks, -torch.ones_like(picks, dtype=wide.dtype))
     slopes = slopes * counts.unsqueeze(1) * 0.25
-    least = max(torch.finfo(dtype).eps, 1e-6)
     return bool(
         ((losses.double() - wanted).abs() <= 1e-5 * (1 + wanted)).all()
-        & ((grad.double() - slopes).abs() <= least).all()
+        & ((grad.double() - slopes).abs() <= torch.finfo(dtype).eps * slopes.abs() + 1e-6).all()
     )
 
 
